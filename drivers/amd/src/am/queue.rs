@@ -1,7 +1,7 @@
 //! Queues, as whoever submits has them: ring and pointers in memory of the host, a doorbell of the card, and a slot of
 //! the hardware.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drivers_gpu::interface::Request;
 use hcq::addr::VramAddr;
@@ -35,6 +35,8 @@ struct InSlot {
     slot: Slot,
     /// The image of each XCC that has the queue, with the XCC's number.
     images: Vec<(usize, Mqd)>,
+    /// Whether it was taken out, once that was tried.
+    stopped: OnceLock<bool>,
 }
 
 /// Makes a queue.
@@ -88,6 +90,7 @@ pub(super) fn create(
     let mut made = InSlot {
         slot,
         images: Vec::new(),
+        stopped: OnceLock::new(),
     };
     let mut bells = Vec::new();
     if language == Language::Sdma {
@@ -211,10 +214,15 @@ impl QueueHandle for InSlot {
         }
         Ok(())
     }
+
+    fn stop(&self) -> bool {
+        *self.stopped.get_or_init(|| self.end())
+    }
 }
 
-impl Drop for InSlot {
-    fn drop(&mut self) {
+impl InSlot {
+    /// Takes it out for good.
+    fn end(&self) -> bool {
         let (card, number) = (&self.slot.card, self.slot.number);
         let done = match self.slot.language {
             Language::Sdma => card.sdma().unload(number).map_err(|e| e.to_string()),
@@ -224,12 +232,20 @@ impl Drop for InSlot {
                 .or_else(|_| card.gfx().restart())
                 .map_err(|e| e.to_string()),
         };
-        if let Err(error) = done {
-            // Its memory is given back all the same: the tables say so before anybody else gets it.
-            match card.card().soil() {
-                true => tracing::debug!(target: "hcq::amd", error, "a queue stays in its slot"),
-                false => tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot"),
-            }
+        let Err(error) = done else {
+            return true;
+        };
+        match card.card().soil() {
+            true => tracing::debug!(target: "hcq::amd", error, "a queue stays in its slot"),
+            false => tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot"),
         }
+        // A card that is not there writes nothing.
+        card.card().has_left()
+    }
+}
+
+impl Drop for InSlot {
+    fn drop(&mut self) {
+        self.stop();
     }
 }

@@ -283,8 +283,26 @@ impl<H: Load> Drop for Engine<H> {
             });
         }
         // The queues are destroyed before what they use is freed.
+        let staging = self.staging_slot().take();
+        let own = staging.as_ref().map(|made| made.channel());
+        let queues = self.channels.iter().chain(own);
+        let running = queues.filter(|channel| !channel.stop());
+        let running: Vec<_> = running.map(|channel| channel.unit()).collect();
+        let is_stopped = running.is_empty();
+        if !is_stopped {
+            let unit = running.join(", ");
+            tracing::warn!(device = %self.core.id, unit, "queues stay with the hardware: their memory is leaked");
+            self.core.lost.lose(Error::Fault {
+                device: self.core.id.clone(),
+                unit,
+                what: "it could not be taken from the hardware, and may still write".into(),
+            });
+        }
+        drop(staging);
         self.channels.clear();
-        *self.staging_slot() = None;
-        self.pool.end();
+        if is_stopped {
+            self.core.lost.stop();
+            self.pool.end();
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
@@ -15,8 +15,9 @@ use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, DATA_ALIGN, Room};
 use super::decode::sentence;
-use super::fences::{Fences, Progress};
+use super::fences::Fences;
 use super::hardware::Hardware;
+use super::marks::{Marks, Reached};
 use super::parts::{Parts, prologue};
 use super::recent::Recent;
 use super::wait::{SLICE, Wait};
@@ -24,8 +25,8 @@ use crate::core::Core;
 use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 
-/// A fence is due when this part of the ring, or of the arguments, was used since the last one.
-const FENCE_EVERY: u64 = 8;
+/// A mark is due when this part of the ring, or of the arguments, was used since the last one.
+const MARK_EVERY: u64 = 8;
 
 /// One queue.
 pub struct Channel<H: Hardware> {
@@ -59,10 +60,14 @@ struct Host {
     wptr: u64,
     /// Dwords that may be overwritten: what came before is taken.
     free: u64,
-    progress: Progress,
+    marks: Marks,
+    /// A submission is being written: what was taken for it belongs to none that is whole.
+    is_inside: bool,
     arguments: Arguments,
-    /// What nobody but the device uses any more, until a fence.
+    /// What nobody but the device uses any more, until so many submissions are over.
     retired: VecDeque<(u64, Keep)>,
+    /// What was let go, to be dropped outside of the lock.
+    freed: Vec<Keep>,
     recent: Recent,
     // Kept, so that nothing is allocated.
     words: Vec<u32>,
@@ -101,9 +106,11 @@ impl<H: Hardware> Channel<H> {
             host: Mutex::new(Host {
                 wptr: 0,
                 free: 0,
-                progress: Progress::new(),
+                marks: Marks::new(),
+                is_inside: false,
                 arguments,
                 retired: VecDeque::new(),
+                freed: Vec::new(),
                 recent: Recent::default(),
                 words: Vec::new(),
                 entries: Vec::new(),
@@ -203,9 +210,9 @@ impl<H: Hardware> Channel<H> {
         host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
-        let fence = host.progress.issued + 1;
+        let this = host.marks.whole() + 1;
         host.retired
-            .extend(outgrown.map(|kept| (fence, kept.clone())));
+            .extend(outgrown.map(|kept| (this, kept.clone())));
         self.write_all(host, makes)?;
         if let Some(room) = &room {
             host.arguments.prefetch(room, bytes);
@@ -253,18 +260,25 @@ impl<H: Hardware> Channel<H> {
         self.write_all(host, makes)
     }
 
-    /// Keeps something until everything that is in the ring now is done.
+    /// Keeps something until everything that is in the ring now is done, or, if the device is lost, until it is stopped.
     pub fn retire(&self, what: Keep) {
-        let mut host = self.lock();
-        let idle = host.progress.unfenced(host.wptr) == 0 && host.progress.is_empty();
-        if idle || self.core.lost.is_lost() {
+        let mut guard = self.lock();
+        let host = &mut *guard;
+        // What the host has seen needs no look.
+        host.marks.mark();
+        self.let_go(host, self.reached_as_seen(host));
+        let looks = !host.marks.is_idle(host.wptr) && !self.hardware.is_remote();
+        if looks && let Err(error) = self.reclaim(host) {
+            tracing::debug!(%error, "nothing is taken back");
+        }
+        if host.marks.is_idle(host.wptr) {
+            host.freed.push(what);
             return;
         }
-        let fence = host.progress.issued + 1;
-        host.retired.push_back((fence, what));
-        // Else the next submission brings the fence.
-        if let Err(error) = self.fence(&mut host) {
-            tracing::debug!(%error, "memory is kept until the next fence");
+        host.retired.push_back((host.marks.whole(), what));
+        // Else the next submission brings the mark.
+        if let Err(error) = self.mark(host) {
+            tracing::debug!(%error, "it is kept until the next mark");
         }
     }
 
@@ -294,16 +308,19 @@ impl<H: Hardware> Channel<H> {
         let what = format!("the arguments of a large submission to {}", self.unit());
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
         let room = Room::of(&piece)?;
-        let fence = host.progress.issued + 1;
-        host.retired.push_back((fence, Arc::new(piece)));
+        host.retired
+            .push_back((host.marks.whole() + 1, Arc::new(piece)));
         Ok(room)
     }
 
     /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
     fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
         let words = std::mem::take(&mut host.words);
+        host.is_inside = true;
         let done = self.write_pieces(host, &words);
+        host.is_inside = false;
         if let Ok(doorbell) = done {
+            host.marks.submitted(makes, host.wptr);
             host.recent.note(&words, makes, host.wptr, doorbell);
             if LevelFilter::current() >= Level::DEBUG {
                 self.trace(&words, makes, host.wptr, doorbell);
@@ -311,8 +328,8 @@ impl<H: Hardware> Channel<H> {
         }
         host.words = words;
         done?;
-        self.fence_if_due(host);
-        // A look at remote memory is waited for: there it is when room is missing, or no fence is left.
+        self.mark_if_due(host);
+        // A look at remote memory is waited for: there it is when room is missing.
         match host.retired.is_empty() || self.hardware.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
@@ -343,9 +360,11 @@ impl<H: Hardware> Channel<H> {
     /// Frees what is kept for packets that are done.
     pub fn reclaim_retired(&self) {
         // Who holds the lock does so by himself.
-        if let Ok(mut host) = self.host.try_lock()
-            && let Err(error) = self.reclaim(&mut host)
-        {
+        let Ok(host) = self.host.try_lock() else {
+            return;
+        };
+        let mut host = Locked::of(host);
+        if let Err(error) = self.mark(&mut host).and_then(|()| self.reclaim(&mut host)) {
             tracing::debug!(%error, "nothing is taken back");
         }
     }
@@ -415,8 +434,8 @@ impl<H: Hardware> Channel<H> {
         wait: &mut Wait,
         missing: impl FnOnce(&Host) -> (String, u64, u64),
     ) -> Result<()> {
-        if host.progress.is_empty() && host.progress.unfenced(host.wptr) > 0 {
-            self.fence(host)?;
+        if host.marks.is_empty() {
+            self.mark(host)?;
         }
         wait.pause(&self.core, &self.event, || self.silence(), || missing(host))?;
         self.reclaim(host)
@@ -430,30 +449,39 @@ impl<H: Hardware> Channel<H> {
         Ok(doorbell)
     }
 
-    fn fence_if_due(&self, host: &mut Host) {
-        let ring = host.progress.unfenced(host.wptr) >= self.hardware.dwords() / FENCE_EVERY;
-        let arguments = host.arguments.wants_fence(FENCE_EVERY);
+    #[inline]
+    fn mark_if_due(&self, host: &mut Host) {
+        let ring = host.marks.unmarked(host.wptr) >= self.hardware.dwords() / MARK_EVERY;
+        let arguments = host.arguments.wants_mark(MARK_EVERY);
         let retired = host
             .retired
             .back()
-            .is_some_and(|(fence, _)| *fence > host.progress.issued);
+            .is_some_and(|(whole, _)| !host.marks.covers(*whole));
         if (ring || arguments || retired)
-            && let Err(error) = self.fence(host)
+            && let Err(error) = self.mark(host)
         {
-            tracing::debug!(%error, "the fence comes later");
+            tracing::debug!(%error, "the mark comes later");
         }
     }
 
-    /// Puts a fence behind everything that is in the ring. Nothing happens while as many as can be are
-    /// under way: one of them is waited for first.
-    fn fence(&self, host: &mut Host) -> Result<()> {
-        if host.progress.is_full() {
-            self.reclaim(host)?;
-            if host.progress.is_full() {
-                return Ok(());
-            }
+    /// Puts a mark behind everything that is in the ring: by the timeline, and where that does not tell, by a fence.
+    fn mark(&self, host: &mut Host) -> Result<()> {
+        host.marks.mark();
+        if host.marks.unmarked(host.wptr) > 0 {
+            self.fence(host)?;
         }
-        let fence = host.progress.issued + 1;
+        if !host.is_inside {
+            host.arguments.seal(host.marks.whole());
+        }
+        Ok(())
+    }
+
+    /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
+    /// leave free is for one that nothing comes before, and there is a block for as many as can be.
+    fn fence(&self, host: &mut Host) -> Result<()> {
+        let Some(fence) = host.marks.next_fence() else {
+            return Ok(());
+        };
         let mut packets = std::mem::take(&mut host.fence);
         let done = self
             .fences
@@ -461,30 +489,43 @@ impl<H: Hardware> Channel<H> {
             .and_then(|()| {
                 let placed = self.fences.place(fence, &self.hardware, &mut packets);
                 placed.map_err(|e| self.broken(e))?;
-                self.write(host, &packets.words)
+                let (used, more) = (host.wptr - host.free, packets.words.len() as u64);
+                let fits = host.marks.is_empty() || self.hardware.missing(used, more) == 0;
+                if fits {
+                    self.write(host, &packets.words)?;
+                    host.marks.fence(host.wptr);
+                }
+                Ok(())
             });
         host.fence = packets;
-        done?;
-        host.progress.issue(host.wptr);
-        host.arguments.seal(fence);
-        Ok(())
+        done
     }
 
-    /// Takes back what fences and read pointer say is done.
-    fn reclaim(&self, host: &mut Host) -> Result<()> {
-        let seen = self.fences.reached().map_err(|e| self.broken(e))?;
-        let done = host.progress.advance(seen);
-        self.done.store(done, Ordering::Relaxed);
-        let reached = host.progress.reached;
-        host.free = host.free.max(done);
-        host.arguments.reclaim(reached);
-        while host
-            .retired
-            .front()
-            .is_some_and(|(fence, _)| *fence <= reached)
-        {
-            host.retired.pop_front();
+    /// How far the device is.
+    #[inline]
+    fn reached(&self, host: &Host) -> Result<Reached> {
+        Ok(Reached {
+            timeline: self.timeline.signal().value()?,
+            // Each look costs a transfer where memory is remote.
+            fence: match host.marks.has_fences() {
+                true => self.fences.reached().map_err(|e| self.broken(e))?,
+                false => host.marks.fences()[1],
+            },
+        })
+    }
+
+    /// The same as the host has seen it, without a look.
+    fn reached_as_seen(&self, host: &Host) -> Reached {
+        Reached {
+            timeline: self.timeline.signal().seen(),
+            fence: host.marks.fences()[1],
         }
+    }
+
+    /// Takes back what timeline, fences and read pointer say is done.
+    fn reclaim(&self, host: &mut Host) -> Result<()> {
+        let reached = self.reached(host)?;
+        self.let_go(host, reached);
         if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
             && taken <= host.wptr
         {
@@ -493,7 +534,27 @@ impl<H: Hardware> Channel<H> {
         Ok(())
     }
 
-    /// Whether everything submitted is known to be done; puts a fence behind it if there is none.
+    /// Lets go what is over, for a device that is so far.
+    fn let_go(&self, host: &mut Host, reached: Reached) {
+        let done = host.marks.advance(reached);
+        self.done.store(done, Ordering::Relaxed);
+        let passed = host.marks.passed();
+        host.free = host.free.max(done);
+        host.arguments.reclaim(passed);
+        while let Some((whole, _)) = host.retired.front()
+            && *whole <= passed
+        {
+            let over = host.retired.pop_front();
+            host.freed.extend(over.map(|(_, what)| what));
+        }
+    }
+
+    /// Takes the queue from the hardware. Says whether nothing of it can write any more.
+    pub fn stop(&self) -> bool {
+        self.hardware.stop()
+    }
+
+    /// Whether everything submitted is known to be done.
     ///
     /// # Errors
     /// The loss of the device.
@@ -504,11 +565,11 @@ impl<H: Hardware> Channel<H> {
 
     fn settle(&self, host: &mut Host) -> Result<bool> {
         self.core.lost.check()?;
-        if host.progress.unfenced(host.wptr) > 0 {
-            self.fence(host)?;
+        if host.marks.unmarked(host.wptr) > 0 {
+            self.mark(host)?;
         }
         self.reclaim(host)?;
-        Ok(host.progress.is_idle(host.wptr))
+        Ok(host.marks.is_idle(host.wptr))
     }
 
     /// Blocks until everything submitted so far is done.
@@ -530,12 +591,12 @@ impl<H: Hardware> Channel<H> {
                 if self.settle(&mut host)? {
                     return Ok(());
                 }
-                (host.progress.issued, host.progress.reached)
+                (host.marks.whole(), host.marks.passed())
             };
             if let Some(over) = over {
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
-                    what: format!("fences of {}", self.unit()),
+                    what: format!("submissions to {}", self.unit()),
                     wanted,
                     seen,
                     after: silence.elapsed(&MonotonicClock),
@@ -560,8 +621,8 @@ impl<H: Hardware> Channel<H> {
         let mut wait = Wait::new(self.full_limit);
         while !self.settle(&mut host)? {
             self.pause(&mut host, &mut wait, |host| {
-                let what = format!("fences of {}, which has to come to rest", self.unit());
-                (what, host.progress.issued, host.progress.reached)
+                let what = format!("submissions to {}, which has to come to rest", self.unit());
+                (what, host.marks.whole(), host.marks.passed())
             })?;
         }
         work(&self.hardware)
@@ -594,8 +655,7 @@ impl<H: Hardware> Channel<H> {
             Err(TryLockError::Poisoned(host)) => host.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let reached = self.fences.reached().unwrap_or(0);
-        look(&host.recent, [host.progress.issued, reached]);
+        look(&host.recent, host.marks.fences());
     }
 
     /// Positions between which there may be packets that are not done, in dwords.
@@ -608,8 +668,10 @@ impl<H: Hardware> Channel<H> {
                 return self.held(self.done.load(Ordering::Relaxed)..self.hardware.published());
             }
         };
-        let done = host.progress.done_by(self.fences.reached().unwrap_or(0));
-        self.held(done..host.wptr)
+        // Of a device that is lost, what was seen.
+        let reached = self.reached(&host);
+        let reached = reached.unwrap_or_else(|_| self.reached_as_seen(&host));
+        self.held(host.marks.done_by(reached)..host.wptr)
     }
 
     /// The part of a range that the ring holds: what the read pointer has passed may be overwritten,
@@ -635,8 +697,46 @@ impl<H: Hardware> Channel<H> {
         self.core.broken(self.unit(), error)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Host> {
+    #[inline]
+    fn lock(&self) -> Locked<'_> {
         // Positions move in one step, after everything that can fail.
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+        Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
+struct Locked<'a> {
+    host: MutexGuard<'a, Host>,
+    freed: Vec<Keep>,
+}
+
+impl<'a> Locked<'a> {
+    #[inline]
+    fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
+        let freed = Vec::new();
+        Locked { host, freed }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Host;
+
+    #[inline]
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.freed = std::mem::take(&mut self.host.freed);
     }
 }
