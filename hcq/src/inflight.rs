@@ -58,7 +58,10 @@ impl<T: Any + Send> Drop for InFlight<T> {
     fn drop(&mut self) {
         for (until, what) in self.0.drain(..) {
             if !until.reached().unwrap_or(false) {
-                tracing::debug!(?until, "what is given up is kept until its device is stopped");
+                tracing::debug!(
+                    ?until,
+                    "what is given up is kept until its device is stopped"
+                );
                 until.signal.keep(Box::new(what));
             }
         }

@@ -161,7 +161,8 @@ mod tests {
                 Ok::<_, Error>(())
             };
             let copy = |piece: &Piece, range: Range<usize>| {
-                memory.borrow_mut()[range.clone()].copy_from_slice(&piece.lock().unwrap()[..range.len()]);
+                memory.borrow_mut()[range.clone()]
+                    .copy_from_slice(&piece.lock().unwrap()[..range.len()]);
                 Ok(submit())
             };
             let last = staging.write(11, fill, copy).unwrap().unwrap();

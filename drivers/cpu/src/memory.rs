@@ -15,9 +15,7 @@ use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
-use hcq::{
-    AllocSpec, Buffer, DeviceId, Error, GpuVa, HostAccess, LostState, MemoryStats, Result,
-};
+use hcq::{AllocSpec, Buffer, DeviceId, Error, GpuVa, HostAccess, LostState, MemoryStats, Result};
 use std::ptr::NonNull;
 
 /// Up to this size a buffer comes from an arena.

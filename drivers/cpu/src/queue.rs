@@ -147,7 +147,11 @@ impl Channel {
 
     /// Keeps something until the timeline has a value, or, if the device is lost, until its threads have ended.
     fn retire(&self, until: u64, what: Retired) {
-        let is_over = self.timeline.signal().value().is_ok_and(|reached| reached >= until);
+        let is_over = self
+            .timeline
+            .signal()
+            .value()
+            .is_ok_and(|reached| reached >= until);
         if !is_over {
             self.lock().retired.push_back((until, what));
         }

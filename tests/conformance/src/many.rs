@@ -62,7 +62,7 @@ pub fn the_last_part_of_a_large_submission_keeps_its_arguments(subject: &dyn Sub
     let data = rig.data(&[1; 3]);
     let gate = rig.device.signal("gate").unwrap();
     let argument = |i: u64| [at(&data), Val::Const(i)];
-    let first: Vec<_> = (0..308).map(argument).collect();
+    let first: Vec<_> = (0..302).map(argument).collect();
     let second: Vec<_> = (1000..1320).map(argument).collect();
     let barrier = Command::Barrier {
         scope: hcq::Scope::Queue,

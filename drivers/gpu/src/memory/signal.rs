@@ -131,6 +131,10 @@ impl SharedSignal {
 
     fn load(&self) -> Result<u64> {
         let value = self.window.load::<u64>(0).map_err(|e| self.broken(e))?;
+        // At the other end of a cable: what is read of a GPU that is not there.
+        if value == u64::MAX && self.window.is_remote() {
+            self.core.look()?;
+        }
         // Acquire: who finds a larger value here sees what the thread that saw it did.
         let seen = self.seen.load(Ordering::Acquire);
         if value > seen {

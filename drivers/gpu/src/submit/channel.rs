@@ -1,9 +1,9 @@
 //! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
@@ -14,10 +14,11 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, DATA_ALIGN, Room};
+use super::completion::Locked;
 use super::decode::sentence;
 use super::fences::Fences;
 use super::hardware::Hardware;
-use super::marks::{Marks, Reached};
+use super::marks::Marks;
 use super::parts::{Parts, prologue};
 use super::recent::Recent;
 use super::wait::{SLICE, Wait};
@@ -25,54 +26,53 @@ use crate::core::Core;
 use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 
-/// A mark is due when this part of the ring, or of the arguments, was used since the last one.
-const MARK_EVERY: u64 = 8;
-
 /// One queue.
 pub struct Channel<H: Hardware> {
     // Destroyed first: nothing below is used by the hardware then.
-    hardware: H,
-    core: Arc<Core>,
-    pool: Arc<Pool>,
-    kind: QueueKind,
-    index: u32,
-    timeline: Timeline,
-    event: Arc<Event>,
-    fences: Fences,
+    pub(super) hardware: H,
+    pub(super) core: Arc<Core>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) kind: QueueKind,
+    pub(super) index: u32,
+    pub(super) timeline: Timeline,
+    pub(super) event: Arc<Event>,
+    pub(super) fences: Fences,
     /// What every submission starts with, and what that points to.
-    begin: Vec<u32>,
-    _begin_data: Piece,
-    full_limit: Duration,
+    pub(super) begin: Vec<u32>,
+    pub(super) _begin_data: Piece,
+    pub(super) full_limit: Duration,
     /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
     /// of a cable, where a submission is one piece of memory and a few words more.
-    by_name: bool,
+    pub(super) by_name: bool,
     /// The position behind what is known to be done, for who does not hold the lock.
-    done: AtomicU64,
+    pub(super) done: AtomicU64,
     /// For who has waited long.
-    seen: Seen,
-    stood: Seen,
-    host: Mutex<Host>,
+    pub(super) seen: Seen,
+    pub(super) stood: Seen,
+    pub(super) host: Mutex<Host>,
 }
 
 /// Where the host is with a queue.
-struct Host {
+pub(super) struct Host {
     /// Dwords written since the queue was made.
-    wptr: u64,
+    pub(super) wptr: u64,
     /// Dwords that may be overwritten: what came before is taken.
-    free: u64,
-    marks: Marks,
+    pub(super) free: u64,
+    pub(super) marks: Marks,
     /// A submission is being written: what was taken for it belongs to none that is whole.
-    is_inside: bool,
-    arguments: Arguments,
+    pub(super) is_inside: bool,
+    pub(super) arguments: Arguments,
     /// What nobody but the device uses any more, until so many submissions are over.
-    retired: VecDeque<(u64, Keep)>,
+    pub(super) retired: VecDeque<(u64, Keep)>,
+    /// The same of what the device reads by itself, until it reads nothing more of so many submissions.
+    pub(super) read: VecDeque<(u64, Keep)>,
     /// What was let go, to be dropped outside of the lock.
-    freed: Vec<Keep>,
-    recent: Recent,
+    pub(super) freed: Vec<Keep>,
+    pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
-    words: Vec<u32>,
-    entries: Vec<u32>,
-    fence: Packets,
+    pub(super) words: Vec<u32>,
+    pub(super) entries: Vec<u32>,
+    pub(super) fence: Packets,
 }
 
 impl<H: Hardware> Channel<H> {
@@ -110,6 +110,7 @@ impl<H: Hardware> Channel<H> {
                 is_inside: false,
                 arguments,
                 retired: VecDeque::new(),
+                read: VecDeque::new(),
                 freed: Vec::new(),
                 recent: Recent::default(),
                 words: Vec::new(),
@@ -260,28 +261,6 @@ impl<H: Hardware> Channel<H> {
         self.write_all(host, makes)
     }
 
-    /// Keeps something until everything that is in the ring now is done, or, if the device is lost, until it is stopped.
-    pub fn retire(&self, what: Keep) {
-        let mut guard = self.lock();
-        let host = &mut *guard;
-        // What the host has seen needs no look.
-        host.marks.mark();
-        self.let_go(host, self.reached_as_seen(host));
-        let looks = !host.marks.is_idle(host.wptr) && !self.hardware.is_remote();
-        if looks && let Err(error) = self.reclaim(host) {
-            tracing::debug!(%error, "nothing is taken back");
-        }
-        if host.marks.is_idle(host.wptr) {
-            host.freed.push(what);
-            return;
-        }
-        host.retired.push_back((host.marks.whole(), what));
-        // Else the next submission brings the mark.
-        if let Err(error) = self.mark(host) {
-            tracing::debug!(%error, "it is kept until the next mark");
-        }
-    }
-
     /// Room for what a submission points to.
     fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
         let size = host.arguments.size();
@@ -308,7 +287,7 @@ impl<H: Hardware> Channel<H> {
         let what = format!("the arguments of a large submission to {}", self.unit());
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
         let room = Room::of(&piece)?;
-        host.retired
+        host.read
             .push_back((host.marks.whole() + 1, Arc::new(piece)));
         Ok(room)
     }
@@ -330,7 +309,8 @@ impl<H: Hardware> Channel<H> {
         done?;
         self.mark_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing.
-        match host.retired.is_empty() || self.hardware.is_remote() {
+        let has_none = host.retired.is_empty() && host.read.is_empty();
+        match has_none || self.hardware.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
         }
@@ -354,18 +334,6 @@ impl<H: Hardware> Channel<H> {
                 let what = sentence(&self.core, &packet.doing);
                 tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
             }
-        }
-    }
-
-    /// Frees what is kept for packets that are done.
-    pub fn reclaim_retired(&self) {
-        // Who holds the lock does so by himself.
-        let Ok(host) = self.host.try_lock() else {
-            return;
-        };
-        let mut host = Locked::of(host);
-        if let Err(error) = self.mark(&mut host).and_then(|()| self.reclaim(&mut host)) {
-            tracing::debug!(%error, "nothing is taken back");
         }
     }
 
@@ -442,111 +410,11 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Writes words for which there is room, and rings the doorbell. Returns what it was given.
-    fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+    pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let written = self.hardware.write(host.wptr, words);
         let (end, doorbell) = written.map_err(|e| self.broken(e))?;
         host.wptr = end;
         Ok(doorbell)
-    }
-
-    #[inline]
-    fn mark_if_due(&self, host: &mut Host) {
-        let ring = host.marks.unmarked(host.wptr) >= self.hardware.dwords() / MARK_EVERY;
-        let arguments = host.arguments.wants_mark(MARK_EVERY);
-        let retired = host
-            .retired
-            .back()
-            .is_some_and(|(whole, _)| !host.marks.covers(*whole));
-        if (ring || arguments || retired)
-            && let Err(error) = self.mark(host)
-        {
-            tracing::debug!(%error, "the mark comes later");
-        }
-    }
-
-    /// Puts a mark behind everything that is in the ring: by the timeline, and where that does not tell, by a fence.
-    fn mark(&self, host: &mut Host) -> Result<()> {
-        host.marks.mark();
-        if host.marks.unmarked(host.wptr) > 0 {
-            self.fence(host)?;
-        }
-        if !host.is_inside {
-            host.arguments.seal(host.marks.whole());
-        }
-        Ok(())
-    }
-
-    /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
-    /// leave free is for one that nothing comes before, and there is a block for as many as can be.
-    fn fence(&self, host: &mut Host) -> Result<()> {
-        let Some(fence) = host.marks.next_fence() else {
-            return Ok(());
-        };
-        let mut packets = std::mem::take(&mut host.fence);
-        let done = self
-            .fences
-            .encode(fence, &self.hardware, &mut packets)
-            .and_then(|()| {
-                let placed = self.fences.place(fence, &self.hardware, &mut packets);
-                placed.map_err(|e| self.broken(e))?;
-                let (used, more) = (host.wptr - host.free, packets.words.len() as u64);
-                let fits = host.marks.is_empty() || self.hardware.missing(used, more) == 0;
-                if fits {
-                    self.write(host, &packets.words)?;
-                    host.marks.fence(host.wptr);
-                }
-                Ok(())
-            });
-        host.fence = packets;
-        done
-    }
-
-    /// How far the device is.
-    #[inline]
-    fn reached(&self, host: &Host) -> Result<Reached> {
-        Ok(Reached {
-            timeline: self.timeline.signal().value()?,
-            // Each look costs a transfer where memory is remote.
-            fence: match host.marks.has_fences() {
-                true => self.fences.reached().map_err(|e| self.broken(e))?,
-                false => host.marks.fences()[1],
-            },
-        })
-    }
-
-    /// The same as the host has seen it, without a look.
-    fn reached_as_seen(&self, host: &Host) -> Reached {
-        Reached {
-            timeline: self.timeline.signal().seen(),
-            fence: host.marks.fences()[1],
-        }
-    }
-
-    /// Takes back what timeline, fences and read pointer say is done.
-    fn reclaim(&self, host: &mut Host) -> Result<()> {
-        let reached = self.reached(host)?;
-        self.let_go(host, reached);
-        if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
-            && taken <= host.wptr
-        {
-            host.free = host.free.max(taken);
-        }
-        Ok(())
-    }
-
-    /// Lets go what is over, for a device that is so far.
-    fn let_go(&self, host: &mut Host, reached: Reached) {
-        let done = host.marks.advance(reached);
-        self.done.store(done, Ordering::Relaxed);
-        let passed = host.marks.passed();
-        host.free = host.free.max(done);
-        host.arguments.reclaim(passed);
-        while let Some((whole, _)) = host.retired.front()
-            && *whole <= passed
-        {
-            let over = host.retired.pop_front();
-            host.freed.extend(over.map(|(_, what)| what));
-        }
     }
 
     /// Takes the queue from the hardware. Says whether nothing of it can write any more.
@@ -693,50 +561,13 @@ impl<H: Hardware> Channel<H> {
 
     /// Cannot be where memory is mapped: offsets are inside of it.
     #[cold]
-    fn broken(&self, error: TransportError) -> Error {
+    pub(super) fn broken(&self, error: TransportError) -> Error {
         self.core.broken(self.unit(), error)
     }
 
     #[inline]
-    fn lock(&self) -> Locked<'_> {
+    pub(super) fn lock(&self) -> Locked<'_> {
         // Positions move in one step, after everything that can fail.
         Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
-struct Locked<'a> {
-    host: MutexGuard<'a, Host>,
-    freed: Vec<Keep>,
-}
-
-impl<'a> Locked<'a> {
-    #[inline]
-    fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
-        let freed = Vec::new();
-        Locked { host, freed }
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = Host;
-
-    #[inline]
-    fn deref(&self) -> &Host {
-        &self.host
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Host {
-        &mut self.host
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.freed = std::mem::take(&mut self.host.freed);
     }
 }

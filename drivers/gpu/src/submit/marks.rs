@@ -8,6 +8,9 @@
 //! driver's own, and the first parts of a submission that is larger than the ring. For these there are [fences], which
 //! free the ring up to where they are, and nothing of a submission that ends behind them.
 //!
+//! What the device reads by itself of a submission (push buffers, indirect buffers) may have words behind the one that raises
+//! the timeline: an interrupt. That memory is let go once something behind the submission is passed.
+//!
 //! [fences]: super::fences
 
 use std::collections::VecDeque;
@@ -55,6 +58,8 @@ pub struct Marks {
     /// Submissions that have ended in the ring, and those that are known to be over.
     whole: u64,
     passed: u64,
+    /// Those of which the device reads nothing any more.
+    read: u64,
     /// Positions: behind the last mark, and behind what is known to be done.
     marked: u64,
     done: u64,
@@ -72,6 +77,7 @@ impl Marks {
             last: None,
             whole: 0,
             passed: 0,
+            read: 0,
             marked: 0,
             done: 0,
             marked_whole: 0,
@@ -102,6 +108,12 @@ impl Marks {
     #[inline]
     pub fn passed(&self) -> u64 {
         self.passed
+    }
+
+    /// Those of which the device reads nothing any more.
+    #[inline]
+    pub fn read(&self) -> u64 {
+        self.read
     }
 
     /// Whether a mark says when submissions up to a number are over.
@@ -169,9 +181,13 @@ impl Marks {
             && mark.by.is_passed(reached)
         {
             (self.done, self.passed) = (mark.end, mark.whole);
-            if let By::Fence(number) = mark.by {
-                self.fences[1] = number;
-            }
+            self.read = match mark.by {
+                By::Timeline(_) => mark.whole - 1,
+                By::Fence(number) => {
+                    self.fences[1] = number;
+                    mark.whole
+                }
+            };
             self.under_way.pop_front();
         }
         self.done
@@ -211,6 +227,8 @@ mod tests {
         assert!(marks.covers(2) && marks.unmarked(20) == 0);
         assert_eq!((marks.advance(reached(1, 0)), marks.passed()), (0, 0));
         assert_eq!((marks.advance(reached(2, 0)), marks.passed()), (20, 2));
+        // Its last words may still be read.
+        assert_eq!(marks.read(), 1);
         assert!(marks.is_idle(20) && marks.is_empty());
         // Nobody marked it, and yet it is seen to be done.
         marks.submitted(3, 30);
@@ -242,6 +260,7 @@ mod tests {
         assert_eq!(marks.unmarked(10), 10);
         marks.fence(12);
         assert_eq!((marks.advance(reached(0, 1)), marks.passed()), (12, 1));
+        assert_eq!(marks.read(), 1);
         assert!(!marks.has_fences());
         marks.submitted(0, 20);
         marks.submitted(1, 30);

@@ -6,6 +6,7 @@
 //! | `arguments` | the block beside the ring that words point to |
 //! | `marks` | how far the device is: which submissions are over |
 //! | `fences` | the same where the timeline does not tell |
+//! | `completion` | what a queue keeps, and when it lets go of it |
 //! | `wait` | how a thread passes the time until there is room |
 //! | `parts` | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
@@ -19,6 +20,7 @@
 
 pub mod arguments;
 pub mod channel;
+mod completion;
 pub mod decode;
 pub mod evidence;
 mod fences;
