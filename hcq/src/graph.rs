@@ -22,7 +22,6 @@ use crate::command::{Command, Scope, Slot, Val};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::hazards::{Hazards, Span};
-use crate::inflight::InFlight;
 use crate::packets::{Keep, Packets};
 use crate::program::Program;
 use crate::queue::{Bound, Stream};
@@ -31,7 +30,6 @@ use crate::timeline::{Timeline, Turn, crosses_epoch};
 use crate::wait::Deadline;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// What a node of the graph does; owns what it names.
 #[derive(Clone, Debug)]
@@ -180,7 +178,7 @@ impl GraphBuilder {
         });
     }
 
-    /// Keeps something that the commands name, for as long as the device may use it.
+    /// Keeps something that the commands name, for as long as the device may use it: nothing that keeps a device or a queue.
     pub fn keep(&mut self, what: Keep) {
         self.keep.push(what);
     }
@@ -306,6 +304,14 @@ impl GraphBuilder {
                 queue.encode(&[signal], out)?;
             }
         }
+        let names = self.nodes.iter().map(|n| (n.name.clone(), Lane(n.lane)));
+        let names = names.collect();
+        let named = Arc::new(Named {
+            _signals: graph_signals,
+            stamps,
+            _works: self.nodes.into_iter().map(|n| n.work).collect(),
+            _keep: self.keep,
+        });
         let mut bound = Vec::with_capacity(lanes);
         for (l, (lane, mut out)) in self.lanes.iter().zip(packets).enumerate() {
             let done = Command::Signal {
@@ -313,6 +319,8 @@ impl GraphBuilder {
                 value: Val::Slot(done_slot(l), 0),
             };
             lane.stream.queue().encode(&[done], &mut out)?;
+            // The queue of each lane keeps all until it is done.
+            out.keep.push(named.clone());
             bound.push(lane.stream.queue().bind(out)?);
         }
         let mut order: Vec<usize> = (0..lanes).collect();
@@ -325,24 +333,15 @@ impl GraphBuilder {
             slots: internal as usize,
             bound,
             last: Vec::with_capacity(lanes),
-            patience: Deadline::after(Duration::ZERO),
-            names: self
-                .nodes
-                .iter()
-                .map(|n| (n.name.clone(), Lane(n.lane)))
-                .collect(),
-            named: Arc::new(Named {
-                _signals: graph_signals,
-                stamps,
-                _works: self.nodes.into_iter().map(|n| n.work).collect(),
-                _keep: self.keep,
-            }),
+            names,
+            named,
             lanes: self.lanes,
         })
     }
 }
 
-/// A graph in device memory.
+/// A graph in device memory. Dropped while it runs, it is not waited for: the queues of its lanes keep it, and what it names,
+/// until it is over.
 pub struct Graph {
     lanes: Vec<LaneInfo>,
     /// Lanes by the place of their timelines: every graph takes them in the same order.
@@ -356,8 +355,6 @@ pub struct Graph {
     /// The values of a replay; kept, so that a replay does not allocate.
     values: Vec<u64>,
     last: Vec<Point>,
-    /// How the last replay was allowed to wait.
-    patience: Deadline,
     names: Vec<(String, Lane)>,
     named: Arc<Named>,
 }
@@ -393,7 +390,6 @@ impl Graph {
                 self.slots
             )));
         }
-        self.patience = deadline;
         self.wait(deadline)?;
         for (base, step) in self.bases.iter_mut().zip(&self.steps) {
             *base = next_base(*base, *step);
@@ -492,19 +488,6 @@ fn next_base(base: u64, step: u64) -> u64 {
     match crosses_epoch(next, next + step) {
         true => (next + step) >> 32 << 32,
         false => next,
-    }
-}
-
-impl Drop for Graph {
-    fn drop(&mut self) {
-        let deadline = self.patience.again();
-        let mut kept = InFlight::default();
-        for point in self.last.drain(..) {
-            kept.keep(point, self.named.clone());
-        }
-        if let Err(error) = kept.settle(0, deadline) {
-            tracing::warn!("a graph ends while it runs: {error}");
-        }
     }
 }
 

@@ -3,26 +3,28 @@
 //! # The rule
 //!
 //! What a submission uses (buffers, programs, signals) is kept until its point is reached, or until its
-//! device is lost. A deadline that passes is neither: the device may still be writing. Who ends before
-//! that leaks it, since memory that a device still writes to must not become somebody else's.
+//! device is stopped. A deadline that passes is neither, nor is the loss of the device: it may still be writing. Who ends
+//! before that leaves it to the device ([`crate::LostState`]), since memory that a device still writes to must not become
+//! somebody else's.
 
+use std::any::Any;
 use std::collections::VecDeque;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::signal::Point;
 use crate::wait::Deadline;
 
 /// Things that are kept, each until a point; oldest first. Dropped, it keeps the rule.
 #[derive(Debug)]
-pub struct InFlight<T>(VecDeque<(Point, T)>);
+pub struct InFlight<T: Any + Send>(VecDeque<(Point, T)>);
 
-impl<T> Default for InFlight<T> {
+impl<T: Any + Send> Default for InFlight<T> {
     fn default() -> Self {
         InFlight(VecDeque::new())
     }
 }
 
-impl<T> InFlight<T> {
+impl<T: Any + Send> InFlight<T> {
     /// Keeps something until a point.
     pub fn keep(&mut self, until: Point, what: T) {
         self.0.push_back((until, what));
@@ -37,7 +39,7 @@ impl<T> InFlight<T> {
     /// done is kept.
     ///
     /// # Errors
-    /// [`Error::Timeout`], or the loss of a device.
+    /// [`crate::Error::Timeout`], or the loss of a device.
     pub fn settle(&mut self, most: usize, deadline: Deadline) -> Result<()> {
         while let Some((oldest, _)) = self.0.front() {
             if !oldest.reached()? {
@@ -52,18 +54,15 @@ impl<T> InFlight<T> {
     }
 }
 
-impl<T> Drop for InFlight<T> {
+impl<T: Any + Send> Drop for InFlight<T> {
     fn drop(&mut self) {
         for (until, what) in self.0.drain(..) {
-            match until.reached() {
-                Ok(true) | Err(Error::DeviceLost { .. }) => drop(what),
-                _ => {
-                    tracing::warn!(
-                        ?until,
-                        "a device may still use what is given up: it is leaked"
-                    );
-                    std::mem::forget(what);
-                }
+            if !until.reached().unwrap_or(false) {
+                tracing::debug!(
+                    ?until,
+                    "what is given up is kept until its device is stopped"
+                );
+                until.signal.keep(Box::new(what));
             }
         }
     }
@@ -78,7 +77,7 @@ mod tests {
     use crate::signal::tests::counted;
 
     #[test]
-    fn what_is_not_done_is_kept_and_at_the_end_leaked() {
+    fn what_is_not_done_is_kept_and_at_the_end_left_to_the_device() {
         let signal = counted();
         let point = |value| Point {
             signal: signal.clone(),

@@ -15,9 +15,10 @@
 //! - A [`graph::Graph`] is encoded once and replayed: patch words, ring one doorbell per queue.
 //! - Memory is a capability: [`HostAccess`] says how the host reaches a buffer, so the code that
 //!   writes arguments and signals is the same over a mapping and over a cable.
-//! - What a submission uses is kept until its point, or leaked: the rule is that of [`InFlight`].
+//! - What a submission uses is kept until its point, or until its device is stopped: the rule is that of [`InFlight`].
 //! - Work may take as long as it takes. A wait for it ends after a silence: [`progress`].
-//! - The first fault loses the device for its handle and is kept as the cause ([`LostState`]).
+//! - The first fault loses the device for its handle and is kept as the cause; a device that is lost may write until it
+//!   is stopped ([`LostState`]).
 //!
 //! Who validates: encoders check what a queue cannot take; addresses are not checked here, a wrong
 //! one is a device fault. What types cannot prove is said where it matters: a device writes memory
@@ -46,6 +47,7 @@ pub mod hazards;
 pub mod id;
 pub mod inflight;
 pub mod kernels;
+pub mod lost;
 pub mod mem;
 pub mod memory;
 pub mod packets;
@@ -66,10 +68,11 @@ pub mod width;
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val};
 pub use device::{Abilities, ClockInfo, Costs, Device, DeviceInfo};
-pub use error::{Error, LostState, Result, lose_all_by_fork, process_generation};
+pub use error::{Error, Result};
 pub use hazards::{Hazards, Span};
 pub use id::{DeviceId, QueueKind};
 pub use inflight::InFlight;
+pub use lost::{LostState, lose_all_by_fork, process_generation};
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
 pub use packets::Packets;
 pub use program::{ArgField, ArgKind, ArgLayout, KernelImage, Program};

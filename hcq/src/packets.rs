@@ -79,8 +79,7 @@ pub struct Packets {
     pub patches: Vec<Patch>,
     /// Places that take the address of `data`.
     pub relocs: Vec<Reloc>,
-    /// Memory of the driver's own that the words name: kept until whoever submits or binds them knows
-    /// that it is not needed any more.
+    /// What the words name: kept until whoever submits or binds them knows that it is not needed any more.
     pub keep: Vec<Keep>,
 }
 

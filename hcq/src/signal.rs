@@ -1,5 +1,6 @@
 //! Signals: a logical 64-bit value that only grows, with the time of its last change.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,12 @@ pub trait SignalMemory: Send + Sync {
     /// # Errors
     /// [`crate::Error::Timeout`] naming the signal, or the loss of the device.
     fn wait(&self, value: u64, deadline: Deadline) -> Result<()>;
+
+    /// Keeps something that the device may still use, until it is stopped ([`crate::LostState`]); for ever if there is no
+    /// device.
+    fn keep(&self, what: Box<dyn Any + Send>) {
+        std::mem::forget(what);
+    }
 }
 
 /// A handle of a signal; clones share it.
@@ -110,6 +117,11 @@ impl Signal {
         self.0.memory.wait(value, deadline)?;
         self.see(value);
         Ok(())
+    }
+
+    /// Keeps something that the signal's device may still use, until it is stopped.
+    pub fn keep(&self, what: Box<dyn Any + Send>) {
+        self.0.memory.keep(what);
     }
 
     /// Notes a value. Returns the largest one that was seen.

@@ -1,6 +1,7 @@
 //! Copies between the host and memory that it does not reach, through two pieces of memory that both
 //! reach: the device copies one while the host fills or empties the other.
 
+use std::any::Any;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::wait::Deadline;
 /// has its own memory and queue for that, an engine has buffers and streams. Dropped, it keeps the rule
 /// of [`InFlight`].
 #[derive(Debug)]
-pub struct Staging<P> {
+pub struct Staging<P: Any + Send> {
     /// Each with the copy that it is part of.
     pieces: Vec<(P, Option<Point>)>,
     /// Bytes of a piece.
@@ -23,7 +24,7 @@ pub struct Staging<P> {
     next: usize,
 }
 
-impl<P> Staging<P> {
+impl<P: Any + Send> Staging<P> {
     /// Over two pieces of `part` bytes.
     pub fn new(pieces: [P; 2], part: usize, patience: Duration) -> Staging<P> {
         Staging {
@@ -113,7 +114,7 @@ impl<P> Staging<P> {
     }
 }
 
-impl<P> Drop for Staging<P> {
+impl<P: Any + Send> Drop for Staging<P> {
     fn drop(&mut self) {
         let mut kept = InFlight::default();
         for (piece, busy) in self.pieces.drain(..) {
@@ -127,15 +128,15 @@ impl<P> Drop for Staging<P> {
 #[cfg(test)]
 mod tests {
     use std::cell::{Cell, RefCell};
-    use std::rc::Rc;
+    use std::sync::{Arc, Mutex};
 
     use super::*;
     use crate::signal::tests::counted;
 
-    type Piece = Rc<RefCell<Vec<u8>>>;
+    type Piece = Arc<Mutex<Vec<u8>>>;
 
     fn staging() -> (Staging<Piece>, [Piece; 2]) {
-        let pieces = [(); 2].map(|()| Rc::new(RefCell::new(vec![0; 4])));
+        let pieces = [(); 2].map(|()| Arc::new(Mutex::new(vec![0; 4])));
         let patience = Duration::from_secs(1);
         (Staging::new(pieces.clone(), 4, patience), pieces)
     }
@@ -156,11 +157,12 @@ mod tests {
         for round in 1..4u8 {
             let bytes: Vec<u8> = (0..11).map(|i| i * round).collect();
             let fill = |piece: &Piece, range: Range<usize>| {
-                piece.borrow_mut()[..range.len()].copy_from_slice(&bytes[range]);
+                piece.lock().unwrap()[..range.len()].copy_from_slice(&bytes[range]);
                 Ok::<_, Error>(())
             };
             let copy = |piece: &Piece, range: Range<usize>| {
-                memory.borrow_mut()[range.clone()].copy_from_slice(&piece.borrow()[..range.len()]);
+                memory.borrow_mut()[range.clone()]
+                    .copy_from_slice(&piece.lock().unwrap()[..range.len()]);
                 Ok(submit())
             };
             let last = staging.write(11, fill, copy).unwrap().unwrap();
@@ -170,13 +172,13 @@ mod tests {
             let ahead = Cell::new(0);
             let copy = |piece: &Piece, range: Range<usize>| {
                 ahead.set(ahead.get() + 1);
-                piece.borrow_mut()[..range.len()].copy_from_slice(&memory.borrow()[range]);
+                piece.lock().unwrap()[..range.len()].copy_from_slice(&memory.borrow()[range]);
                 Ok(submit())
             };
             let empty = |piece: &Piece, range: Range<usize>| {
                 // The next copy is under way while this one is taken.
                 assert_eq!(ahead.get(), (range.start / 4 + 2).min(3));
-                back[range.clone()].copy_from_slice(&piece.borrow()[..range.len()]);
+                back[range.clone()].copy_from_slice(&piece.lock().unwrap()[..range.len()]);
                 Ok::<_, Error>(())
             };
             staging.read(11, copy, empty).unwrap();
@@ -185,7 +187,7 @@ mod tests {
         let never = |_: &Piece, _: Range<usize>| -> Result<(), Error> { panic!() };
         assert!(staging.write(0, never, |_, _| panic!()).unwrap().is_none());
         drop(staging);
-        assert!(pieces.iter().all(|p| Rc::strong_count(p) == 1));
+        assert!(pieces.iter().all(|p| Arc::strong_count(p) == 1));
     }
 
     #[test]
@@ -202,6 +204,6 @@ mod tests {
         staging.write(6, filled, copy).unwrap();
         signal.set(4).unwrap();
         drop(staging);
-        assert_eq!(pieces.map(|p| Rc::strong_count(&p)), [1, 2]);
+        assert_eq!(pieces.map(|p| Arc::strong_count(&p)), [1, 2]);
     }
 }

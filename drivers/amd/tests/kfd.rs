@@ -363,3 +363,57 @@ fn work_that_goes_on_is_waited_for_and_what_does_not_is_told() {
     device.synchronize(soon()).unwrap();
     device.status().unwrap();
 }
+
+/// Of a GPU that leaves the bus no event tells, where another one keeps the kernel's driver answering.
+#[test]
+fn a_gpu_that_leaves_the_bus_is_named() {
+    let twin = twin("gpus=2,vram=1G");
+    let device = drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
+    let other = drivers_amd::open(&machine(&twin), 1, &options()).unwrap();
+    let stream = Stream::new(device.queue(QueueKind::Copy, 0).unwrap());
+    stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
+    twin.machine().unplug(0);
+    let error = stream
+        .submit(&[], &[])
+        .and_then(|point| point.wait(Deadline::after(Duration::from_secs(5))));
+    let error = error.unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    assert!(error.to_string().contains("left the bus"), "{error}");
+    other.status().unwrap();
+}
+
+/// The kernel tells a process of a fault, by the GPU, and stops all of its queues there: which handle has made it is known by
+/// what was in flight, and the other one is told why it is lost.
+#[test]
+fn a_fault_is_told_to_the_handle_that_has_made_it_and_to_others_as_that() {
+    let image = stand::kernel("gfx1100", "sums", 2);
+    let twin = twin("vram=1G");
+    let open = || drivers_amd::open(&machine(&twin), 0, &options()).unwrap();
+    let (wrong, well) = (open(), open());
+    let copy = Command::Copy {
+        dst: Val::Const(0x4560_0000),
+        src: Val::Const(0x1230_0000),
+        bytes: 64,
+    };
+    let stream = Stream::new(wrong.queue(QueueKind::Copy, 0).unwrap());
+    let point = stream.submit(&[], &[copy]).unwrap();
+    // The other one looks first.
+    let looks = (0..10_000).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        well.status().err()
+    });
+    let error = looks.unwrap().to_string();
+    let others = "another handle of it in this process has made a fault";
+    assert!(
+        error.contains(others) && error.contains("page fault"),
+        "{error}"
+    );
+    let error = point.wait(soon()).unwrap_err().to_string();
+    assert!(error.contains("page fault"), "{error}");
+    assert!(
+        error.contains("a copy of 0x40 bytes") && !error.contains(others),
+        "{error}"
+    );
+    drop((stream, wrong, point, well));
+    assert!(stand::work_on(&*open(), &image, 8).unwrap());
+}

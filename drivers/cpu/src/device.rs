@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use drivers_host::clock::monotonic_ns;
 use drivers_host::cpuinfo::CpuInfo;
-use hcq::kernels::Kernel;
+use hcq::kernels::{Kernel, Registration};
 use hcq::progress::Queues;
 use hcq::{
     Abilities, AllocSpec, Buffer, ClockInfo, Costs, Deadline, Device, DeviceId, DeviceInfo, Error,
-    GpuVa, KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
+    GpuVa, KernelImage, LostState, MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
 use crate::encode::Encoder;
 use crate::guard::Floats;
-use crate::loader;
+use crate::loader::{self, Loaded};
 use crate::memory::system_memory;
 use crate::processor::Processor;
 use crate::progress::{Progress, Worker};
@@ -295,7 +295,10 @@ impl Device for CpuDevice {
             args: image.args.clone(),
             local_bytes: 0,
             launch_words: Box::new([]),
-            owner: Box::new((registration, loaded)),
+            owner: Box::new(Code {
+                lost: self.shared.lost.clone(),
+                parts: Some((registration, loaded)),
+            }),
         }))
     }
 
@@ -346,6 +349,18 @@ impl Device for CpuDevice {
             .channels
             .iter()
             .try_for_each(|channel| channel.synchronize(deadline))
+    }
+}
+
+/// The code of a program. Workers of a device that is lost may still be in it: it is unmapped once they have ended.
+struct Code {
+    lost: Arc<LostState>,
+    parts: Option<(Registration, Loaded)>,
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        self.lost.let_go(self.parts.take());
     }
 }
 

@@ -15,7 +15,7 @@ use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
-use hcq::{AllocSpec, Buffer, DeviceId, Error, GpuVa, HostAccess, MemoryStats, Result};
+use hcq::{AllocSpec, Buffer, DeviceId, Error, GpuVa, HostAccess, LostState, MemoryStats, Result};
 use std::ptr::NonNull;
 
 /// Up to this size a buffer comes from an arena.
@@ -30,6 +30,7 @@ const GRANULE: u64 = 64;
 /// The memory of one device.
 pub(crate) struct Pool {
     device: DeviceId,
+    lost: Arc<LostState>,
     /// What windows are called.
     name: Arc<str>,
     state: Mutex<State>,
@@ -83,7 +84,7 @@ impl Piece {
 
 impl Pool {
     /// A pool of at most `total` bytes, a quarter of which may be kept after a free.
-    pub(crate) fn new(device: DeviceId, total: u64) -> Arc<Pool> {
+    pub(crate) fn new(lost: &Arc<LostState>, device: DeviceId, total: u64) -> Arc<Pool> {
         let state = State {
             total,
             used: 0,
@@ -94,6 +95,7 @@ impl Pool {
         };
         Arc::new(Pool {
             name: format!("memory of {device}").into(),
+            lost: lost.clone(),
             device,
             state: Mutex::new(state),
         })
@@ -316,9 +318,17 @@ struct Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(piece) = self.piece.take() {
-            self.pool.give_back(piece);
+        let Some(piece) = self.piece.take() else {
+            return;
+        };
+        if self.pool.lost.runs_on() {
+            // A thread of the device may still be in a kernel that uses it: it goes back once all have ended.
+            let pool = self.pool.clone();
+            let piece = Some(piece);
+            self.pool.lost.keep(Box::new(Allocation { pool, piece }));
+            return;
         }
+        self.pool.give_back(piece);
     }
 }
 
@@ -350,7 +360,8 @@ mod tests {
     use super::*;
 
     fn pool(total: u64) -> Arc<Pool> {
-        Pool::new(DeviceId::new("CPU", 0), total)
+        let id = DeviceId::new("CPU", 0);
+        Pool::new(&Arc::new(LostState::new(id.clone())), id, total)
     }
 
     fn spec(bytes: u64, align: u64, zeroed: bool) -> AllocSpec {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use hcq::packets::{Part, Section};
+use hcq::packets::{Keep, Part, Section};
 use hcq::progress::{Asked, Silence};
 use hcq::queue::no_value;
 use hcq::ring::RingError;
@@ -39,9 +39,11 @@ pub(crate) struct Channel {
 
 struct Host {
     writer: Writer,
-    /// Indirect buffers without owner, and the pointer behind which they are not read any more.
-    retired: VecDeque<(u64, Buffer)>,
+    /// Indirect buffers without owner, with what their packets name, and the value of the timeline at which they are over.
+    retired: VecDeque<(u64, Retired)>,
 }
+
+type Retired = (Buffer, Vec<Keep>);
 
 impl Channel {
     pub(crate) fn new(
@@ -83,10 +85,9 @@ impl Channel {
         let mut host = self.lock();
         self.shared.lost.check()?;
         if !host.retired.is_empty() {
-            let consumed = self.ring.consumed();
-            while host.retired.front().is_some_and(|r| r.0 <= consumed) {
-                host.retired.pop_front();
-            }
+            drop(host);
+            self.reclaim();
+            host = self.lock();
         }
         let capacity = host.writer.capacity();
         if words.len() <= capacity {
@@ -125,6 +126,37 @@ impl Channel {
         Ok(end)
     }
 
+    /// Lets go what is over.
+    fn reclaim(&self) {
+        let mut over = Vec::new();
+        let mut host = self.lock();
+        if host.retired.is_empty() {
+            return;
+        }
+        // Of a device that is lost nothing is over: its threads may still run.
+        let Ok(reached) = self.timeline.signal().value() else {
+            return;
+        };
+        while host.retired.front().is_some_and(|r| r.0 <= reached) {
+            over.extend(host.retired.pop_front());
+        }
+        // What is let go may use the queue.
+        drop(host);
+        drop(over);
+    }
+
+    /// Keeps something until the timeline has a value, or, if the device is lost, until its threads have ended.
+    fn retire(&self, until: u64, what: Retired) {
+        let is_over = self
+            .timeline
+            .signal()
+            .value()
+            .is_ok_and(|reached| reached >= until);
+        if !is_over {
+            self.lock().retired.push_back((until, what));
+        }
+    }
+
     fn push_piece(&self, writer: &mut Writer, words: &[u32]) -> Result<u64> {
         let mut silence = None;
         loop {
@@ -156,6 +188,7 @@ impl Channel {
             self.shared.lost.check()?;
             let seen = self.ring.consumed();
             if seen >= target {
+                self.reclaim();
                 return Ok(());
             }
             let left = self.pause(&mut silence, || {
@@ -257,6 +290,7 @@ impl Drop for Engine {
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
+        self.shared.lost.stop();
     }
 }
 
@@ -344,7 +378,7 @@ struct CpuBound {
     packets: Packets,
     /// The words of a launch; kept, so that nothing is allocated.
     words: Vec<u32>,
-    /// Pointer of the ring behind the last launch.
+    /// What the last launch makes the timeline.
     launched: u64,
 }
 
@@ -388,7 +422,7 @@ impl Bound for CpuBound {
         Ok(())
     }
 
-    fn launch(&mut self, before: Option<&mut Packets>, _: u64) -> Result<()> {
+    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()> {
         let Some(buffer) = &self.buffer else {
             return Ok(());
         };
@@ -405,19 +439,19 @@ impl Bound for CpuBound {
             va.hi(),
             self.packets.words.len() as u32,
         ]);
-        self.launched = channel.push(&self.words)?;
+        channel.push(&self.words)?;
+        self.launched = makes;
         Ok(())
     }
 }
 
 impl Drop for CpuBound {
     fn drop(&mut self) {
-        let channel = &self.engine.channels[self.channel];
-        if channel.ring.consumed() < self.launched
-            && let Some(buffer) = self.buffer.take()
-        {
-            // The processor may still read it: it goes once that is over.
-            channel.lock().retired.push_back((self.launched, buffer));
+        // The processor may still read it: it goes once that is over.
+        if let Some(buffer) = self.buffer.take() {
+            let what = (buffer, std::mem::take(&mut self.packets.keep));
+            let channel = &self.engine.channels[self.channel];
+            channel.retire(self.launched, what);
         }
     }
 }

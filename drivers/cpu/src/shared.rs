@@ -19,7 +19,7 @@ use crate::waiters;
 /// State of one open device.
 pub(crate) struct Shared {
     pub(crate) id: DeviceId,
-    pub(crate) lost: LostState,
+    pub(crate) lost: Arc<LostState>,
     pub(crate) pool: Arc<Pool>,
     /// Where kernels lie.
     pub(crate) code: Arc<CodeArenas>,
@@ -34,9 +34,10 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(id: DeviceId, memory: u64) -> Shared {
+        let lost = Arc::new(LostState::new(id.clone()));
         Shared {
-            lost: LostState::new(id.clone()),
-            pool: Pool::new(id.clone(), memory),
+            pool: Pool::new(&lost, id.clone(), memory),
+            lost,
             id,
             code: Arc::default(),
             kernels: Arc::default(),

@@ -4,6 +4,7 @@ use hcq::mem::view::{View, ViewError};
 use hcq::progress::{Asked, Silence, raising};
 use hcq::transport::MonotonicClock;
 use hcq::{AllocSpec, Deadline, Error, MemoryKind, Result, Signal, SignalMemory};
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,6 +75,10 @@ impl SignalMemory for CpuSignal {
     fn timestamp(&self) -> Result<u64> {
         self.shared.lost.check()?;
         self.view.load_u64(8).map_err(|e| self.broken(e))
+    }
+
+    fn keep(&self, what: Box<dyn Any + Send>) {
+        self.shared.lost.keep(what);
     }
 
     fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {

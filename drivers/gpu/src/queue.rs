@@ -317,7 +317,8 @@ impl<H: Load> Drop for BoundPackets<H> {
         // The device may still read it.
         let (memory, keep) = (self.memory.take(), std::mem::take(&mut self.keep));
         if memory.is_some() || !keep.is_empty() {
-            self.channel.retire(Arc::new((memory, keep)));
+            let memory = memory.map(|(_, piece)| piece);
+            self.channel.retire_with(Arc::new(keep), memory);
         }
     }
 }

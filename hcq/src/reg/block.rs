@@ -198,7 +198,8 @@ impl<G: Generations> Registers<'_, G> {
     /// Reads a register until `done` says so; `what` is waited for.
     ///
     /// # Errors
-    /// [`RegError`]; where it comes too late, with what was there last.
+    /// [`RegError`]; where it comes too late, with what was there last; at once, where the device has left its bus
+    /// ([`Bus::has_left`]).
     pub fn poll(
         &self,
         register: &Register<G>,
@@ -212,6 +213,10 @@ impl<G: Generations> Registers<'_, G> {
             let at = self.address(register)?;
             let value = poll_until(clock, deadline, what, || {
                 let value = self.value(register, self.bus.read(at)?);
+                if value.bits() == u32::MAX && self.bus.has_left() {
+                    let what = what.to_owned();
+                    return Err(RegFault::Left { what });
+                }
                 last = Some(value);
                 Ok::<_, RegFault>(match done(value) {
                     true => Look::Done(value),

@@ -34,6 +34,12 @@ pub trait Bus: Send + Sync {
     /// # Errors
     /// What the transport reports.
     fn send(&self) -> Result<(), TransportError>;
+
+    /// Whether the device has left the bus: whatever is read of it is ones. Asked where a register that is waited for reads
+    /// so; known by one that never holds that.
+    fn has_left(&self) -> bool {
+        false
+    }
 }
 
 impl Bus for Window {
@@ -240,6 +246,10 @@ impl Bus for Selected<'_> {
     fn send(&self) -> Result<(), TransportError> {
         self.select.bus.send()
     }
+
+    fn has_left(&self) -> bool {
+        self.select.bus.has_left()
+    }
 }
 
 /// The bus to one bank of a [`Select`].
@@ -266,6 +276,10 @@ impl Bus for Banked {
 
     fn send(&self) -> Result<(), TransportError> {
         self.select.bus.send()
+    }
+
+    fn has_left(&self) -> bool {
+        self.select.bus.has_left()
     }
 }
 

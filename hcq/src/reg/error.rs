@@ -56,6 +56,12 @@ pub enum RegFault {
     /// The access itself failed.
     #[error(transparent)]
     Access(#[from] TransportError),
+    /// Ones, as everything of a device that is not there.
+    #[error("{what}: it reads 0xffffffff, the device has left the bus")]
+    Left {
+        /// What was waited for.
+        what: String,
+    },
     /// It did not become what was waited for.
     #[error("{timeout}{}", last.iter().map(|last| format!(", last {last}")).collect::<String>())]
     Timeout {

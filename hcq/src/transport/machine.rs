@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::found::{self, PciFunction, UsbDevice};
 use super::{DevFile, Fault, Pci, TransportError, UsbPipe};
-use crate::error::process_generation;
+use crate::lost::process_generation;
 use crate::mem::view::View;
 use crate::mem::window::Window;
 

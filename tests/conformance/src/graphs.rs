@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hcq::graph::{Graph, GraphBuilder, Work};
-use hcq::{Buffer, Command, Error, Packets, Slot, Span, Stream, Val};
+use hcq::{Buffer, Command, Error, Packets, Slot, Span, Stream, Val, Width};
 
 use crate::rig::{at, elements, exec, shortly, soon};
 use crate::watched::watched;
@@ -329,4 +329,68 @@ pub fn a_graph_that_ends_while_it_runs_keeps_what_it_names(subject: &dyn Subject
     gate.set(1).unwrap();
     rig.wait();
     assert_eq!(elements(&data), [(3 + 2) * 3 + 2; 64]);
+}
+
+/// Graphs that are dropped behind a full ring that stands: what they name stays until they have run, what is in the ring is
+/// not written over, and all of it is let go after that.
+pub fn graphs_that_are_dropped_behind_a_full_ring_run_and_are_let_go(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 0, 64);
+    let data = rig.data(&[1; 64]);
+    let gate = rig.device.signal("gate").unwrap();
+    let held = Command::Wait {
+        signal: &gate,
+        value: Val::Const(1),
+    };
+    let program = rig.program(Kernel::Step);
+    rig.compute.submit(&[], &[held]).unwrap();
+    let mut expected = 1u32;
+    let (mut graphs, mut named) = (Vec::new(), Vec::new());
+    for value in 1..=64u32 {
+        let kept = Arc::new(());
+        let mut builder = GraphBuilder::new();
+        let lane = builder.lane(&rig.device, &rig.compute);
+        let work = Work::Exec {
+            program: program.clone(),
+            args: vec![at(&data), Val::Const(value.into())],
+            grid: [64, 1, 1],
+            block: [1, 1, 1],
+        };
+        builder.add(lane, "step", work, [Span::of(&data)], [Span::of(&data)]);
+        let known = Arc::downgrade(&kept);
+        builder.keep(kept);
+        let mut graph = builder.build().unwrap();
+        match graph.replay(&[], &[], shortly()) {
+            Ok(_) => {}
+            // A small ring holds some of them.
+            Err(Error::Timeout { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+        expected = expected.wrapping_mul(3).wrapping_add(value);
+        named.push(known);
+        graphs.push(graph);
+    }
+    assert!(graphs.len() >= 2);
+    // What is left of the ring.
+    let flag = rig.buffer(8);
+    let mut written = 0u64;
+    while written < 500 {
+        let write = Command::Write {
+            at: at(&flag),
+            value: Val::Const(written + 1),
+            width: Width::W64,
+        };
+        match rig.compute.submit(&[], &[write]) {
+            Ok(_) => written += 1,
+            Err(Error::Timeout { .. }) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    drop(graphs);
+    assert!(named.iter().all(|known| known.upgrade().is_some()));
+    gate.set(1).unwrap();
+    rig.device.synchronize(soon()).unwrap();
+    assert_eq!(elements(&data), [expected; 64]);
+    assert_eq!(u64::from(elements(&flag)[0]), written);
+    assert!(named.iter().all(|known| known.upgrade().is_none()));
+    rig.compute.submit(&[], &[]).unwrap().wait(soon()).unwrap();
 }

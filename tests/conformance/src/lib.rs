@@ -124,6 +124,7 @@ macro_rules! every_case {
             copies: memory_is_accounted_for_and_runs_out_with_an_error;
             many: thousands_of_submissions_wrap_the_ring;
             many: a_submission_larger_than_the_ring_is_done_in_order;
+            many: the_last_part_of_a_large_submission_keeps_its_arguments;
             many: a_full_ring_holds_the_host_until_its_deadline;
             many: four_threads_share_a_queue;
             many: streams_of_one_queue_share_its_timeline;
@@ -136,6 +137,7 @@ macro_rules! every_case {
             graphs: a_replay_rings_one_doorbell_per_lane;
             graphs: a_lane_that_fails_leaves_no_other_waiting;
             graphs: a_graph_that_ends_while_it_runs_keeps_what_it_names;
+            graphs: graphs_that_are_dropped_behind_a_full_ring_run_and_are_let_go;
             graphs: graphs_over_the_same_queues_never_stand_crosswise;
             loss: a_deadline_names_the_signal_and_the_values;
             loss: the_first_cause_of_a_loss_is_kept;

@@ -1,6 +1,7 @@
 //! Many submissions, many threads, and ends in the middle.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use hcq::{Command, Error, QueueKind, Stream, Val, Width};
 
@@ -50,6 +51,54 @@ pub fn a_submission_larger_than_the_ring_is_done_in_order(subject: &dyn Subject)
         .wait(soon())
         .unwrap();
     let expected = (0..500).fold(1u32, |x, i| x.wrapping_mul(3).wrapping_add(i));
+    assert_eq!(elements(&data), [expected; 3]);
+}
+
+/// The arguments of a submission of several rings' size stay its own until its end: also while its last part stands at a
+/// wait, and another submission of that size is written.
+pub fn the_last_part_of_a_large_submission_keeps_its_arguments(subject: &dyn Subject) {
+    let rig = Rig::open(subject, 0, 256);
+    let step = rig.program(Kernel::Step);
+    let data = rig.data(&[1; 3]);
+    let gate = rig.device.signal("gate").unwrap();
+    let argument = |i: u64| [at(&data), Val::Const(i)];
+    let first: Vec<_> = (0..302).map(argument).collect();
+    let second: Vec<_> = (1000..1320).map(argument).collect();
+    let barrier = Command::Barrier {
+        scope: hcq::Scope::Queue,
+    };
+    let held = Command::Wait {
+        signal: &gate,
+        value: Val::Const(1),
+    };
+    let mut commands = Vec::new();
+    for (i, args) in first.iter().enumerate() {
+        if i == 300 {
+            commands.push(held);
+        }
+        commands.extend([exec(&step, args, 3), barrier]);
+    }
+    // The ring holds the wait and what is behind it.
+    rig.compute.submit(&[], &commands).unwrap();
+    let more: Vec<_> = second
+        .iter()
+        .flat_map(|args| [exec(&step, args, 3), barrier])
+        .collect();
+    std::thread::scope(|scope| {
+        let compute = rig.compute.clone();
+        let submitted = scope.spawn(move || compute.submit(&[], &more).unwrap());
+        // Its arguments are written, and its packets wait for room.
+        std::thread::sleep(Duration::from_millis(100));
+        gate.set(1).unwrap();
+        submitted.join().unwrap().wait(soon()).unwrap();
+    });
+    let all = first.iter().chain(&second);
+    let expected = all.fold(1u32, |x, [_, value]| {
+        let Val::Const(value) = *value else {
+            unreachable!()
+        };
+        x.wrapping_mul(3).wrapping_add(value as u32)
+    });
     assert_eq!(elements(&data), [expected; 3]);
 }
 

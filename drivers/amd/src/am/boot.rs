@@ -373,6 +373,15 @@ impl Started {
         })
     }
 
+    /// Takes from a card that cannot be stopped what it reaches of the host.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn cut_off(&self) -> Result<(), Cause> {
+        self.card.soil();
+        master(&self.card, false)
+    }
+
     /// Leaves the card: its engines stand still. `is_clean`: nothing went wrong with it.
     ///
     /// # Errors

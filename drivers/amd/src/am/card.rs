@@ -20,7 +20,7 @@ use hcq::mem::window::{AccessWidth, Window};
 use hcq::reg::block::{Block, Registers};
 use hcq::reg::bus::{Bus, Indirect, Pair};
 use hcq::reg::{At, IpVersion};
-use hcq::transport::{Clock, Pci};
+use hcq::transport::{Clock, Pci, TransportError};
 use hcq::wait::Deadline;
 
 use super::areas::Areas;
@@ -36,7 +36,7 @@ pub struct Card {
     pci: Arc<dyn Pci>,
     clock: Arc<dyn Clock>,
     mmio: Window,
-    bus: Arc<dyn Bus>,
+    bus: Arc<Registered>,
     vram: Window,
     doorbells: Window,
     vram_bytes: u64,
@@ -127,8 +127,12 @@ impl Card {
             device,
             pci,
             clock,
-            mmio: registers,
-            bus: Arc::new(bus),
+            mmio: registers.clone(),
+            bus: Arc::new(Registered {
+                bus,
+                mmio: registers.clone(),
+                has_left: AtomicBool::new(false),
+            }),
             vram,
             doorbells,
             vram_bytes,
@@ -201,8 +205,8 @@ impl Card {
     }
 
     /// The way to registers of all blocks.
-    pub fn bus(&self) -> &Arc<dyn Bus> {
-        &self.bus
+    pub fn bus(&self) -> Arc<dyn Bus> {
+        self.bus.clone()
     }
 
     /// An error of a stage of its start.
@@ -215,9 +219,26 @@ impl Card {
         }
     }
 
-    /// Whether it does not answer any more.
+    /// Whether it does not answer any more, or has once been found so.
     pub fn has_left(&self) -> bool {
-        has_left(&self.mmio)
+        self.bus.has_left()
+    }
+
+    /// Looks whether a card that runs is still there: before anything that it says is believed. What is found out stays so.
+    ///
+    /// # Errors
+    /// [`Cause::Left`].
+    pub fn look(&self) -> Result<(), Cause> {
+        match self.has_left() {
+            true => Err(self.gone("RCC_CONFIG_MEMSIZE")),
+            false => Ok(()),
+        }
+    }
+
+    /// A register reads as ones that never holds them.
+    pub fn gone(&self, register: &'static str) -> Cause {
+        self.bus.has_left.store(true, Ordering::Relaxed);
+        Cause::Gone { register }
     }
 
     /// Notes that something went wrong: who finds the card after us starts it from cold. Whether that was known.
@@ -251,6 +272,36 @@ impl Card {
     }
 }
 
+/// The way to registers of all blocks, which knows whether there is still a card.
+struct Registered {
+    bus: Indirect,
+    mmio: Window,
+    /// It was found so: nobody asks again.
+    has_left: AtomicBool,
+}
+
+impl Bus for Registered {
+    fn name(&self) -> String {
+        self.bus.name()
+    }
+
+    fn read(&self, at: u64) -> Result<u32, TransportError> {
+        self.bus.read(at)
+    }
+
+    fn write(&self, at: u64, value: u32) -> Result<(), TransportError> {
+        self.bus.write(at, value)
+    }
+
+    fn send(&self) -> Result<(), TransportError> {
+        self.bus.send()
+    }
+
+    fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Relaxed) || has_left(&self.mmio)
+    }
+}
+
 fn has_left(mmio: &Window) -> bool {
     let At::Fixed(dword) = RCC_CONFIG_MEMSIZE.at else {
         return false;
@@ -263,7 +314,7 @@ fn has_left(mmio: &Window) -> bool {
 fn left(mmio: &Window, first: Cause) -> Cause {
     match first {
         // They say it themselves, or have nothing to do with the card.
-        Cause::Silent { .. } | Cause::Reset { .. } | Cause::Files(_) => first,
+        Cause::Silent { .. } | Cause::Reset { .. } | Cause::Files(_) | Cause::Gone { .. } => first,
         first if has_left(mmio) => Cause::Left {
             first: Box::new(first),
         },

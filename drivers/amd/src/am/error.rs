@@ -117,6 +117,15 @@ pub enum Cause {
         /// What was in the way when that was seen.
         first: Box<Cause>,
     },
+    /// It ran, and is no more.
+    #[error(
+        "the card does not answer any more, {register} reads 0xffffffff: it has left the bus. Look at cable and power, then \
+         turn the machine off and on"
+    )]
+    Gone {
+        /// What never reads so.
+        register: &'static str,
+    },
     /// Memory is not where it should be.
     #[error(
         "{block} says that VRAM is at {base:#x} to {end:#x}, which are not the {vram:#x} bytes that the card has: its \

@@ -46,7 +46,15 @@ const LEVELS: [&str; 4] = ["PDB2", "PDB1", "PDB0", "PTB"];
 /// Everything, with regard to an exception if there was one.
 pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exception>) -> Evidence {
     let card = running.card();
-    let mut found = Evidence::default();
+    let mut found = Evidence {
+        way: card.pci().condition(),
+        ..Evidence::default()
+    };
+    if card.has_left() {
+        let nothing = "registers, page tables and waves: the card has left the bus";
+        found.missing.push(nothing.into());
+        return found;
+    }
     if let Some(Exception::Memory(fault)) = exception {
         match walk(card, fault.va) {
             Ok(steps) => found.walk = steps,
@@ -85,7 +93,6 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
             &fault,
         );
     }
-    found.way = card.pci().condition();
     let units = card.discovery().units;
     for xcc in running.gfx().xccs() {
         match waves::of(xcc, &units) {
@@ -117,6 +124,9 @@ pub(super) fn of(running: &Running, search: &Search, exception: Option<&Exceptio
 /// Where waves are, for who compares it with another look; none where GPUs of this generation do not show that, or it
 /// cannot be read.
 pub(super) fn places(running: &Running) -> Option<Vec<u64>> {
+    if running.card().has_left() {
+        return None;
+    }
     let units = running.card().discovery().units;
     let mut found = Vec::new();
     for xcc in running.gfx().xccs() {

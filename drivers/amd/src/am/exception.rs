@@ -18,7 +18,8 @@ use super::ih::Entry;
 /// The loss of a card: a block does not do what it is told, or cannot be reached. The next process resets it.
 pub(super) fn broken(card: &Card, unit: &str, cause: impl Display) -> Error {
     card.soil();
-    let left = match card.has_left() {
+    let cause = cause.to_string();
+    let left = match !cause.contains("left the bus") && card.has_left() {
         true => "the card does not answer any more, it has left the bus: ",
         false => "",
     };

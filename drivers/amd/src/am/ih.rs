@@ -143,6 +143,10 @@ impl Interrupts {
         let bytes = ring.memory.bytes;
         let inside = |bits: u32| u64::from(bits) & (bytes - 1) & !(ENTRY - 1);
         let written = ih.read(ring.wptr)?.bits();
+        // No place in a ring: there is no card to have written entries.
+        if written == u32::MAX {
+            return Err(self.card.gone(ring.wptr.word.name));
+        }
         let end = inside(written);
         let mut at = inside(ih.read(ring.rptr)?.bits());
         if written & 1 == 1 {

@@ -1,6 +1,6 @@
 //! [`open`]: a card over PCI, as every other way to a GPU.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use super::memory;
 use super::pages::PAGE;
 use super::process::{Process, SharedMemory};
 use super::queue;
+use super::recover::Live;
 use super::running::Running;
 use crate::VENDOR;
 use crate::chip::{Chip, Units};
@@ -73,13 +74,7 @@ pub fn open(
     let found = open.find(|card| card.card().pci().name() == address);
     drop(open);
     let card = match found {
-        Some(card) => {
-            // What is left in interrupt rings of a fault that another device was lost by is not this one's.
-            if card.card().is_dirty() {
-                card.exception()?;
-            }
-            card
-        }
+        Some(card) => card,
         None => {
             let none = |why: String| Error::NoDevice {
                 asked: id.to_string(),
@@ -117,7 +112,10 @@ pub fn open(
     drop(shared);
     let known = known(&card, options).map_err(|e| broken(card.card(), "GPU", e))?;
     let slots = slots(&process, &card)?;
+    // What is left in interrupt rings of a fault that another device was lost by is not this one's.
+    let heard = AtomicU64::new(card.heard()?);
     Ok(Arc::new(Pcie {
+        number: process.space.number(),
         id,
         process,
         card,
@@ -129,6 +127,8 @@ pub fn open(
         woken: Mutex::new(()),
         wake: Condvar::new(),
         naps: AtomicU32::new(0),
+        heard,
+        queues: Mutex::default(),
     }))
 }
 
@@ -207,6 +207,8 @@ fn known(card: &Running, options: &Options) -> std::result::Result<Gpu, Cause> {
 /// A card over PCI.
 struct Pcie {
     id: DeviceId,
+    /// Its number among the handles of the process.
+    number: u64,
     process: Arc<Process>,
     card: Arc<Running>,
     known: Gpu,
@@ -222,6 +224,10 @@ struct Pcie {
     wake: Condvar,
     /// Naps so far.
     naps: AtomicU32,
+    /// Exceptions of the card that it has heard of.
+    heard: AtomicU64,
+    /// Its queues, which a reset for another handle may take.
+    queues: Mutex<Vec<Weak<Live>>>,
 }
 
 impl Pcie {
@@ -234,6 +240,20 @@ impl Pcie {
         self.naps
             .fetch_add(1, Ordering::Relaxed)
             .is_multiple_of(LOOK_EVERY)
+    }
+
+    /// Looks for what went wrong.
+    fn look(&self) -> Result<Option<Exception>> {
+        let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = queues.iter().filter_map(Weak::upgrade);
+        if let Some(why) = queues.find_map(|queue| queue.down().map(str::to_owned)) {
+            return Err(Error::Fault {
+                device: self.id.clone(),
+                unit: "queue".into(),
+                what: why,
+            });
+        }
+        self.card.exception(&self.heard)
     }
 
     fn lost(&self, unit: &str, cause: Cause) -> Error {
@@ -311,13 +331,18 @@ impl Interface for Pcie {
 
     fn sleep(&self, _: Option<&Event>, _: &mut Age, limit: Duration) -> Result<Option<Exception>> {
         let found = match self.is_due(limit) {
-            true => self.card.exception()?,
+            true => self.look()?,
             false => None,
         };
         if found.is_none() && !limit.is_zero() {
             self.rest(limit);
         }
         Ok(found)
+    }
+
+    fn tells_whose(&self) -> bool {
+        // All that this process has of the card are in one address space.
+        false
     }
 
     fn flush_vram(&self) -> Result<()> {
@@ -377,6 +402,17 @@ impl AmdInterface for Pcie {
 
     fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
         let waves = self.card.card().discovery().units.waves_per_simd;
-        queue::create(&self.process, &self.card, &self.known, waves, request)
+        let made = queue::create(
+            &self.process,
+            &self.card,
+            (&self.known, self.number),
+            waves,
+            request,
+        );
+        let (queue, live) = made?;
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(&live));
+        Ok(queue)
     }
 }

@@ -22,6 +22,7 @@
 //! | `clock` | the counter by which packets take times |
 //! | `exception` | what goes wrong while a card runs |
 //! | `space` | what the addresses of a card mean |
+//! | `recover` | what is done where a queue does not leave, and what becomes of others |
 //! | `running` | a card that is started, and what is divided among those who use it |
 //! | `near` | VRAM that stands in for memory of the host, for a card over USB |
 //! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
@@ -57,6 +58,7 @@ pub mod pages;
 mod process;
 pub mod psp;
 mod queue;
+mod recover;
 mod running;
 mod sdma;
 pub mod smu;

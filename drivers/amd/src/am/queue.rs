@@ -1,7 +1,7 @@
 //! Queues, as whoever submits has them: ring and pointers in memory of the host, a doorbell of the card, and a slot of
 //! the hardware.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use drivers_gpu::interface::Request;
 use hcq::addr::VramAddr;
@@ -11,12 +11,13 @@ use hcq::{Error, GpuVa, MemoryKind, Result};
 use super::areas::MQDS;
 use super::exception::broken;
 use super::gfx::{LOCAL_APERTURE, SCRATCH_APERTURE};
-use super::hqd::{self, Leave, Pointers};
+use super::hqd::{self, Leave};
 use super::memory::Memory;
 use super::mqd::{self, Mqd};
 use super::near;
 use super::pages::PAGE;
 use super::process::{Process, SharedMemory};
+use super::recover::{self, Live};
 use super::running::{Running, Slot};
 use super::sdma;
 use super::xcc::Xcc;
@@ -33,8 +34,12 @@ const END_OF_PIPE: u64 = PAGE;
 /// A queue in its slot. Dropping it takes it out.
 struct InSlot {
     slot: Slot,
-    /// The image of each XCC that has the queue, with the XCC's number.
-    images: Vec<(usize, Mqd)>,
+    /// The number of the handle that has it.
+    owner: u64,
+    /// The queue, once it is whole.
+    live: OnceLock<Arc<Live>>,
+    /// Whether it was taken out, once that was tried.
+    stopped: OnceLock<bool>,
 }
 
 /// Makes a queue.
@@ -44,10 +49,10 @@ struct InSlot {
 pub(super) fn create(
     process: &Arc<Process>,
     card: &Arc<Running>,
-    gpu: &Gpu,
+    (gpu, owner): (&Gpu, u64),
     waves_per_simd: u32,
     request: &QueueRequest<'_>,
-) -> Result<HardwareQueue> {
+) -> Result<(HardwareQueue, Arc<Live>)> {
     let &QueueRequest {
         language,
         ring_bytes,
@@ -85,11 +90,14 @@ pub(super) fn create(
     let mut buffers = vec![ring.clone(), control.clone()];
     let (first, last) = (rptr(0), WPTR);
     let at = |offset| GpuVa(control.va().0 + offset);
-    let mut made = InSlot {
+    // Its drop takes out what has come so far.
+    let made = InSlot {
         slot,
-        images: Vec::new(),
+        owner,
+        live: OnceLock::new(),
+        stopped: OnceLock::new(),
     };
-    let mut bells = Vec::new();
+    let (mut bells, mut images, mut copies) = (Vec::new(), Vec::new(), None);
     if language == Language::Sdma {
         let queue = sdma::Queue {
             ring: ring.va(),
@@ -98,7 +106,8 @@ pub(super) fn create(
             wptr: at(last),
         };
         let engines = card.sdma();
-        engines.load(number, &queue).map_err(failed)?;
+        engines.load(number, &queue, 0).map_err(failed)?;
+        copies = Some(queue);
         bells.push(engines.doorbell(number));
     } else {
         let xccs = card.gfx().xccs();
@@ -128,7 +137,7 @@ pub(super) fn create(
             };
             let image = image(card, xcc, number, &queue)?;
             hqd::load(xcc, number, &image, None).map_err(failed)?;
-            made.images.push((i, image));
+            images.push((i, Arc::new(image)));
             buffers.push(events);
             if !bells.contains(&doorbell) {
                 bells.push(doorbell);
@@ -143,15 +152,21 @@ pub(super) fn create(
             false => near::doorbell(&bell, card.started().hubs().hdp().clone()),
         })
     });
-    Ok(HardwareQueue {
-        doorbells: doorbells.collect::<Result<_>>()?,
+    let doorbells: Vec<_> = doorbells.collect::<Result<_>>()?;
+    let (pointers, rung) = (control_window.clone(), doorbells.clone());
+    let live = Live::new(owner, (language, number), images, copies, pointers, rung);
+    card.enter(&live);
+    let live = made.live.get_or_init(|| live).clone();
+    let queue = HardwareQueue {
+        doorbells,
         handle: Box::new(made),
         language,
         ring: ring_window,
         control: control_window,
         control_va: control.va(),
         owner: Box::new(buffers),
-    })
+    };
+    Ok((queue, live))
 }
 
 /// Doorbells of an XCC: the range that it listens to.
@@ -187,14 +202,37 @@ fn window(card: &Running, memory: &Memory) -> Result<Window> {
 }
 
 impl InSlot {
-    fn out(&self, how: Leave) -> Result<Vec<Pointers>> {
-        let card = &self.slot.card;
-        let failed = |e| broken(card.card(), "queue", e);
-        let xccs = card.gfx().xccs();
-        let images = self.images.iter().filter_map(|(i, _)| xccs.get(*i));
-        images
-            .map(|xcc| hqd::unload(xcc, self.slot.number, how).map_err(failed))
-            .collect()
+    /// Takes it out for good. Says whether nothing of it can write any more.
+    fn end(&self) -> bool {
+        let (card, number) = (&self.slot.card, self.slot.number);
+        // A card that is not there writes nothing.
+        if card.card().has_left() {
+            return true;
+        }
+        let done = match self.slot.language {
+            Language::Sdma => card.sdma().unload(number).and_then(|is_out| match is_out {
+                true => Ok(()),
+                false => recover::reset_engine(card, number, self.owner),
+            }),
+            Language::Pm4 | Language::Aql => {
+                let xccs = card.gfx().xccs().iter();
+                // Also of a queue that was not whole: an empty slot is left as it is.
+                let mut out = xccs.map(|xcc| hqd::unload(xcc, number, Leave::Reset));
+                let out = out.try_for_each(|done| done.map(|_| ()));
+                out.or_else(|_| recover::restart(card, number, self.owner))
+            }
+        };
+        let Err(error) = done else {
+            return true;
+        };
+        match card.card().soil() {
+            true => tracing::debug!(target: "hcq::amd", %error, "a queue stays in its slot"),
+            false => tracing::warn!(target: "hcq::amd", %error, "a queue stays in its slot"),
+        }
+        // It may go on, and reaches nothing of the host: behind a bridge it never does. What it writes of the card's memory
+        // nobody else has: the next start is from cold.
+        let reaches_host = card.card().pci().reaches_host();
+        card.card().has_left() || !reaches_host || card.started().cut_off().is_ok()
     }
 }
 
@@ -202,34 +240,20 @@ impl QueueHandle for InSlot {
     fn remap(&self) -> Result<()> {
         let card = &self.slot.card;
         let failed = |e| broken(card.card(), "queue", e);
-        let xccs = card.gfx().xccs();
-        let were = self.out(Leave::Drain)?;
-        for ((i, image), was) in self.images.iter().zip(were) {
-            if let Some(xcc) = xccs.get(*i) {
-                hqd::load(xcc, self.slot.number, image, Some(was)).map_err(failed)?;
-            }
-        }
-        Ok(())
+        let Some(live) = self.live.get() else {
+            return Ok(());
+        };
+        let were = recover::take_out(card, live, Leave::Drain).map_err(failed)?;
+        recover::bring_back(card, live, were).map_err(failed)
+    }
+
+    fn stop(&self) -> bool {
+        *self.stopped.get_or_init(|| self.end())
     }
 }
 
 impl Drop for InSlot {
     fn drop(&mut self) {
-        let (card, number) = (&self.slot.card, self.slot.number);
-        let done = match self.slot.language {
-            Language::Sdma => card.sdma().unload(number).map_err(|e| e.to_string()),
-            Language::Pm4 | Language::Aql => self
-                .out(Leave::Reset)
-                .map(|_| ())
-                .or_else(|_| card.gfx().restart())
-                .map_err(|e| e.to_string()),
-        };
-        if let Err(error) = done {
-            // Its memory is given back all the same: the tables say so before anybody else gets it.
-            match card.card().soil() {
-                true => tracing::debug!(target: "hcq::amd", error, "a queue stays in its slot"),
-                false => tracing::warn!(target: "hcq::amd", error, "a queue stays in its slot"),
-            }
-        }
+        self.stop();
     }
 }

@@ -1,7 +1,9 @@
 //! [`Running`]: a card that is started, with what is divided among those who use it: its addresses, its VRAM, the slots
 //! for queues.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use drivers_gpu::interface::Exception;
 use hcq::Error;
@@ -20,6 +22,7 @@ use super::hub::Kind;
 use super::mqd;
 use super::nbio::{self, Route};
 use super::pages::PAGE;
+use super::recover::Live;
 use super::sdma::Sdma;
 use super::space::AddressSpace;
 use crate::chip::Language;
@@ -34,6 +37,48 @@ pub(super) struct Running {
     pub(super) space: AddressSpace,
     vram: Mutex<Tlsf>,
     slots: Mutex<Slots>,
+    /// Queues that are alive.
+    queues: Mutex<Vec<Weak<Live>>>,
+    told: Mutex<Told>,
+}
+
+/// What went wrong, for every handle of the card: each hears of all, in order.
+#[derive(Default)]
+struct Told {
+    /// How many there were before those that are kept.
+    before: u64,
+    kept: VecDeque<Exception>,
+}
+
+/// Exceptions that are kept for handles that have not looked yet.
+const KEPT: usize = 64;
+
+impl Told {
+    fn count(&self) -> u64 {
+        self.before + self.kept.len() as u64
+    }
+
+    fn tell(&mut self, exception: Exception) {
+        if self.kept.len() == KEPT {
+            self.kept.pop_front();
+            self.before += 1;
+        }
+        self.kept.push_back(exception);
+    }
+
+    /// The first that a handle has not heard of.
+    fn next(&self, heard: &AtomicU64) -> Option<Exception> {
+        let first = heard.load(Ordering::Relaxed).max(self.before);
+        let found = self.kept.get((first - self.before) as usize)?;
+        heard.store(first + 1, Ordering::Relaxed);
+        Some(found.clone())
+    }
+
+    /// Whether a fault of that page was told.
+    fn has(&self, va: u64) -> bool {
+        let is = |one: &Exception| matches!(one, Exception::Memory(fault) if fault.va == va);
+        self.kept.iter().any(is)
+    }
 }
 
 /// Slots that are taken, a bit for each.
@@ -68,6 +113,8 @@ impl Running {
             space,
             vram: Mutex::new(vram),
             slots: Mutex::default(),
+            queues: Mutex::default(),
+            told: Mutex::default(),
             started,
         })
     }
@@ -158,27 +205,72 @@ impl Running {
         })
     }
 
-    /// Why the card has stopped, if it has.
+    /// Notes a queue that is alive.
+    pub(super) fn enter(&self, queue: &Arc<Live>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Queues that are alive, of all handles.
+    pub(super) fn live(&self, which: impl Fn(&Live) -> bool) -> Vec<Arc<Live>> {
+        let queues = lock(&self.queues);
+        let queues = queues.iter().filter_map(Weak::upgrade);
+        queues.filter(|queue| which(queue)).collect()
+    }
+
+    /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one
+    /// address space.
     ///
     /// # Errors
-    /// [`Error::Fault`]: it cannot be looked at.
-    pub(super) fn exception(&self) -> Result<Option<Exception>, Error> {
+    /// [`Error::Fault`]: the card cannot be looked at.
+    pub(super) fn exception(&self, heard: &AtomicU64) -> Result<Option<Exception>, Error> {
+        let mut told = lock(&self.told);
+        self.hear(&mut told)?;
+        Ok(told.next(heard))
+    }
+
+    /// How much went wrong so far, for a new handle, which has nothing to do with it.
+    ///
+    /// # Errors
+    /// As [`Running::exception`].
+    pub(super) fn heard(&self) -> Result<u64, Error> {
+        let mut told = lock(&self.told);
+        if self.card().is_dirty() {
+            self.hear(&mut told)?;
+        }
+        Ok(told.count())
+    }
+
+    fn hear(&self, told: &mut Told) -> Result<(), Error> {
         let failed = |e| broken(self.card(), "GPU", e);
+        // Of one that is not there, rings are full, and hubs have faults.
+        self.card().look().map_err(failed)?;
         let (hubs, interrupts) = (self.started.hubs(), self.started.interrupts());
         let entries = interrupts.entries().map_err(failed)?;
         let faults = hubs.faults().map_err(failed)?;
-        // Hubs say more than what they send.
-        let of_hubs = faults.first().map(of_hub);
         let gfx = self.card().gfx();
-        let found = of_hubs.or_else(|| entries.iter().find_map(|entry| of_entry(gfx, entry)));
-        if found.is_some() {
-            self.card().soil();
-            for fault in &faults {
-                tracing::warn!(target: "hcq::amd", device = %self.card().device(), "{fault}");
+        let mut found: Vec<_> = faults.iter().map(of_hub).collect();
+        for exception in entries.iter().filter_map(|entry| of_entry(gfx, entry)) {
+            // Hubs say more than what they send.
+            let is_known = match &exception {
+                Exception::Memory(fault) => !faults.is_empty() || told.has(fault.va),
+                _ => false,
+            };
+            if !is_known && !found.contains(&exception) {
+                found.push(exception);
             }
-            hubs.clear_faults().map_err(failed)?;
         }
-        Ok(found)
+        if found.is_empty() {
+            return Ok(());
+        }
+        self.card().soil();
+        for fault in &faults {
+            tracing::warn!(target: "hcq::amd", device = %self.card().device(), "{fault}");
+        }
+        hubs.clear_faults().map_err(failed)?;
+        found.into_iter().for_each(|one| told.tell(one));
+        Ok(())
     }
 }
 
@@ -216,6 +308,10 @@ fn engines(started: &Started) -> Result<(Gfx, Sdma, AddressSpace, Tlsf), AmError
 
 impl Drop for Running {
     fn drop(&mut self) {
+        if self.card().has_left() {
+            tracing::warn!(target: "hcq::amd", device = %self.card().device(), "the card has left the bus");
+            return;
+        }
         let stopped = self.sdma.stop().and(self.gfx.stop());
         let is_clean = stopped.is_ok() && !self.card().is_dirty();
         if let Err(error) = self.started.finish(is_clean).and(stopped) {

@@ -272,11 +272,11 @@ impl Sdma {
         Ok(())
     }
 
-    /// Makes a queue alive.
+    /// Makes a queue alive, which goes on at a place of its ring, in bytes since it was made.
     ///
     /// # Errors
     /// [`Cause::Register`].
-    pub(super) fn load(&self, number: u32, queue: &Queue) -> Result<(), Cause> {
+    pub(super) fn load(&self, number: u32, queue: &Queue, at: u64) -> Result<(), Cause> {
         let (of, set) = self.queue(number);
         let split = |[low, high]: [&Reg; 2], value: u64| {
             of.write(low, value as u32)?;
@@ -284,8 +284,8 @@ impl Sdma {
         };
         // The write pointer may become less.
         of.put(set.minor_ptr_update, &[("enable", 1)])?;
-        split(set.rb_rptr, 0)?;
-        split(set.rb_wptr, 0)?;
+        split(set.rb_rptr, at)?;
+        split(set.rb_wptr, at)?;
         split(set.rb_base, queue.ring.0 >> 8)?;
         split(set.rptr_addr, queue.rptr.0)?;
         split(set.wptr_addr, queue.wptr.0)?;
@@ -315,30 +315,61 @@ impl Sdma {
         Ok(())
     }
 
-    /// Takes a queue out; an engine that does not let go of it is reset.
+    /// Takes a queue out. Says whether its engine lets go of it; where not, only a reset of the engine ends it.
     ///
     /// # Errors
     /// [`Cause::Register`]; on MI300 also that it does not let go.
-    pub(super) fn unload(&self, number: u32) -> Result<(), Cause> {
+    pub(super) fn unload(&self, number: u32) -> Result<bool, Cause> {
+        let idle = self.idle(number);
+        self.silence(number)?;
+        match idle {
+            Ok(()) => Ok(true),
+            Err(error) if self.card.gfx() == Gfx::Gfx9 => Err(error),
+            Err(error) => {
+                tracing::warn!(target: "hcq::amd", %error, "the engine is reset");
+                Ok(false)
+            }
+        }
+    }
+
+    /// Stops a queue that goes on later. Where in its ring, in bytes since it was made.
+    ///
+    /// # Errors
+    /// [`Cause::Register`]: the engine does not let go of it.
+    pub(super) fn pause(&self, number: u32) -> Result<u64, Cause> {
+        self.idle(number)?;
+        let (of, set) = self.queue(number);
+        let half = |reg| of.read(reg).map(|value| u64::from(value.bits()));
+        let [low, high] = set.rb_rptr;
+        Ok(half(low)? | half(high)? << 32)
+    }
+
+    /// Waits until an engine does nothing more for a queue.
+    fn idle(&self, number: u32) -> Result<(), Cause> {
         let (of, set) = self.queue(number);
         let clock = &**self.card.clock();
         of.set(set.rb_cntl, &[("rb_enable", 0)])?;
         let what = "the engine is done with the queue";
         let deadline = Deadline::on(clock, IDLE);
-        let idle = of.poll(set.status, clock, deadline, what, |status| {
+        of.poll(set.status, clock, deadline, what, |status| {
             status.bits() >> 2 & 1 == 1
-        });
-        self.silence(number)?;
-        if let Err(error) = idle {
-            if self.card.gfx() == Gfx::Gfx9 {
-                return Err(error.into());
-            }
-            tracing::warn!(target: "hcq::amd", %error, "the engine is reset");
-            let engine = self.place(number).0;
-            self.reset(engine)?;
-            self.run(engine)?;
-        }
+        })?;
         Ok(())
+    }
+
+    /// Resets the engine of a queue, and starts it again, with no queue in it.
+    ///
+    /// # Errors
+    /// [`Cause::Register`].
+    pub(super) fn restart(&self, number: u32) -> Result<(), Cause> {
+        let engine = self.place(number).0;
+        self.reset(engine)?;
+        self.run(engine)
+    }
+
+    /// Whether two queues have one engine.
+    pub(super) fn share(&self, one: u32, other: u32) -> bool {
+        self.place(one).0 == self.place(other).0
     }
 
     /// Turns off what wakes a queue.

@@ -72,6 +72,10 @@ impl Hardware for AmdHardware {
         }
     }
 
+    fn stop(&self) -> bool {
+        self.ring.queue().handle.stop()
+    }
+
     #[inline]
     fn is_remote(&self) -> bool {
         self.ring.is_remote()

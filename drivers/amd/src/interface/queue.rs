@@ -77,6 +77,9 @@ pub trait QueueHandle: Send + Sync {
     /// # Errors
     /// [`hcq::Error::Os`].
     fn remap(&self) -> Result<()>;
+
+    /// Takes the queue from the hardware for good; once is enough. Says whether nothing of it can write any more.
+    fn stop(&self) -> bool;
 }
 
 /// Where the read pointer of an XCC is.

@@ -100,6 +100,14 @@ impl Interface for Remote {
         self.near.sleep(event, age, limit)
     }
 
+    fn tells_whose(&self) -> bool {
+        self.near.tells_whose()
+    }
+
+    fn stops_all(&self) -> bool {
+        self.near.stops_all()
+    }
+
     fn flush_vram(&self) -> Result<()> {
         self.near.flush_vram()
     }

@@ -13,7 +13,9 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
         return Error::Fault {
             device: device.clone(),
             unit: "GPU".into(),
-            what: format!("it is gone ({error}): see `dmesg | grep amdgpu`"),
+            what: format!(
+                "it has left the bus, or the kernel driver has given it up ({error}): see `dmesg | grep amdgpu`"
+            ),
         };
     }
     let hint = match error.fault {

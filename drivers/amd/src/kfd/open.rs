@@ -1,7 +1,7 @@
 //! [`open`]: a GPU through KFD.
 
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
@@ -29,6 +29,9 @@ const COSTS: Costs = Costs {
     batch: 64,
     in_flight: 64,
 };
+
+/// How often it is asked whether a GPU is there while threads sleep: of one that has left the bus no event tells.
+const ASK: Duration = Duration::from_millis(100);
 
 /// Opens GPU number `index` of a machine ([`Found::index`]).
 ///
@@ -81,6 +84,7 @@ pub fn open(
         hdp,
         watch,
         sizes: OnceLock::new(),
+        asked: Mutex::new(Instant::now()),
     }))
 }
 
@@ -142,11 +146,36 @@ struct Kfd {
     hdp: Option<HdpFlush>,
     watch: Watch,
     sizes: OnceLock<QueueSizes>,
+    /// When it was asked last whether it is there.
+    asked: Mutex<Instant>,
 }
 
 impl Kfd {
     fn failed(&self, error: memory::MemoryError) -> Error {
         memory_error(&self.id, &*self.machine, &self.gpu, error)
+    }
+
+    /// Asks now and then whether the GPU is there.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: it is not.
+    fn ask(&self, at_once: bool) -> Result<()> {
+        {
+            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+            if !at_once && asked.elapsed() < ASK {
+                return Ok(());
+            }
+            *asked = Instant::now();
+        }
+        match self.gpu.is_there().map_err(|e| os(&self.id, e)) {
+            Err(gone @ Error::Fault { .. }) => Err(gone),
+            // Whatever else is against the question.
+            Err(error) => {
+                tracing::debug!(%error, "the GPU does not tell what it is");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     fn purpose(&self, kind: MemoryKind) -> Use {
@@ -253,8 +282,24 @@ impl Interface for Kfd {
         age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>> {
+        self.ask(limit.is_zero())?;
         let woken = self.watch.wait(event.map(|event| event.id), age, limit);
-        woken.map_err(|e| os(&self.id, e))
+        let woken = woken.map_err(|e| os(&self.id, e))?;
+        // To the kernel's driver one that has left the bus looks like one that hangs.
+        if woken.is_some() {
+            self.ask(true)?;
+        }
+        Ok(woken)
+    }
+
+    fn tells_whose(&self) -> bool {
+        // The kernel tells a process, by the GPU.
+        false
+    }
+
+    fn stops_all(&self) -> bool {
+        // Linux, amdkfd/kfd_int_process_v11.c, `event_interrupt_wq_v11`: `kfd_dqm_evict_pasid`.
+        true
     }
 
     fn flush_vram(&self) -> Result<()> {

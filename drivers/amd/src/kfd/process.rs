@@ -146,6 +146,15 @@ fn device_info(render: &dyn DevFile) -> Result<InfoDevice, TransportError> {
 }
 
 impl Gpu {
+    /// Asks the graphics driver for the GPU. Source: Linux, drivers/gpu/drm/drm_ioctl.c, `drm_ioctl`: ENODEV once it is
+    /// unplugged.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(super) fn is_there(&self) -> Result<(), TransportError> {
+        device_info(&*self.render).map(|_| ())
+    }
+
     /// Bytes of system memory that GPUs may use, free and in all; 0 where the kernel does not tell.
     ///
     /// Source: Linux, amdgpu/amdgpu_gtt_mgr.c.

@@ -3,7 +3,8 @@
 //! Source: Linux 6.12, amdkfd/kfd_queue.c, `kfd_queue_acquire_buffers`: each buffer is a mapping of
 //! its own, of exactly the size that the queue is created with.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::kfd::{
     self, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, UpdateQueueArgs, mmap,
@@ -40,21 +41,29 @@ const NO_QUEUE: [i32; 4] = [12, 28, 16, 1];
 struct KernelQueue {
     device: DeviceId,
     process: Arc<Process>,
-    /// The ids; the first is that of XCC 0.
-    ids: Vec<u32>,
+    /// The ids, until they are destroyed; the first is that of XCC 0.
+    ids: Mutex<Vec<u32>>,
+    /// One of them could not be destroyed.
+    stays: AtomicBool,
     ring_va: u64,
     ring_bytes: u32,
 }
 
-impl Drop for KernelQueue {
-    fn drop(&mut self) {
-        for &id in self.ids.iter().rev() {
-            destroy(&self.process, id);
-        }
+impl KernelQueue {
+    fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
+        // Changed in single steps.
+        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn destroy(process: &Process, id: u32) {
+impl Drop for KernelQueue {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Whether the kernel has the queue no more.
+fn destroy(process: &Process, id: u32) -> bool {
     let mut args = DestroyQueueArgs {
         queue_id: id,
         pad: 0,
@@ -77,9 +86,11 @@ fn destroy(process: &Process, id: u32) {
         tracing::debug!(%error, id, "a queue did not stop, and is gone");
         Ok(())
     };
-    if let Err(error) = again(call) {
+    let destroyed = again(call);
+    if let Err(error) = &destroyed {
         tracing::warn!(%error, id, "a queue stays with the kernel");
     }
+    destroyed.is_ok()
 }
 
 /// The doorbell of a queue that the kernel has put somewhere else than it says.
@@ -158,10 +169,11 @@ pub(super) fn create(
     };
     let mut doorbells = Vec::new();
     // Behind the buffers: what was made is destroyed before them when a later part cannot be.
-    let mut made = KernelQueue {
+    let made = KernelQueue {
         device: device.clone(),
         process: process.clone(),
-        ids: Vec::new(),
+        ids: Mutex::default(),
+        stays: AtomicBool::new(false),
         ring_va: args.ring_base_address,
         ring_bytes: ring_bytes as u32,
     };
@@ -180,7 +192,7 @@ pub(super) fn create(
             Fault::Errno(errno) if NO_QUEUE.contains(&errno) => MemoryError::Queues(error),
             _ => error.into(),
         })?;
-        made.ids.push(args.queue_id);
+        made.lock().push(args.queue_id);
         let offset = args.doorbell_offset & (mmap::DOORBELL_BYTES - 1);
         if !offset.is_multiple_of(8) {
             return Err(no_doorbell(offset).into());
@@ -205,7 +217,7 @@ const CONTROL: usize = 1;
 
 impl QueueHandle for KernelQueue {
     fn remap(&self) -> hcq::Result<()> {
-        for (xcc, &id) in self.ids.iter().enumerate() {
+        for (xcc, &id) in self.lock().iter().enumerate() {
             for share in [percentage(xcc as u32) & !0xff, percentage(xcc as u32)] {
                 let mut args = UpdateQueueArgs {
                     ring_base_address: self.ring_va,
@@ -220,6 +232,19 @@ impl QueueHandle for KernelQueue {
             }
         }
         Ok(())
+    }
+
+    fn stop(&self) -> bool {
+        let mut ids = self.lock();
+        // The last one first, and none twice.
+        let all = std::mem::take(&mut *ids);
+        let left: Vec<_> = all
+            .into_iter()
+            .rev()
+            .filter(|&id| !destroy(&self.process, id))
+            .collect();
+        self.stays.fetch_or(!left.is_empty(), Ordering::Relaxed);
+        !self.stays.load(Ordering::Relaxed)
     }
 }
 

@@ -10,11 +10,13 @@ mod dies;
 mod discovery;
 mod full;
 mod golden;
+mod handles;
 mod ih;
 mod injected;
 #[path = "../stand/bundles.rs"]
 mod keeping;
 mod killed;
+mod left;
 mod look;
 mod mock;
 #[path = "../../../host/tests/vfio/model.rs"]

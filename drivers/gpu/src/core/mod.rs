@@ -17,7 +17,7 @@ use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
 use self::queues::Queues;
-use crate::interface::{Age, Event, Facts, Interface, Memory, Ranges, Request};
+use crate::interface::{Age, Event, Exception, Facts, Interface, Memory, Ranges, Request};
 
 /// State of one open device.
 pub struct Core {
@@ -27,6 +27,8 @@ pub struct Core {
     pub interface: Arc<dyn Interface>,
     /// Whether it is lost.
     pub lost: LostState,
+    /// Its number among the handles of the process.
+    pub number: u64,
     /// The loaded kernels, for messages.
     pub kernels: Arc<Kernels>,
     queues: Mutex<Option<Weak<dyn Queues>>>,
@@ -40,6 +42,7 @@ impl Core {
         let id = interface.id().clone();
         Core {
             lost: LostState::new(id.clone()),
+            number: interface.space().number(),
             interface,
             kernels: Arc::default(),
             queues: Mutex::default(),
@@ -135,6 +138,7 @@ impl Core {
         self.lost.check()?;
         match self.interface.sleep(event, age, limit) {
             Ok(None) => self.lost.check(),
+            Ok(Some(exception)) if !self.is_own(&exception) => self.of_another(&exception),
             Ok(Some(exception)) => {
                 let queues = self.queues();
                 let (ranges, log) = (self.ranges(), self.facts().log);
@@ -143,6 +147,38 @@ impl Core {
             }
             Err(error) => Err(self.lose(error)),
         }
+    }
+
+    /// A fault that another handle of the GPU has made.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] where it has taken the queues of this one as well.
+    fn of_another(&self, exception: &Exception) -> Result<()> {
+        tracing::debug!(device = %self.id, ?exception, "a fault of another handle");
+        if !self.interface.stops_all() {
+            return self.lost.check();
+        }
+        let (ranges, log) = (self.ranges(), self.facts().log);
+        let what = match fault::describe(&self.id, exception, ranges, None, log) {
+            Error::Fault { what, .. } => what,
+            other => other.to_string(),
+        };
+        Err(self.give_up(Error::Fault {
+            device: self.id.clone(),
+            unit: "GPU".into(),
+            what: format!(
+                "another handle of it in this process has made a fault, for which the kernel driver stops the queues of all: \
+                 {what}"
+            ),
+        }))
+    }
+
+    /// Whether an exception is this handle's.
+    fn is_own(&self, exception: &Exception) -> bool {
+        // A reset takes all.
+        let is_told = self.interface.tells_whose() || matches!(exception, Exception::Reset(_));
+        let handle = (self.number, &*self.facts().place);
+        is_told || self.interface.space().is_own(handle, exception)
     }
 
     /// The error of who uses what needs queues after they are gone.

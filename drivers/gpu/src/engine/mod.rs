@@ -25,8 +25,9 @@ pub use self::staging::RELAY_RING;
 use self::staging::StagingQueue;
 use crate::core::Core;
 use crate::core::queues::{Queues, Suspects};
-use crate::interface::Age;
 use crate::interface::space::Moves;
+use crate::interface::verdict::Handle;
+use crate::interface::{Age, Exception};
 use crate::memory::pool::Pool;
 use crate::submit::{Channel, evidence};
 
@@ -35,6 +36,9 @@ const STUCK: Duration = Duration::from_millis(50);
 
 /// How long a look at queues that drain lasts.
 const SLICE: Duration = Duration::from_millis(1);
+
+/// The bits of an address that a fault does not tell.
+const PAGE_BITS: u64 = 0xfff;
 
 /// Opens the queue of the driver's own.
 type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;
@@ -119,6 +123,12 @@ impl<H: Load> Engine<H> {
         Ok(made)
     }
 
+    /// The queue of the driver's own, if it is made. Who makes it holds its place: it has nothing to tell yet.
+    fn own(&self) -> Option<Arc<Channel<H>>> {
+        let made = self.staging.try_lock().ok()?;
+        Some(made.as_ref()?.channel().clone())
+    }
+
     fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<StagingQueue<H>>>> {
         self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,6 +202,31 @@ impl<H: Load> Engine<H> {
     }
 }
 
+impl<H: Load> Handle for Engine<H> {
+    fn number(&self) -> u64 {
+        self.core.number
+    }
+
+    fn place(&self) -> &str {
+        &self.core.facts().place
+    }
+
+    fn names(&self, exception: &Exception) -> bool {
+        let at = match exception {
+            Exception::Memory(fault) => Some(fault.va),
+            Exception::Refused(refused) => refused.at,
+            Exception::Reset(_) => None,
+        };
+        at.is_some_and(|va| self.suspects(va & !PAGE_BITS).guilty.is_some())
+    }
+
+    fn is_busy(&self) -> bool {
+        let own = self.own();
+        let mut all = self.channels.iter().chain(&own);
+        all.any(|channel| !inflight::packets(channel).is_empty())
+    }
+}
+
 impl<H: Load> Moves for Engine<H> {
     fn moves(&self) -> bool {
         let moves = |c: &Arc<Channel<H>>| {
@@ -204,10 +239,8 @@ impl<H: Load> Moves for Engine<H> {
 
 impl<H: Load> progress::Queues for Engine<H> {
     fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
-        // Who makes that queue, or uses it, holds its place: what it does is nobody's signal.
-        let staging = self.staging.try_lock().ok();
-        let staging = staging.and_then(|made| Some(made.as_ref()?.channel().clone()));
-        let channels = self.channels.iter().chain(&staging);
+        let own = self.own();
+        let channels = self.channels.iter().chain(&own);
         let raising = channels.filter(|channel| inflight::raises(channel, at));
         raising
             .map(|channel| inflight::silence(channel, asked))
@@ -241,15 +274,13 @@ impl<H: Load> Queues for Engine<H> {
     }
 
     fn suspects(&self, page: u64) -> Suspects {
-        let staging = self.staging_slot().as_ref().map(|m| m.channel().clone());
-        report::suspects(self.channels.iter().chain(&staging).map(|c| &**c), page)
+        let own = self.own();
+        report::suspects(self.channels.iter().chain(&own).map(|c| &**c), page)
     }
 
     fn evidence(&self) -> Vec<Queue> {
-        // Who makes that queue holds its place: it has nothing to tell yet.
-        let staging = self.staging.try_lock().ok();
-        let staging = staging.and_then(|made| Some(made.as_ref()?.channel().clone()));
-        let channels = self.channels.iter().chain(&staging);
+        let own = self.own();
+        let channels = self.channels.iter().chain(&own);
         channels.map(|channel| evidence::queue(channel)).collect()
     }
 
@@ -283,8 +314,26 @@ impl<H: Load> Drop for Engine<H> {
             });
         }
         // The queues are destroyed before what they use is freed.
+        let staging = self.staging_slot().take();
+        let own = staging.as_ref().map(|made| made.channel());
+        let queues = self.channels.iter().chain(own);
+        let running = queues.filter(|channel| !channel.stop());
+        let running: Vec<_> = running.map(|channel| channel.unit()).collect();
+        let is_stopped = running.is_empty();
+        if !is_stopped {
+            let unit = running.join(", ");
+            tracing::warn!(device = %self.core.id, unit, "queues stay with the hardware: their memory is leaked");
+            self.core.lost.lose(Error::Fault {
+                device: self.core.id.clone(),
+                unit,
+                what: "it could not be taken from the hardware, and may still write".into(),
+            });
+        }
+        drop(staging);
         self.channels.clear();
-        *self.staging_slot() = None;
-        self.pool.end();
+        if is_stopped {
+            self.core.lost.stop();
+            self.pool.end();
+        }
     }
 }

@@ -6,12 +6,14 @@
 //! |---|---|
 //! | here | the trait, memory, events, exceptions |
 //! | [`space`] | what devices of one address space know of each other; `ranges`: which addresses are whose |
+//! | [`verdict`] | whose a fault is, where several handles have one GPU |
 //!
 //! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
 //! interface is freed with it.
 
 mod ranges;
 pub mod space;
+pub mod verdict;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -74,6 +76,17 @@ pub trait Interface: Send + Sync {
         age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>>;
+
+    /// Whether an exception is of this handle for sure. Where not, all handles of the GPU in this process are told, and what
+    /// was in flight says whose it is ([`verdict`]).
+    fn tells_whose(&self) -> bool {
+        true
+    }
+
+    /// Whether a fault of one handle stops the queues of all handles of this process.
+    fn stops_all(&self) -> bool {
+        false
+    }
 
     /// Makes what this thread has written to VRAM, through its windows, arrive there.
     ///

@@ -1,9 +1,11 @@
 //! [`Space`]: the addresses that devices of a process share, and what the devices know of each other.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use super::Exception;
 use super::ranges::Ranges;
+use super::verdict::{Handle, Verdicts};
 
 /// One address space for devices of a process.
 #[derive(Default)]
@@ -14,10 +16,13 @@ pub struct Space {
     ending: AtomicU32,
     /// The queues of every open device.
     moving: Mutex<Vec<Weak<dyn Moves>>>,
+    verdicts: Verdicts,
+    /// Handles so far.
+    handles: AtomicU64,
 }
 
 /// Queues of a device.
-pub trait Moves: Send + Sync {
+pub trait Moves: Handle {
     /// Whether one of them has work that goes on: that of others which waits may wait for it.
     fn moves(&self) -> bool;
 }
@@ -64,12 +69,23 @@ impl Space {
 
     /// Whether work of any device goes on, open or about to end.
     pub fn moves(&self) -> bool {
-        if self.ending.load(Ordering::Relaxed) > 0 {
-            return true;
-        }
-        // Looked at outside of the lock: the last handle of one may be this one.
-        let all: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
-        all.iter().any(|queues| queues.moves())
+        self.ending.load(Ordering::Relaxed) > 0 || self.open().iter().any(|queues| queues.moves())
+    }
+
+    /// The number of another handle of a device.
+    pub fn number(&self) -> u64 {
+        self.handles.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether an exception is that of the handle with a number, of a GPU at a place which does not tell.
+    pub fn is_own(&self, handle: (u64, &str), exception: &Exception) -> bool {
+        let all: Vec<Arc<dyn Handle>> = self.open().into_iter().map(|one| one as _).collect();
+        self.verdicts.is_own(handle, exception, &all)
+    }
+
+    /// Every open device. Looked at outside of the lock: the last handle of one may be this one.
+    fn open(&self) -> Vec<Arc<dyn Moves>> {
+        self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Moves>>> {

@@ -45,8 +45,6 @@ struct State {
     cache: BufferCache<MemoryKind, Arc<Memory>>,
     /// By kind and address.
     arenas: BTreeMap<(MemoryKind, u64), Arena>,
-    /// Freed objects of a lost device, whose queues may still run: kept until they are gone.
-    graves: Vec<Arc<Memory>>,
     /// The queues are gone.
     ended: bool,
 }
@@ -97,7 +95,6 @@ impl Pool {
             peak: 0,
             cache: BufferCache::new(core.facts().vram / 4),
             arenas: BTreeMap::new(),
-            graves: Vec::new(),
             ended: false,
         };
         Arc::new(Pool {
@@ -266,8 +263,7 @@ impl Pool {
         let freed = {
             let mut state = self.lock();
             state.ended = true;
-            let graves = std::mem::take(&mut state.graves);
-            (graves, state.cache.shrink_to(0))
+            state.cache.shrink_to(0)
         };
         // Freed outside of the lock.
         drop(freed);
@@ -320,6 +316,16 @@ impl Arena {
 
 impl Drop for Piece {
     fn drop(&mut self) {
+        let lost = &self.pool.core.lost;
+        if lost.runs_on() {
+            // Its queues may still use it: it is freed once they are gone.
+            lost.keep(Box::new(Piece {
+                pool: self.pool.clone(),
+                memory: self.memory.clone(),
+                ..*self
+            }));
+            return;
+        }
         self.pool.core.ranges().remove(self.va);
         let freed = {
             let mut state = self.pool.lock();
@@ -339,12 +345,6 @@ impl Drop for Piece {
                 let others = state.arenas.range(of).count() > 1;
                 let gone = (empty && others).then(|| state.arenas.remove(&key));
                 gone.flatten().map(|arena| vec![arena.memory])
-            } else if self.pool.core.lost.is_lost() {
-                if !state.ended {
-                    let memory = self.memory.clone();
-                    state.graves.push(memory);
-                }
-                None
             } else if state.ended {
                 None
             } else {

@@ -4,6 +4,7 @@
 //! new one then, or the low half of the new value under the high one of the old: less than was there
 //! before. Such a look counts for nothing.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -130,6 +131,10 @@ impl SharedSignal {
 
     fn load(&self) -> Result<u64> {
         let value = self.window.load::<u64>(0).map_err(|e| self.broken(e))?;
+        // At the other end of a cable: what is read of a GPU that is not there.
+        if value == u64::MAX && self.window.is_remote() {
+            self.core.look()?;
+        }
         // Acquire: who finds a larger value here sees what the thread that saw it did.
         let seen = self.seen.load(Ordering::Acquire);
         if value > seen {
@@ -170,6 +175,10 @@ impl SignalMemory for SharedSignal {
     fn timestamp(&self) -> Result<u64> {
         self.core.lost.check()?;
         self.window.load(8).map_err(|e| self.broken(e))
+    }
+
+    fn keep(&self, what: Box<dyn Any + Send>) {
+        self.core.lost.keep(what);
     }
 
     fn wait(&self, value: u64, deadline: Deadline) -> Result<()> {

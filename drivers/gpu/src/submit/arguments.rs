@@ -22,7 +22,7 @@ pub struct Arguments {
     va: u64,
     window: Window,
     bump: Bump,
-    /// Bytes handed out since the last fence.
+    /// Bytes handed out since the last mark.
     unsealed: u64,
 }
 
@@ -129,22 +129,22 @@ impl Arguments {
         }
     }
 
-    /// Whether a part of it was handed out since the last fence that is worth one.
+    /// Whether a part of it was handed out since the last mark that is worth one.
     #[inline]
-    pub fn wants_fence(&self, part: u64) -> bool {
+    pub fn wants_mark(&self, part: u64) -> bool {
         self.unsealed >= self.bump.size() / part
     }
 
-    /// Everything handed out so far is free once a fence is reached.
+    /// Everything handed out so far is free once so many submissions are over.
     #[inline]
-    pub fn seal(&mut self, fence: u64) {
-        self.bump.seal(fence);
+    pub fn seal(&mut self, whole: u64) {
+        self.bump.seal(whole);
         self.unsealed = 0;
     }
 
-    /// Takes back what is behind no fence after this one.
+    /// Takes back what so many submissions have used.
     #[inline]
-    pub fn reclaim(&mut self, reached: u64) {
-        self.bump.reclaim(reached);
+    pub fn reclaim(&mut self, passed: u64) {
+        self.bump.reclaim(passed);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
@@ -14,9 +14,11 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, DATA_ALIGN, Room};
+use super::completion::Locked;
 use super::decode::sentence;
-use super::fences::{Fences, Progress};
+use super::fences::Fences;
 use super::hardware::Hardware;
+use super::marks::Marks;
 use super::parts::{Parts, prologue};
 use super::recent::Recent;
 use super::wait::{SLICE, Wait};
@@ -24,50 +26,53 @@ use crate::core::Core;
 use crate::interface::{Age, Event};
 use crate::memory::pool::{Piece, Pool};
 
-/// A fence is due when this part of the ring, or of the arguments, was used since the last one.
-const FENCE_EVERY: u64 = 8;
-
 /// One queue.
 pub struct Channel<H: Hardware> {
     // Destroyed first: nothing below is used by the hardware then.
-    hardware: H,
-    core: Arc<Core>,
-    pool: Arc<Pool>,
-    kind: QueueKind,
-    index: u32,
-    timeline: Timeline,
-    event: Arc<Event>,
-    fences: Fences,
+    pub(super) hardware: H,
+    pub(super) core: Arc<Core>,
+    pub(super) pool: Arc<Pool>,
+    pub(super) kind: QueueKind,
+    pub(super) index: u32,
+    pub(super) timeline: Timeline,
+    pub(super) event: Arc<Event>,
+    pub(super) fences: Fences,
     /// What every submission starts with, and what that points to.
-    begin: Vec<u32>,
-    _begin_data: Piece,
-    full_limit: Duration,
+    pub(super) begin: Vec<u32>,
+    pub(super) _begin_data: Piece,
+    pub(super) full_limit: Duration,
     /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
     /// of a cable, where a submission is one piece of memory and a few words more.
-    by_name: bool,
+    pub(super) by_name: bool,
     /// The position behind what is known to be done, for who does not hold the lock.
-    done: AtomicU64,
+    pub(super) done: AtomicU64,
     /// For who has waited long.
-    seen: Seen,
-    stood: Seen,
-    host: Mutex<Host>,
+    pub(super) seen: Seen,
+    pub(super) stood: Seen,
+    pub(super) host: Mutex<Host>,
 }
 
 /// Where the host is with a queue.
-struct Host {
+pub(super) struct Host {
     /// Dwords written since the queue was made.
-    wptr: u64,
+    pub(super) wptr: u64,
     /// Dwords that may be overwritten: what came before is taken.
-    free: u64,
-    progress: Progress,
-    arguments: Arguments,
-    /// What nobody but the device uses any more, until a fence.
-    retired: VecDeque<(u64, Keep)>,
-    recent: Recent,
+    pub(super) free: u64,
+    pub(super) marks: Marks,
+    /// A submission is being written: what was taken for it belongs to none that is whole.
+    pub(super) is_inside: bool,
+    pub(super) arguments: Arguments,
+    /// What nobody but the device uses any more, until so many submissions are over.
+    pub(super) retired: VecDeque<(u64, Keep)>,
+    /// The same of what the device reads by itself, until it reads nothing more of so many submissions.
+    pub(super) read: VecDeque<(u64, Keep)>,
+    /// What was let go, to be dropped outside of the lock.
+    pub(super) freed: Vec<Keep>,
+    pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
-    words: Vec<u32>,
-    entries: Vec<u32>,
-    fence: Packets,
+    pub(super) words: Vec<u32>,
+    pub(super) entries: Vec<u32>,
+    pub(super) fence: Packets,
 }
 
 impl<H: Hardware> Channel<H> {
@@ -101,9 +106,12 @@ impl<H: Hardware> Channel<H> {
             host: Mutex::new(Host {
                 wptr: 0,
                 free: 0,
-                progress: Progress::new(),
+                marks: Marks::new(),
+                is_inside: false,
                 arguments,
                 retired: VecDeque::new(),
+                read: VecDeque::new(),
+                freed: Vec::new(),
                 recent: Recent::default(),
                 words: Vec::new(),
                 entries: Vec::new(),
@@ -203,9 +211,9 @@ impl<H: Hardware> Channel<H> {
         host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
-        let fence = host.progress.issued + 1;
+        let this = host.marks.whole() + 1;
         host.retired
-            .extend(outgrown.map(|kept| (fence, kept.clone())));
+            .extend(outgrown.map(|kept| (this, kept.clone())));
         self.write_all(host, makes)?;
         if let Some(room) = &room {
             host.arguments.prefetch(room, bytes);
@@ -253,21 +261,6 @@ impl<H: Hardware> Channel<H> {
         self.write_all(host, makes)
     }
 
-    /// Keeps something until everything that is in the ring now is done.
-    pub fn retire(&self, what: Keep) {
-        let mut host = self.lock();
-        let idle = host.progress.unfenced(host.wptr) == 0 && host.progress.is_empty();
-        if idle || self.core.lost.is_lost() {
-            return;
-        }
-        let fence = host.progress.issued + 1;
-        host.retired.push_back((fence, what));
-        // Else the next submission brings the fence.
-        if let Err(error) = self.fence(&mut host) {
-            tracing::debug!(%error, "memory is kept until the next fence");
-        }
-    }
-
     /// Room for what a submission points to.
     fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
         let size = host.arguments.size();
@@ -294,16 +287,19 @@ impl<H: Hardware> Channel<H> {
         let what = format!("the arguments of a large submission to {}", self.unit());
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
         let room = Room::of(&piece)?;
-        let fence = host.progress.issued + 1;
-        host.retired.push_back((fence, Arc::new(piece)));
+        host.read
+            .push_back((host.marks.whole() + 1, Arc::new(piece)));
         Ok(room)
     }
 
     /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
     fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
         let words = std::mem::take(&mut host.words);
+        host.is_inside = true;
         let done = self.write_pieces(host, &words);
+        host.is_inside = false;
         if let Ok(doorbell) = done {
+            host.marks.submitted(makes, host.wptr);
             host.recent.note(&words, makes, host.wptr, doorbell);
             if LevelFilter::current() >= Level::DEBUG {
                 self.trace(&words, makes, host.wptr, doorbell);
@@ -311,9 +307,10 @@ impl<H: Hardware> Channel<H> {
         }
         host.words = words;
         done?;
-        self.fence_if_due(host);
-        // A look at remote memory is waited for: there it is when room is missing, or no fence is left.
-        match host.retired.is_empty() || self.hardware.is_remote() {
+        self.mark_if_due(host);
+        // A look at remote memory is waited for: there it is when room is missing.
+        let has_none = host.retired.is_empty() && host.read.is_empty();
+        match has_none || self.hardware.is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
         }
@@ -337,16 +334,6 @@ impl<H: Hardware> Channel<H> {
                 let what = sentence(&self.core, &packet.doing);
                 tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
             }
-        }
-    }
-
-    /// Frees what is kept for packets that are done.
-    pub fn reclaim_retired(&self) {
-        // Who holds the lock does so by himself.
-        if let Ok(mut host) = self.host.try_lock()
-            && let Err(error) = self.reclaim(&mut host)
-        {
-            tracing::debug!(%error, "nothing is taken back");
         }
     }
 
@@ -415,85 +402,27 @@ impl<H: Hardware> Channel<H> {
         wait: &mut Wait,
         missing: impl FnOnce(&Host) -> (String, u64, u64),
     ) -> Result<()> {
-        if host.progress.is_empty() && host.progress.unfenced(host.wptr) > 0 {
-            self.fence(host)?;
+        if host.marks.is_empty() {
+            self.mark(host)?;
         }
         wait.pause(&self.core, &self.event, || self.silence(), || missing(host))?;
         self.reclaim(host)
     }
 
     /// Writes words for which there is room, and rings the doorbell. Returns what it was given.
-    fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+    pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let written = self.hardware.write(host.wptr, words);
         let (end, doorbell) = written.map_err(|e| self.broken(e))?;
         host.wptr = end;
         Ok(doorbell)
     }
 
-    fn fence_if_due(&self, host: &mut Host) {
-        let ring = host.progress.unfenced(host.wptr) >= self.hardware.dwords() / FENCE_EVERY;
-        let arguments = host.arguments.wants_fence(FENCE_EVERY);
-        let retired = host
-            .retired
-            .back()
-            .is_some_and(|(fence, _)| *fence > host.progress.issued);
-        if (ring || arguments || retired)
-            && let Err(error) = self.fence(host)
-        {
-            tracing::debug!(%error, "the fence comes later");
-        }
+    /// Takes the queue from the hardware. Says whether nothing of it can write any more.
+    pub fn stop(&self) -> bool {
+        self.hardware.stop()
     }
 
-    /// Puts a fence behind everything that is in the ring. Nothing happens while as many as can be are
-    /// under way: one of them is waited for first.
-    fn fence(&self, host: &mut Host) -> Result<()> {
-        if host.progress.is_full() {
-            self.reclaim(host)?;
-            if host.progress.is_full() {
-                return Ok(());
-            }
-        }
-        let fence = host.progress.issued + 1;
-        let mut packets = std::mem::take(&mut host.fence);
-        let done = self
-            .fences
-            .encode(fence, &self.hardware, &mut packets)
-            .and_then(|()| {
-                let placed = self.fences.place(fence, &self.hardware, &mut packets);
-                placed.map_err(|e| self.broken(e))?;
-                self.write(host, &packets.words)
-            });
-        host.fence = packets;
-        done?;
-        host.progress.issue(host.wptr);
-        host.arguments.seal(fence);
-        Ok(())
-    }
-
-    /// Takes back what fences and read pointer say is done.
-    fn reclaim(&self, host: &mut Host) -> Result<()> {
-        let seen = self.fences.reached().map_err(|e| self.broken(e))?;
-        let done = host.progress.advance(seen);
-        self.done.store(done, Ordering::Relaxed);
-        let reached = host.progress.reached;
-        host.free = host.free.max(done);
-        host.arguments.reclaim(reached);
-        while host
-            .retired
-            .front()
-            .is_some_and(|(fence, _)| *fence <= reached)
-        {
-            host.retired.pop_front();
-        }
-        if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
-            && taken <= host.wptr
-        {
-            host.free = host.free.max(taken);
-        }
-        Ok(())
-    }
-
-    /// Whether everything submitted is known to be done; puts a fence behind it if there is none.
+    /// Whether everything submitted is known to be done.
     ///
     /// # Errors
     /// The loss of the device.
@@ -504,11 +433,11 @@ impl<H: Hardware> Channel<H> {
 
     fn settle(&self, host: &mut Host) -> Result<bool> {
         self.core.lost.check()?;
-        if host.progress.unfenced(host.wptr) > 0 {
-            self.fence(host)?;
+        if host.marks.unmarked(host.wptr) > 0 {
+            self.mark(host)?;
         }
         self.reclaim(host)?;
-        Ok(host.progress.is_idle(host.wptr))
+        Ok(host.marks.is_idle(host.wptr))
     }
 
     /// Blocks until everything submitted so far is done.
@@ -530,12 +459,12 @@ impl<H: Hardware> Channel<H> {
                 if self.settle(&mut host)? {
                     return Ok(());
                 }
-                (host.progress.issued, host.progress.reached)
+                (host.marks.whole(), host.marks.passed())
             };
             if let Some(over) = over {
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
-                    what: format!("fences of {}", self.unit()),
+                    what: format!("submissions to {}", self.unit()),
                     wanted,
                     seen,
                     after: silence.elapsed(&MonotonicClock),
@@ -560,8 +489,8 @@ impl<H: Hardware> Channel<H> {
         let mut wait = Wait::new(self.full_limit);
         while !self.settle(&mut host)? {
             self.pause(&mut host, &mut wait, |host| {
-                let what = format!("fences of {}, which has to come to rest", self.unit());
-                (what, host.progress.issued, host.progress.reached)
+                let what = format!("submissions to {}, which has to come to rest", self.unit());
+                (what, host.marks.whole(), host.marks.passed())
             })?;
         }
         work(&self.hardware)
@@ -594,8 +523,7 @@ impl<H: Hardware> Channel<H> {
             Err(TryLockError::Poisoned(host)) => host.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        let reached = self.fences.reached().unwrap_or(0);
-        look(&host.recent, [host.progress.issued, reached]);
+        look(&host.recent, host.marks.fences());
     }
 
     /// Positions between which there may be packets that are not done, in dwords.
@@ -608,8 +536,10 @@ impl<H: Hardware> Channel<H> {
                 return self.held(self.done.load(Ordering::Relaxed)..self.hardware.published());
             }
         };
-        let done = host.progress.done_by(self.fences.reached().unwrap_or(0));
-        self.held(done..host.wptr)
+        // Of a device that is lost, what was seen.
+        let reached = self.reached(&host);
+        let reached = reached.unwrap_or_else(|_| self.reached_as_seen(&host));
+        self.held(host.marks.done_by(reached)..host.wptr)
     }
 
     /// The part of a range that the ring holds: what the read pointer has passed may be overwritten,
@@ -631,12 +561,13 @@ impl<H: Hardware> Channel<H> {
 
     /// Cannot be where memory is mapped: offsets are inside of it.
     #[cold]
-    fn broken(&self, error: TransportError) -> Error {
+    pub(super) fn broken(&self, error: TransportError) -> Error {
         self.core.broken(self.unit(), error)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Host> {
+    #[inline]
+    pub(super) fn lock(&self) -> Locked<'_> {
         // Positions move in one step, after everything that can fail.
-        self.host.lock().unwrap_or_else(PoisonError::into_inner)
+        Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

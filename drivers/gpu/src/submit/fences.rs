@@ -1,9 +1,6 @@
-//! [`Fences`]: signals of the driver's own that are put into a ring now and then, not at each submission.
-//!
-//! Once a fence is reached, everything before it is done: its words may be overwritten, its arguments and
-//! its indirect buffers used again. Read pointers are not enough for that: they say what was fetched.
+//! [`Fences`]: signals of the driver's own, for words of a ring behind which the queue's timeline does not tell. See
+//! [`super::marks`].
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use hcq::mem::window::Window;
@@ -16,7 +13,7 @@ use crate::memory::pool::{Piece, Pool};
 use crate::memory::signal;
 
 /// Fences under way at most. Each has a block of its own for what it points to.
-const MOST: u64 = 16;
+pub const MOST: u64 = 16;
 
 /// Bytes of such a block.
 const BLOCK: u64 = 256;
@@ -93,88 +90,5 @@ impl Fences {
     #[inline]
     pub fn reached(&self) -> std::result::Result<u64, TransportError> {
         self.reached.load(0)
-    }
-}
-
-/// Where a queue stands between its fences. Used under the queue's lock.
-pub struct Progress {
-    /// The last fence, and the last one that is known to be reached.
-    pub issued: u64,
-    /// See above.
-    pub reached: u64,
-    /// Positions in the ring behind them.
-    fenced: u64,
-    done: u64,
-    /// Fences between them, and the position behind each.
-    under_way: VecDeque<(u64, u64)>,
-}
-
-impl Progress {
-    /// Of a queue in which nothing is.
-    pub fn new() -> Progress {
-        Progress {
-            issued: 0,
-            reached: 0,
-            fenced: 0,
-            done: 0,
-            under_way: VecDeque::with_capacity(MOST as usize),
-        }
-    }
-
-    /// Whether there is no block for another fence.
-    #[inline]
-    pub fn is_full(&self) -> bool {
-        self.under_way.len() as u64 >= MOST
-    }
-
-    /// Whether no fence is under way.
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.under_way.is_empty()
-    }
-
-    /// Dwords of the ring, written up to a position, that no fence stands behind.
-    #[inline]
-    pub fn unfenced(&self, wptr: u64) -> u64 {
-        wptr - self.fenced
-    }
-
-    /// The next fence is in the ring, before a position.
-    #[inline]
-    pub fn issue(&mut self, wptr: u64) {
-        self.issued += 1;
-        self.fenced = wptr;
-        self.under_way.push_back((self.issued, wptr));
-    }
-
-    /// Notes the fence that the device has reached. Returns the position behind what is done.
-    #[inline]
-    pub fn advance(&mut self, seen: u64) -> u64 {
-        // What the device has written is worth no more than what it was told.
-        let seen = seen.min(self.issued);
-        while let Some(&(fence, end)) = self.under_way.front()
-            && fence <= seen
-        {
-            self.done = end;
-            self.under_way.pop_front();
-        }
-        self.reached = self.reached.max(seen);
-        self.done
-    }
-
-    /// The position behind what is done, by the fence that the device has reached; notes nothing.
-    pub fn done_by(&self, seen: u64) -> u64 {
-        let last = self
-            .under_way
-            .iter()
-            .rev()
-            .find(|(fence, _)| *fence <= seen);
-        last.map_or(self.done, |&(_, end)| end)
-    }
-
-    /// Whether everything in the ring, written up to a position, is known to be done.
-    #[inline]
-    pub fn is_idle(&self, wptr: u64) -> bool {
-        self.fenced == wptr && self.reached == self.issued
     }
 }

@@ -47,6 +47,12 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// Appends what the ring takes to run words that lie at an address.
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>);
 
+    /// Takes the queue from the hardware, once, if that can fail; otherwise dropping it does. Says whether nothing of it can
+    /// write any more.
+    fn stop(&self) -> bool {
+        true
+    }
+
     /// Whether looking at the ring is a transfer that is waited for.
     fn is_remote(&self) -> bool;
 

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`hardware`] | what differs between vendors: commands to words, the ring, packets read back |
 //! | `arguments` | the block beside the ring that words point to |
-//! | `fences` | how far the device is |
+//! | `marks` | how far the device is: which submissions are over |
+//! | `fences` | the same where the timeline does not tell |
+//! | `completion` | what a queue keeps, and when it lets go of it |
 //! | `wait` | how a thread passes the time until there is room |
 //! | `parts` | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
@@ -13,14 +15,17 @@
 //! | [`evidence`] | a queue as a bundle has it |
 //!
 //! A submission copies its arguments, writes its words, and rings; nothing is allocated on the way. What
-//! it used is taken back when another one finds no room.
+//! it used is taken back when another one finds no room, once the queue's timeline has passed its end: wherever the ring
+//! stood while it was written.
 
 pub mod arguments;
 pub mod channel;
+mod completion;
 pub mod decode;
 pub mod evidence;
 mod fences;
 pub mod hardware;
+mod marks;
 pub mod parts;
 pub mod recent;
 mod wait;

@@ -160,6 +160,12 @@ pub enum Interrupt {
 
 /// The kernel driver behind a GPU. Called from the scheduler's thread, which holds no lock then.
 pub trait Kernel: Send + Sync {
+    /// Whether it stops all queues of a process on a GPU where one of them has faulted. Source: Linux,
+    /// amdkfd/kfd_int_process_v11.c, `event_interrupt_wq_v11`: `kfd_dqm_evict_pasid`. Where nobody does, the others go on.
+    fn evicts(&self) -> bool {
+        true
+    }
+
     /// An interrupt of GPU number `gpu`.
     fn interrupt(&self, gpu: usize, interrupt: Interrupt);
 }
@@ -481,7 +487,10 @@ impl Side {
             Turn::Idle => false,
             Turn::Moved => true,
             Turn::Faulted(process) => {
-                self.stop(|queue| queue.process() == process);
+                match self.kernel.upgrade().is_none_or(|kernel| kernel.evicts()) {
+                    true => self.stop(|queue| queue.process() == process),
+                    false => queue.stop(),
+                }
                 true
             }
         };

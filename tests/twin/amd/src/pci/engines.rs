@@ -359,6 +359,11 @@ impl Tell {
 const ILLEGAL: u32 = 1;
 
 impl Kernel for Tell {
+    fn evicts(&self) -> bool {
+        // There is no kernel driver.
+        false
+    }
+
     fn interrupt(&self, _gpu: usize, interrupt: Interrupt) {
         if self.is_reset.load(Ordering::Acquire) {
             return;

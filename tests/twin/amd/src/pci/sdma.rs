@@ -13,6 +13,7 @@ use super::engines::Wanted;
 use super::graphics::AUTOLOAD;
 use super::registers::{At, Hook, hold};
 use super::state::State;
+use super::wait::{Looks, Wait};
 use crate::gpu::{QueueId, QueueKind};
 
 /// Queues run on engines that do.
@@ -169,6 +170,8 @@ pub(super) fn copies(reg: &Reg, segment: u8) -> impl Iterator<Item = (u8, u64)> 
 #[derive(Default)]
 pub(super) struct Sdma {
     queues: BTreeMap<u8, QueueId>,
+    /// Queues that were disabled in the middle of something, and how long their engine is not done with them.
+    leaving: BTreeMap<u8, Looks>,
 }
 
 pub(super) const HOOKS: &[Hook] = &[
@@ -236,10 +239,12 @@ fn write_pointer(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
     write(state, at, value)
 }
 
-/// A queue is idle when it is not enabled, or has nothing left to do.
+/// A queue is idle when it has nothing left to do, or is not enabled and its engine is done with it.
 fn read_status(state: &mut State, at: At) -> Result<u32, Broken> {
+    let leaves = state.sdma.leaving.get_mut(&at.instance);
+    let is_out = leaves.is_none_or(Looks::look);
     let queue = state.sdma.queues.get(&at.instance);
-    let idle = queue.is_none_or(|queue| state.engines.is_idle(*queue));
+    let idle = is_out && queue.is_none_or(|queue| state.engines.is_idle(*queue));
     let field = at.reg.word.field(state.gfx, "idle");
     Ok(field.map_or(0, |field| field.put(idle.into())))
 }
@@ -272,17 +277,38 @@ fn write_control(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
         (false, true) => {
             let wanted = wanted(state, at, value)?;
             if let Some(queue) = state.engines.start(&wanted) {
+                state.sdma.leaving.remove(&at.instance);
                 state.sdma.queues.insert(at.instance, queue);
             }
         }
         (true, false) => {
             if let Some(queue) = state.sdma.queues.remove(&at.instance) {
-                state.engines.stop(queue);
+                leave(state, at.instance, queue);
             }
         }
         (true, true) | (false, false) => {}
     }
     hold(state, at, value)
+}
+
+/// A queue that is disabled: its registers say how far it was, and its engine takes a while for what it is in the middle of.
+///
+/// Source: Linux, amdgpu_amdkfd_gfx_v11.c, `hqd_sdma_destroy_v11`: RB_ENABLE is cleared, CONTEXT_STATUS is polled for IDLE,
+/// which may never come, and RB_RPTR is kept for `hqd_sdma_load_v11`.
+fn leave(state: &mut State, number: u8, queue: QueueId) {
+    let (pointers, is_idle) = (state.engines.pointers(queue), state.engines.is_idle(queue));
+    state.engines.stop(queue);
+    let names = names(state.gfx);
+    if let Some((rptr, wptr)) = pointers {
+        for ([low, high], value) in [(names.rptr, rptr), (names.wptr, wptr)] {
+            state.registers.set(low, number, value as u32);
+            state.registers.set(high, number, (value >> 32) as u32);
+        }
+    }
+    if !is_idle {
+        let looks = state.waits(Wait::CopyIdle);
+        state.sdma.leaving.insert(number, looks);
+    }
 }
 
 fn wanted(state: &State, at: At, control: u32) -> Result<Wanted, Broken> {
@@ -383,6 +409,7 @@ fn stop(state: &mut State, engine: u8) {
             state.engines.stop(queue);
         }
     }
+    state.sdma.leaving.retain(|number, _| !of(number));
 }
 
 /// All queues end.

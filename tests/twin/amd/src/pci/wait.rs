@@ -23,12 +23,14 @@ pub enum Wait {
     SafeMode,
     /// A queue has left.
     Dequeue,
+    /// A copy engine is done with a queue that was disabled in the middle of something.
+    CopyIdle,
     /// The card comes back from a reset.
     Reset,
 }
 
 /// What can be waited for, by its name in a config string.
-pub const WAITS: [(&str, Wait); 11] = [
+pub const WAITS: [(&str, Wait); 12] = [
     ("semaphore", Wait::Semaphore),
     ("invalidation", Wait::Invalidation),
     ("bootloader", Wait::Bootloader),
@@ -40,6 +42,7 @@ pub const WAITS: [(&str, Wait); 11] = [
     ("reset", Wait::Reset),
     ("safe-mode", Wait::SafeMode),
     ("dequeue", Wait::Dequeue),
+    ("copy-idle", Wait::CopyIdle),
 ];
 
 /// How many looks are left.

@@ -1,0 +1,205 @@
+//! What a queue keeps, and when it lets go of it: once its timeline has passed the end of the submission that used it
+//! ([`super::marks`]).
+
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, MutexGuard};
+
+use hcq::Result;
+use hcq::packets::Keep;
+
+use super::channel::{Channel, Host};
+use super::hardware::Hardware;
+use super::marks::Reached;
+use crate::memory::pool::Piece;
+
+/// A mark is due when this part of the ring, or of the arguments, was used since the last one.
+const MARK_EVERY: u64 = 8;
+
+impl<H: Hardware> Channel<H> {
+    /// Keeps something until everything that is in the ring now is done, or, if the device is lost, until it is stopped.
+    pub fn retire(&self, what: Keep) {
+        self.retire_with(what, None);
+    }
+
+    /// The same with memory of words that the device reads by itself.
+    pub fn retire_with(&self, what: Keep, words: Option<Piece>) {
+        let mut guard = self.lock();
+        let host = &mut *guard;
+        // What the host has seen needs no look.
+        host.marks.mark();
+        self.let_go(host, self.reached_as_seen(host));
+        let looks = !host.marks.is_idle(host.wptr) && !self.hardware.is_remote();
+        if looks && let Err(error) = self.reclaim(host) {
+            tracing::debug!(%error, "nothing is taken back");
+        }
+        let whole = host.marks.whole();
+        if let Some(words) = words
+            && whole > host.marks.read()
+        {
+            host.read.push_back((whole, Arc::new(words)));
+        }
+        if host.marks.is_idle(host.wptr) {
+            host.freed.push(what);
+            return;
+        }
+        host.retired.push_back((whole, what));
+        // Else the next submission brings the mark.
+        if let Err(error) = self.mark(host) {
+            tracing::debug!(%error, "it is kept until the next mark");
+        }
+    }
+
+    /// Frees what is kept for packets that are done.
+    pub fn reclaim_retired(&self) {
+        // Who holds the lock does so by himself.
+        let Ok(host) = self.host.try_lock() else {
+            return;
+        };
+        let mut host = Locked::of(host);
+        if let Err(error) = self.mark(&mut host).and_then(|()| self.reclaim(&mut host)) {
+            tracing::debug!(%error, "nothing is taken back");
+        }
+    }
+
+    #[inline]
+    pub(super) fn mark_if_due(&self, host: &mut Host) {
+        let ring = host.marks.unmarked(host.wptr) >= self.hardware.dwords() / MARK_EVERY;
+        let arguments = host.arguments.wants_mark(MARK_EVERY);
+        let retired = host
+            .retired
+            .back()
+            .is_some_and(|(whole, _)| !host.marks.covers(*whole));
+        if (ring || arguments || retired)
+            && let Err(error) = self.mark(host)
+        {
+            tracing::debug!(%error, "the mark comes later");
+        }
+    }
+
+    /// Puts a mark behind everything that is in the ring: by the timeline, and where that does not tell, by a fence.
+    pub(super) fn mark(&self, host: &mut Host) -> Result<()> {
+        host.marks.mark();
+        // Also where the last words of the last submission are waited for.
+        let is_read = host.marks.read() == host.marks.whole();
+        if host.marks.unmarked(host.wptr) > 0 || host.marks.is_empty() && !is_read {
+            self.fence(host)?;
+        }
+        if !host.is_inside {
+            host.arguments.seal(host.marks.whole());
+        }
+        Ok(())
+    }
+
+    /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
+    /// leave free is for one that nothing comes before, and there is a block for as many as can be.
+    fn fence(&self, host: &mut Host) -> Result<()> {
+        let Some(fence) = host.marks.next_fence() else {
+            return Ok(());
+        };
+        let mut packets = std::mem::take(&mut host.fence);
+        let done = self
+            .fences
+            .encode(fence, &self.hardware, &mut packets)
+            .and_then(|()| {
+                let placed = self.fences.place(fence, &self.hardware, &mut packets);
+                placed.map_err(|e| self.broken(e))?;
+                let (used, more) = (host.wptr - host.free, packets.words.len() as u64);
+                let fits = host.marks.is_empty() || self.hardware.missing(used, more) == 0;
+                if fits {
+                    self.write(host, &packets.words)?;
+                    host.marks.fence(host.wptr);
+                }
+                Ok(())
+            });
+        host.fence = packets;
+        done
+    }
+
+    /// How far the device is.
+    #[inline]
+    pub(super) fn reached(&self, host: &Host) -> Result<Reached> {
+        Ok(Reached {
+            timeline: self.timeline.signal().value()?,
+            // Each look costs a transfer where memory is remote.
+            fence: match host.marks.has_fences() {
+                true => self.fences.reached().map_err(|e| self.broken(e))?,
+                false => host.marks.fences()[1],
+            },
+        })
+    }
+
+    /// The same as the host has seen it, without a look.
+    pub(super) fn reached_as_seen(&self, host: &Host) -> Reached {
+        Reached {
+            timeline: self.timeline.signal().seen(),
+            fence: host.marks.fences()[1],
+        }
+    }
+
+    /// Takes back what timeline, fences and read pointer say is done.
+    pub(super) fn reclaim(&self, host: &mut Host) -> Result<()> {
+        let reached = self.reached(host)?;
+        self.let_go(host, reached);
+        if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
+            && taken <= host.wptr
+        {
+            host.free = host.free.max(taken);
+        }
+        Ok(())
+    }
+
+    /// Lets go what is over, for a device that is so far.
+    pub(super) fn let_go(&self, host: &mut Host, reached: Reached) {
+        let done = host.marks.advance(reached);
+        self.done.store(done, Ordering::Relaxed);
+        let (passed, read) = (host.marks.passed(), host.marks.read());
+        host.free = host.free.max(done);
+        host.arguments.reclaim(read);
+        for (kept, over) in [(&mut host.retired, passed), (&mut host.read, read)] {
+            while let Some((whole, _)) = kept.front()
+                && *whole <= over
+            {
+                let over = kept.pop_front();
+                host.freed.extend(over.map(|(_, what)| what));
+            }
+        }
+    }
+}
+
+/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
+pub(super) struct Locked<'a> {
+    host: MutexGuard<'a, Host>,
+    freed: Vec<Keep>,
+}
+
+impl<'a> Locked<'a> {
+    #[inline]
+    pub(super) fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
+        let freed = Vec::new();
+        Locked { host, freed }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Host;
+
+    #[inline]
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.freed = std::mem::take(&mut self.host.freed);
+    }
+}

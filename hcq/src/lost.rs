@@ -1,0 +1,217 @@
+//! [`LostState`]: whether a device is lost, and whether anything of it can still write.
+//!
+//! # Lost and stopped
+//!
+//! A device is *lost* once nobody waits for it any more: a fault was seen, it hangs, it was given up. Its queues may run on
+//! all the same, and read and write what was submitted to them. It is *stopped* once nothing of it can write: its queues were
+//! taken out of the hardware, its threads have ended. Only that frees memory.
+//!
+//! Between the two, what is let go ([`LostState::let_go`]) is kept. What is kept by a device that is never stopped is leaked.
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::id::DeviceId;
+
+/// How many forks lie between this process and the one that was started.
+static GENERATION: AtomicU32 = AtomicU32::new(0);
+
+/// How many forks lie between this process and the one that was started, as far as
+/// [`lose_all_by_fork`] was called. Who keeps what is not copied into a child (memory that devices
+/// share, threads, open devices) remembers it, and leaves all that alone once it differs.
+#[inline]
+pub fn process_generation() -> u32 {
+    GENERATION.load(Ordering::Relaxed)
+}
+
+/// Says that this process is a fork of the one that opened what devices there are: all of them are lost
+/// to it, and it may open others. Kernel drivers refuse a fork's calls, memory that devices share is not
+/// copied into it, and threads of drivers are not there. Counts one up: it may be called between a fork
+/// and its return.
+pub fn lose_all_by_fork() {
+    GENERATION.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Whether a device is lost, and stopped. The first cause of a loss stays; later ones are dropped.
+pub struct LostState {
+    device: DeviceId,
+    /// That of the process which opened the device.
+    generation: u32,
+    cause: OnceLock<Arc<Error>>,
+    kept: Mutex<Kept>,
+}
+
+/// What a device may still use; nothing once it is stopped.
+#[derive(Default)]
+struct Kept {
+    is_stopped: bool,
+    things: Vec<Box<dyn Any + Send>>,
+}
+
+impl LostState {
+    /// A device in good order.
+    pub fn new(device: DeviceId) -> Self {
+        LostState {
+            device,
+            generation: process_generation(),
+            cause: OnceLock::new(),
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Marks the device lost. Returns the error that every later call gives: the first cause,
+    /// which is this one only if none came before.
+    pub fn lose(&self, cause: Error) -> Error {
+        // A loss seen through another layer is not wrapped twice.
+        let cause = match cause {
+            Error::DeviceLost { cause, .. } => cause,
+            other => Arc::new(other),
+        };
+        let first = self.cause.get_or_init(|| cause);
+        Error::DeviceLost {
+            device: self.device.clone(),
+            cause: first.clone(),
+        }
+    }
+
+    /// `Ok` while the device is in good order.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`] with the first cause.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.is_lost() {
+            true => Err(self.why()),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn why(&self) -> Error {
+        match self.cause.get() {
+            None => self.lose(Error::Fault {
+                device: self.device.clone(),
+                unit: "process".into(),
+                what:
+                    "it was opened before a fork and belongs to the parent; a child opens its own"
+                        .into(),
+            }),
+            Some(cause) => Error::DeviceLost {
+                device: self.device.clone(),
+                cause: cause.clone(),
+            },
+        }
+    }
+
+    /// True after [`LostState::lose`].
+    #[inline]
+    pub fn is_lost(&self) -> bool {
+        self.cause.get().is_some() || self.generation != process_generation()
+    }
+
+    /// Whether the device may use what nobody else does any more: it is lost, and not stopped.
+    pub fn runs_on(&self) -> bool {
+        self.is_lost() && !self.lock().is_stopped
+    }
+
+    /// Drops something that nobody uses but a device that is lost: at once, or when it is stopped.
+    pub fn let_go<T: Any + Send>(&self, what: T) {
+        if self.is_lost() {
+            self.keep(Box::new(what));
+        }
+    }
+
+    /// Keeps something that the device may use, lost or not, until it is stopped.
+    pub fn keep(&self, what: Box<dyn Any + Send>) {
+        let mut kept = self.lock();
+        if !kept.is_stopped {
+            kept.things.push(what);
+            return;
+        }
+        // Dropped outside of the lock, as all that is kept.
+        drop(kept);
+        drop(what);
+    }
+
+    /// Says that nothing of the device can write any more: what it was kept for is over.
+    pub fn stop(&self) {
+        let things = {
+            let mut kept = self.lock();
+            kept.is_stopped = true;
+            std::mem::take(&mut kept.things)
+        };
+        drop(things);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        // Changed in single steps.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for LostState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LostState({}, {:?})", self.device, self.cause.get())
+    }
+}
+
+impl Drop for LostState {
+    fn drop(&mut self) {
+        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if !kept.things.is_empty() {
+            let (device, things) = (&self.device, kept.things.len());
+            tracing::warn!(%device, things, "a device that was never stopped may still use memory: it is leaked");
+        }
+        std::mem::forget(std::mem::take(&mut kept.things));
+    }
+}
+
+#[cfg(test)]
+#[cfg(not(loom))]
+mod tests {
+    use super::*;
+
+    fn fault(what: &str) -> Error {
+        Error::Fault {
+            device: DeviceId::new("CPU", 0),
+            unit: "compute 0".into(),
+            what: what.into(),
+        }
+    }
+
+    #[test]
+    fn first_cause_is_kept() {
+        let lost = LostState::new(DeviceId::new("CPU", 0));
+        lost.check().unwrap();
+        lost.lose(fault("first"));
+        let again = lost.lose(fault("second"));
+        assert!(again.to_string().contains("first"), "{again}");
+        assert!(lost.check().unwrap_err().to_string().contains("first"));
+    }
+
+    #[test]
+    fn what_a_lost_device_may_use_is_dropped_when_it_is_stopped() {
+        let lost = LostState::new(DeviceId::new("CPU", 0));
+        let things = [(); 4].map(|()| Arc::new(()));
+        let counts = || things.each_ref().map(Arc::strong_count);
+        lost.let_go(things[0].clone());
+        lost.keep(Box::new(things[1].clone()));
+        assert_eq!(counts(), [1, 2, 1, 1]);
+        lost.lose(fault("it hangs"));
+        lost.let_go(things[2].clone());
+        assert!(lost.runs_on());
+        assert_eq!(counts(), [1, 2, 2, 1]);
+        lost.stop();
+        lost.let_go(things[3].clone());
+        lost.keep(Box::new(things[3].clone()));
+        assert!(lost.is_lost() && !lost.runs_on());
+        assert_eq!(counts(), [1, 1, 1, 1]);
+        // Who is never stopped keeps it for ever.
+        let never = LostState::new(DeviceId::new("CPU", 1));
+        never.keep(Box::new(things[0].clone()));
+        drop(never);
+        assert_eq!(counts(), [2, 1, 1, 1]);
+    }
+}
