@@ -331,9 +331,10 @@ pub unsafe extern "C" fn doorbell_pci_dma(
         if bytes == 0 || !bytes.is_multiple_of(PAGE) {
             return Err(Errno::EINVAL);
         }
-        let dma = cards.card(function)?.pci.dma(bytes, align);
-        let dma = dma.map_err(|error| errno(&error))?;
-        let ranges = dma.ranges.iter();
+        let pci = &cards.card(function)?.pci;
+        let dma = pci.dma(bytes, align).map_err(|error| errno(&error))?;
+        let ranges = dma.ranges.for_domain(pci.domain());
+        let ranges = ranges.map_err(|_| Errno::EINVAL)?.iter();
         let each = ranges.flat_map(|range| {
             (0..range.bytes)
                 .step_by(PAGE as usize)
