@@ -94,6 +94,8 @@ impl<H: Hardware> Channel<H> {
     /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
     /// leave free is for one that nothing comes before, and there is a block for as many as can be.
     fn fence(&self, host: &mut Host) -> Result<()> {
+        // What is lost is rung no more.
+        self.core.lost.check()?;
         let Some(fence) = host.marks.next_fence() else {
             return Ok(());
         };
