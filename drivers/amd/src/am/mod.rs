@@ -22,6 +22,7 @@
 //! | `clock` | the counter by which packets take times |
 //! | `exception` | what goes wrong while a card runs |
 //! | `space` | what the addresses of a card mean |
+//! | `live` | a queue that is alive, as others of its engine know it |
 //! | `recover` | what is done where a queue does not leave, and what becomes of others |
 //! | `running` | a card that is started, and what is divided among those who use it |
 //! | `near` | VRAM that stands in for memory of the host, for a card over USB |
@@ -48,6 +49,7 @@ mod hqd;
 pub mod hub;
 pub mod ih;
 mod interface;
+mod live;
 pub mod look;
 mod memory;
 pub mod metrics;

@@ -1,9 +1,9 @@
 //! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
 
 use std::collections::VecDeque;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
@@ -14,7 +14,6 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, DATA_ALIGN, Room};
-use super::completion::Locked;
 use super::decode::sentence;
 use super::fences::Fences;
 use super::hardware::Hardware;
@@ -569,5 +568,42 @@ impl<H: Hardware> Channel<H> {
     pub(super) fn lock(&self) -> Locked<'_> {
         // Positions move in one step, after everything that can fail.
         Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
+pub(super) struct Locked<'a> {
+    host: MutexGuard<'a, Host>,
+    freed: Vec<Keep>,
+}
+
+impl<'a> Locked<'a> {
+    #[inline]
+    pub(super) fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
+        let freed = Vec::new();
+        Locked { host, freed }
+    }
+}
+
+impl Deref for Locked<'_> {
+    type Target = Host;
+
+    #[inline]
+    fn deref(&self) -> &Host {
+        &self.host
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Host {
+        &mut self.host
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.freed = std::mem::take(&mut self.host.freed);
     }
 }

@@ -1,14 +1,13 @@
 //! What a queue keeps, and when it lets go of it: once its timeline has passed the end of the submission that used it
 //! ([`super::marks`]).
 
-use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 
 use hcq::Result;
 use hcq::packets::Keep;
 
-use super::channel::{Channel, Host};
+use super::channel::{Channel, Host, Locked};
 use super::hardware::Hardware;
 use super::marks::Reached;
 use crate::memory::pool::Piece;
@@ -94,6 +93,8 @@ impl<H: Hardware> Channel<H> {
     /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
     /// leave free is for one that nothing comes before, and there is a block for as many as can be.
     fn fence(&self, host: &mut Host) -> Result<()> {
+        // What is lost is rung no more.
+        self.core.lost.check()?;
         let Some(fence) = host.marks.next_fence() else {
             return Ok(());
         };
@@ -164,42 +165,5 @@ impl<H: Hardware> Channel<H> {
                 host.freed.extend(over.map(|(_, what)| what));
             }
         }
-    }
-}
-
-/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
-pub(super) struct Locked<'a> {
-    host: MutexGuard<'a, Host>,
-    freed: Vec<Keep>,
-}
-
-impl<'a> Locked<'a> {
-    #[inline]
-    pub(super) fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
-        let freed = Vec::new();
-        Locked { host, freed }
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = Host;
-
-    #[inline]
-    fn deref(&self) -> &Host {
-        &self.host
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Host {
-        &mut self.host
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.freed = std::mem::take(&mut self.host.freed);
     }
 }
