@@ -80,3 +80,31 @@ fn a_hundred_thousand_operations_need_no_deep_stack() {
         "{found:?} {want}"
     );
 }
+
+#[test]
+fn chains_that_read_each_value_twice_are_computed_in_parts() {
+    let e = engine();
+    let start: Vec<f32> = (0..8).map(|i| i as f32).collect();
+    let mut x = Tensor::from_slice(&e, &start, &[8]).unwrap();
+    let mut expected = start;
+    for i in 0..200 {
+        match i % 3 {
+            0 => {
+                x = x.add(i % 5).unwrap();
+                expected.iter_mut().for_each(|x| *x += (i % 5) as f32);
+            }
+            _ => {
+                x = x.roll(1, 0).unwrap();
+                expected.rotate_right(1);
+            }
+        }
+    }
+    assert_eq!(x.to_vec::<f32>().unwrap(), expected);
+    // Nothing but moves.
+    let mut x = Tensor::from_slice(&e, &expected, &[8]).unwrap();
+    for _ in 0..40 {
+        x = x.roll(3, 0).unwrap();
+    }
+    expected.rotate_right(120 % 8);
+    assert_eq!(x.to_vec::<f32>().unwrap(), expected);
+}

@@ -14,6 +14,10 @@ use crate::schedule::marks::Marks;
 /// Elements below which a value under windows is not worth a kernel of its own.
 const SMALL_WINDOWS: usize = 256;
 
+/// A value that one kernel would compute at more places than these for each of its elements is in memory: where each
+/// node of a chain is read at two places (`roll`, `cat` of two parts), the places double from node to node.
+const MOST_TIMES: usize = 64;
+
 /// Where `realized` gets its additions from: a node that must be in memory for this kernel.
 pub(super) struct Walk<'a> {
     pub(super) dag: &'a Dag,
@@ -266,7 +270,7 @@ impl Walk<'_> {
         if node.is_movement() && !matches!(node.op, Op::Pad(..)) {
             return Ok(true);
         }
-        if self.repeated(n, requests) {
+        if requests.len() > MOST_TIMES || self.repeated(n, requests) {
             return Ok(false);
         }
         if node.is_movement() {
