@@ -266,8 +266,8 @@ fn a_device_that_is_lost_says_why() {
             &["AMD:0 is lost", "page fault at page 0x1000"][..],
         ),
         ("exception:reset", &["AMD:0 is lost", "reset"]),
-        ("gone", &["AMD:0", "it is gone", "ENODEV"]),
-        ("gone:queue=1", &["AMD:0", "it is gone", "ENODEV"]),
+        ("gone", &["AMD:0", "it has left the bus", "ENODEV"]),
+        ("gone:queue=1", &["AMD:0", "it has left the bus", "ENODEV"]),
         (
             "hang:queue=0",
             &["compute queue 0", "HCQDEV_WAIT_TIMEOUT_MS"],

@@ -132,7 +132,13 @@ fn it_stops_at_the_rung_that_fails() {
             1,
             &["CREATE_QUEUE", "ENOMEM"],
         ),
-        (kfd, "fault=gone", "map", 5, &["it is gone", "dmesg"]),
+        (
+            kfd,
+            "fault=gone",
+            "map",
+            5,
+            &["it has left the bus", "dmesg"],
+        ),
         (
             kfd,
             "fault=hang:queue=0",

@@ -296,7 +296,7 @@ impl Scene {
                 let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
                 if matches!(fault, Fault::Gone(_)) {
                     let gone = [
-                        "it has left the bus",
+                        "has left the bus",
                         "RCC_CONFIG_MEMSIZE stays",
                         "the device is gone",
                         "after the reset: the card answers did not happen",
