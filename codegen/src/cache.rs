@@ -9,7 +9,7 @@ mod folder;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub struct Cache {
     /// Bytes written since the size was last checked.
     written: AtomicU64,
     serial: AtomicU64,
+    /// Whether a disk that refuses was told of: what fails once fails for each kernel.
+    told: AtomicBool,
 }
 
 impl Cache {
@@ -52,6 +54,7 @@ impl Cache {
             memory: Mutex::default(),
             written: AtomicU64::new(0),
             serial: AtomicU64::new(0),
+            told: AtomicBool::new(false),
         };
         cache.trim();
         Ok(cache)
@@ -104,7 +107,13 @@ impl Cache {
         let parts = [&MAGIC[..], &length, &checksum(key, object), object];
         if let Err(e) = self.folder.write(&name(key), &temporary, &parts) {
             let dir = self.folder.path().display();
-            tracing::warn!(%dir, "compile cache entry not written: {e}");
+            match self.told.swap(true, Ordering::Relaxed) {
+                true => tracing::debug!(%dir, "compile cache entry not written: {e}"),
+                false => tracing::warn!(
+                    %dir,
+                    "compile cache entry not written: {e}; more of these are at level debug"
+                ),
+            }
             return;
         }
         let total = self

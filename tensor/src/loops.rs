@@ -4,8 +4,8 @@
 //! same whatever the number of steps; only the list of commands grows.
 //!
 //! ```
-//! use tensor::loops::{Order, recur};
-//! use tensor::{Engine, Tensor};
+//! # use tensor::loops::{Order, recur};
+//! # use tensor::{Engine, Tensor};
 //!
 //! let engine = Engine::reference();
 //! let x = Tensor::from_slice(&engine, &[1.0f32, 2.0, 3.0, 4.0], &[4, 1])?;

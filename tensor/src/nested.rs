@@ -46,7 +46,7 @@ impl Tensor {
     ///
     /// ```
     /// # fn main() -> tensor::Result<()> {
-    /// use tensor::{Engine, Tensor};
+    /// # use tensor::{Engine, Tensor};
     ///
     /// let engine = Engine::reference();
     /// let x = Tensor::new(&engine, [[1.0f32, 2.0, 3.0], [4.0, 5.0, 6.0]])?;

@@ -31,7 +31,7 @@ impl Drop for Scope {
 ///
 /// ```
 /// # fn run(engine: &tensor::Engine) -> tensor::Result<()> {
-/// use tensor::{Tensor, no_grad};
+/// # use tensor::{Tensor, no_grad};
 ///
 /// let w = Tensor::new(engine, [[0.5f32, -0.5], [0.25, 1.0]])?;
 /// let mut state = Tensor::new(engine, [[1.0f32, 2.0]])?;

@@ -113,6 +113,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
 
     /// Calls the function. The outputs are realized, the parameters that it sets have their new values.
     ///
+    /// The first call with inputs of these shapes runs the function as it is: where it fails half way, what it had
+    /// set stays set, as without a `Jit`. Later calls set all or nothing.
+    ///
     /// # Errors
     /// An input of another engine, or another number of inputs than before; what the function
     /// returns; [`Error::Capture`] for what cannot be captured; the device's.

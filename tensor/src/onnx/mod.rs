@@ -1,8 +1,8 @@
 //! ONNX models: loading, checking, running.
 //!
 //! ```
-//! use tensor::onnx::Model;
-//! use tensor::{Engine, Tensor};
+//! # use tensor::onnx::Model;
+//! # use tensor::{Engine, Tensor};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let folder = tempfile::tempdir()?;

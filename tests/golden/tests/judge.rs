@@ -6,15 +6,18 @@ use golden::engines::{self, Rig};
 use golden::judge::judge;
 use tensor::exec::Options;
 
-/// Programs of the usual run on the CPU, and on a simulated GPU; all of them are a hundred times as many.
+/// Programs of the usual run on the CPU, and on a simulated GPU, which takes longer.
 const CPU: u64 = 2000;
 const GPU: u64 = 200;
+/// Programs where all are asked for, on each of them.
+const ALL: u64 = 200_000;
 
-fn run(rigs: Vec<Rig>, count: u64, first: u64) {
+/// A share of the programs: one of `of`.
+fn run(rigs: Vec<Rig>, (usual, of): (u64, u64), first: u64) {
     let all: Vec<_> = rigs.iter().map(|rig| rig.engine.clone()).collect();
     let count = match Part::chosen().is_all() {
-        true => count * 100,
-        false => count,
+        true => ALL / of,
+        false => usual / of,
     };
     let faults = (0..count).filter_map(|i| judge(&all, first + i));
     let faults: Vec<String> = faults.take(3).collect();
@@ -37,7 +40,7 @@ macro_rules! on_the_cpu {
         #[test]
         fn $name() {
             let cpu = || engines::cpu().unwrap();
-            run(vec![cpu(), cpu()], CPU / 4, seeds($quarter));
+            run(vec![cpu(), cpu()], (CPU, 4), seeds($quarter));
         }
     )*};
 }
@@ -52,12 +55,12 @@ on_the_cpu! {
 fn a_cpu_and_an_amd_gpu() {
     let gpu = Rig::of_test(engines::gpu("gfx1100", Options::default()));
     let rigs: Vec<Rig> = gpu.into_iter().chain([engines::cpu().unwrap()]).collect();
-    run(rigs, GPU, seeds(5));
+    run(rigs, (GPU, 1), seeds(5));
 }
 
 #[test]
 fn a_cpu_and_an_nvidia_gpu() {
     let gpu = Rig::of_test(engines::gpu("sm_89:PTX", Options::default()));
     let rigs: Vec<Rig> = gpu.into_iter().chain([engines::cpu().unwrap()]).collect();
-    run(rigs, GPU, seeds(6));
+    run(rigs, (GPU, 1), seeds(6));
 }
