@@ -11,7 +11,6 @@
 //! | [`packet`], [`encode`] | the packet format, both directions, pure |
 //! | `ring`, `event`, `waiters` | the ring with its doorbell, and who sleeps on what |
 //! | `processor`, `hold`, `workers` | what consumes the ring, and the threads that run kernels |
-//! | `slice` | how soon these threads run |
 //! | `progress` | whether a queue goes on, for who has waited long |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
@@ -41,8 +40,6 @@ mod relocate;
 mod ring;
 mod shared;
 mod signal;
-#[allow(unsafe_code)]
-mod slice;
 mod waiters;
 #[allow(unsafe_code)]
 mod workers;

@@ -16,7 +16,6 @@ use crate::packet::{Packet, decode, extent};
 use crate::progress::{Progress, Worker};
 use crate::ring::Reader;
 use crate::shared::Shared;
-use crate::slice;
 use crate::waiters;
 use crate::workers::Workers;
 
@@ -63,7 +62,6 @@ struct Scratch {
 impl Processor {
     /// Consumes the ring until the device closes or is lost.
     pub(crate) fn run(mut self) {
-        slice::short();
         self.worker.begin();
         match Guard::new(self.floats) {
             Ok(guard) => {

@@ -13,7 +13,6 @@ use std::time::Duration;
 use crate::event::{Event, spin};
 use crate::guard::{Floats, Guard, Trap};
 use crate::progress::Worker;
-use crate::slice;
 
 /// Bit of the gate that lets helpers in; the bits below count who is inside, those above the
 /// launches.
@@ -204,7 +203,6 @@ impl Fork {
 
 /// A helper's life.
 fn help(fork: &Fork, worker: &Worker, floats: Floats) {
-    slice::short();
     worker.begin();
     let guard = match Guard::new(floats) {
         Ok(guard) => guard,

@@ -24,8 +24,11 @@ const STACK: usize = 32 << 20;
 fn yield_to_others() {
     // A third of the processor beside a thread of a device, so that programs that load the machine do not hold it up.
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(5) {
-        tracing::debug!("kernels are compiled with the priority of everything else: {error}");
+    match rustix::process::nice(5) {
+        Ok(nice) => super::slice::long(nice),
+        Err(error) => {
+            tracing::debug!("kernels are compiled with the priority of everything else: {error}");
+        }
     }
 }
 

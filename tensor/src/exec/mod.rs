@@ -10,6 +10,9 @@ pub(crate) mod packed;
 pub mod packing;
 pub mod preparation;
 pub mod profile;
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+mod slice;
 pub mod submit;
 pub mod trace;
 
