@@ -1,5 +1,5 @@
 //! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. The way in is an [`interface`]; there is one,
-//! NVIDIA's kernel driver (NVK: its resource manager and UVM). GSP's own way in would stand beside it.
+//! NVIDIA's kernel driver (NVK: its resource manager and UVM). GSP's own way in would stand beside it, on the same `rm`.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -8,7 +8,8 @@
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips |
 //! | [`encode`], [`object`] | commands to methods and QMDs, cubins to what a GPU runs: both pure |
 //! | [`interface`] | what a way to a GPU gives beside memory and events: channels |
-//! | [`nvk`] | the kernel driver as an interface: escapes, objects, UVM |
+//! | `rm` | the resource manager, whoever carries calls to it |
+//! | [`nvk`] | the kernel driver as an interface: RM by ioctls, and UVM |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, local memory, push buffers read back |
 //! | `device` | all of it as a device |
@@ -26,6 +27,7 @@ pub mod nvk;
 pub mod object;
 mod options;
 mod program;
+mod rm;
 
 use std::sync::Arc;
 

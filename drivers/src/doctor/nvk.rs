@@ -1,6 +1,6 @@
 //! NVIDIA GPUs through NVIDIA's kernel driver: the driver, UVM, who keeps GPUs awake, then each GPU.
 
-use drivers_nv::nvk::{Driver, Found, Unusable, examine};
+use drivers_nv::nvk::{Driver, Found, Unfit, Unusable, examine};
 use drivers_spec::nv::abi::Branch;
 use hcq::transport::{Fault, Machine};
 
@@ -219,23 +219,23 @@ fn refused(
             format!("/dev/nvidiactl: version {version}, expected 535.86 or newer"),
             format!("install a driver of branch {}", branches()),
         ),
-        Unusable::Unsupported { chip, .. } => fail(
+        Unusable::Unfit(Unfit::Unsupported { chip, .. }) => fail(
             format!("no driver for {chip}"),
             "use DEV=CPU; there are drivers for Ampere to Blackwell".into(),
         ),
-        Unusable::Divided { parts, .. } => fail(
+        Unusable::Unfit(Unfit::Divided { parts, .. }) => fail(
             format!("divided into {parts} partitions (MIG)"),
             "`sudo nvidia-smi -mig 0` makes it one again".into(),
         ),
-        Unusable::Prohibited { .. } => fail(
+        Unusable::Unfit(Unfit::Prohibited { .. }) => fail(
             "closed to programs that compute".into(),
             "`sudo nvidia-smi -c DEFAULT` opens it".into(),
         ),
-        Unusable::Busy { .. } => fail(
+        Unusable::Unfit(Unfit::Busy { .. }) => fail(
             "for one program at a time, and another one has it".into(),
             "wait for its end, or share the GPU: `sudo nvidia-smi -c DEFAULT`".into(),
         ),
-        Unusable::Confidential { .. } => fail(
+        Unusable::Unfit(Unfit::Confidential { .. }) => fail(
             "confidential computing is on".into(),
             "switch it off (`nvidia-smi conf-compute`, or the host's settings)".into(),
         ),

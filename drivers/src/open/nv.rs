@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use drivers_nv::Options;
-use drivers_nv::nvk::{Found, Unusable, survey};
+use drivers_nv::nvk::{Found, Unfit, Unusable, survey};
 use drivers_spec::nv::chip::CHIPS;
 use hcq::{Device, DeviceId, DeviceInfo, Error, Result};
 
@@ -121,12 +121,10 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
     match why {
         Unusable::NoPermission { .. }
         | Unusable::Cgroup { .. }
-        | Unusable::Prohibited { .. }
-        | Unusable::Busy { .. } => Error::NoPermission { asked, why: text },
-        Unusable::Unsupported { .. }
-        | Unusable::OldDriver { .. }
-        | Unusable::Divided { .. }
-        | Unusable::Confidential { .. } => Error::Unsupported { asked, why: text },
+        | Unusable::Unfit(Unfit::Prohibited { .. } | Unfit::Busy { .. }) => {
+            Error::NoPermission { asked, why: text }
+        }
+        Unusable::OldDriver { .. } | Unusable::Unfit(_) => Error::Unsupported { asked, why: text },
         Unusable::NoDriver => none(
             target,
             format!("{text}. Without a card: DEV=TWINNVK+NV::ad102 is a simulated one"),

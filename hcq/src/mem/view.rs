@@ -6,11 +6,11 @@
 //! * No Rust reference to the bytes ever exists: a device may change them at any time, which a
 //!   `&[u8]` promises cannot happen. Access is by value, element by element, volatile. The one
 //!   exception is `AtomicU32`/`AtomicU64`, whose content is an `UnsafeCell` and promises nothing.
-//! * So no type of the crate `volatile-register` is used: its `RW<T>` and its like are read through a
-//!   `&RW<T>` into the mapping, which the compiler may take for memory that it can read when it likes,
-//!   and which promises that the whole block is mapped. Here the same block may lie behind a cable: a
-//!   layout is a table of offsets (`drivers/spec`), and access by offset goes through a
-//!   [`Window`](super::window::Window).
+//! * So no type of the crate `volatile-register` is used: its `RW<T>` is read and written through a `&RW<T>` into the
+//!   mapping. rustc no longer tells LLVM that memory behind a reference to an `UnsafeCell` may be read at any time
+//!   (rust-lang/rust#98017), but the language does not promise that nothing reads there which the program did not ask
+//!   for (rust-lang/unsafe-code-guidelines#411 and japaric/vcell#10, open), and reading a register may do something. A
+//!   raw pointer, which a view has, allows no such reads.
 //! * Every access is checked against the length, and against the alignment of the element.
 //! * A view keeps its mapping alive through its owner.
 //!

@@ -2,54 +2,43 @@
 
 use std::sync::Arc;
 
-use drivers_spec::nv::ioctl::Argument;
-use drivers_spec::nv::{class, control, escape};
+use drivers_spec::nv::control;
 use hcq::transport::{DevFile, Machine};
 
-use super::call::{CallError, Result as Called, send};
-use super::rm::{Object, Rm, number};
+use super::ioctls::Ioctls;
+use super::session::Session;
 use super::survey::{Found, Unusable};
+use crate::rm::device::Device;
 
 /// What a GPU is asked by. Its parts are freed from the top.
 pub(super) struct Base {
-    pub(super) subdevice: Object,
-    pub(super) device: Object,
+    /// RM's side of it.
+    pub(super) rm: Device,
     /// Its file, registered.
     pub(super) file: Arc<dyn DevFile>,
 }
 
 impl Base {
-    /// That of a GPU, in a client.
+    /// That of a GPU, in a session.
     ///
     /// # Errors
     /// [`Unusable`]; nothing is left behind then.
     pub(super) fn new(
         machine: &dyn Machine,
-        rm: &Arc<Rm>,
+        session: &Session,
         found: &Found,
     ) -> Result<Base, Unusable> {
-        let file = open_file(machine, rm, &found.path)?;
+        let file = open_file(machine, &session.files, &found.path)?;
         let mut info = control::IdInfo {
             gpu_id: found.gpu_id,
             ..Default::default()
         };
         let ask = control::NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2;
-        rm.control(&ask, rm.client, &mut info)?;
-        let params = class::Nv0080Alloc {
-            device_id: info.device_instance,
-            h_client_share: rm.client,
-            ..Default::default()
-        };
-        let device = rm.alloc(&class::NV01_DEVICE_0, rm.client, &params)?;
-        let params = class::Nv2080Alloc {
-            sub_device_id: info.sub_device_instance,
-        };
-        let subdevice = rm.alloc(&class::NV20_SUBDEVICE_0, device.handle(), &params)?;
-        Ok(Base {
-            subdevice,
-            device,
-            file,
-        })
+        session.rm.control(&ask, &mut info)?;
+        let instances = (info.device_instance, info.sub_device_instance);
+        let rm = Device::new(&session.rm, instances.0, instances.1)?;
+        session.files.name_device(rm.device.handle(), &found.path);
+        Ok(Base { rm, file })
     }
 }
 
@@ -59,27 +48,11 @@ impl Base {
 /// [`Unusable`].
 pub(super) fn open_file(
     machine: &dyn Machine,
-    rm: &Rm,
+    files: &Ioctls,
     path: &str,
 ) -> Result<Arc<dyn DevFile>, Unusable> {
     let file = machine.open(path);
     let file = file.map_err(|e| Unusable::of_open(machine, e, path))?;
-    register(rm, &*file)?;
+    files.register(&*file)?;
     Ok(file)
-}
-
-/// Makes a file belong to a control file.
-///
-/// # Errors
-/// [`CallError`].
-pub(super) fn register(rm: &Rm, file: &dyn DevFile) -> Called {
-    let args = escape::RegisterFd {
-        ctl_fd: number(&*rm.control)?,
-    };
-    let argument = Argument::escape(&escape::REGISTER_FD, rm.branch, &args);
-    let mut argument = argument.ok_or_else(|| CallError::Absent {
-        call: escape::REGISTER_FD.name.into(),
-        branch: rm.branch,
-    })?;
-    send(file, &mut argument)
 }

@@ -12,58 +12,59 @@ use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::memory::{alloc_flags, attr, map_dma_flags};
 use drivers_spec::nv::{class, escape};
 
-use super::call::{Result, again, call};
-use super::gpu::{Gpu, Place};
-use super::rm::{Object, Rm};
+use super::call::call;
+use super::gpu::Gpu;
+use super::ioctls::Ioctls;
+use crate::rm::client::Object;
+use crate::rm::transport::{Result, again};
 
 /// A mapping for one GPU; taken away on drop.
 pub(super) struct Mapping {
-    rm: Arc<Rm>,
+    files: Arc<Ioctls>,
     args: escape::UnmapMemoryDma,
     /// The addresses; none once they are left to the driver.
     range: Option<Object>,
 }
 
 impl Mapping {
-    /// Maps memory for a GPU.
+    /// Maps memory for a GPU, at an address.
     ///
     /// # Errors
     /// [`super::CallError`].
-    pub(super) fn new(gpu: &Gpu, memory: u32, place: Place) -> Result<Mapping> {
-        let rm = &gpu.session.rm;
-        let device = gpu.device.handle();
-        let at = place.at.unwrap_or(0);
+    pub(super) fn new(gpu: &Gpu, memory: u32, (at, bytes): (u64, u64)) -> Result<Mapping> {
+        let (client, device) = (gpu.session.rm.handle(), gpu.rm.device.handle());
         let params = class::MemoryAlloc {
-            owner: rm.client,
+            owner: client,
             flags: alloc_flags::VIRTUAL.put(1)
                 | alloc_flags::FIXED_ADDRESS_ALLOCATE.put(1)
                 | alloc_flags::IGNORE_BANK_PLACEMENT.put(1),
             attr: attr::LOCATION.put(attr::LOCATION_PCI)
                 | attr::PHYSICALITY.put(attr::PHYSICALITY_NONCONTIGUOUS),
-            size: place.bytes,
+            size: bytes,
             offset: at,
             h_va_space: gpu.space.handle(),
             ..Default::default()
         };
-        let range = rm.alloc(&class::NV50_MEMORY_VIRTUAL, device, &params)?;
+        let range = gpu.rm.device.alloc(&class::NV50_MEMORY_VIRTUAL, &params)?;
         let args = escape::MapMemoryDma {
-            h_client: rm.client,
+            h_client: client,
             h_device: device,
             h_dma: range.handle(),
             h_memory: memory,
-            length: place.bytes,
+            length: bytes,
             flags: map_dma_flags::DMA_OFFSET_FIXED.put(map_dma_flags::DMA_OFFSET_FIXED_TRUE),
             dma_offset: at,
             ..Default::default()
         };
         let map = escape::RM_MAP_MEMORY_DMA;
-        call::<escape::MapMemoryDma>(&*rm.control, rm.branch, map.name, || {
-            Argument::escape(&map, rm.branch, &args)
+        let files = &gpu.session.files;
+        call::<escape::MapMemoryDma>(&*files.control, files.branch, map.name, || {
+            Argument::escape(&map, files.branch, &args)
         })?;
         Ok(Mapping {
-            rm: rm.clone(),
+            files: files.clone(),
             args: escape::UnmapMemoryDma {
-                h_client: rm.client,
+                h_client: client,
                 h_device: device,
                 h_dma: range.handle(),
                 h_memory: memory,
@@ -89,11 +90,10 @@ impl Drop for Mapping {
         }
         let unmap = escape::RM_UNMAP_MEMORY_DMA;
         again("a mapping of RM", || {
-            let branch = self.rm.branch;
-            let done =
-                call::<escape::UnmapMemoryDma>(&*self.rm.control, branch, unmap.name, || {
-                    Argument::escape(&unmap, branch, &self.args)
-                });
+            let (file, branch) = (&*self.files.control, self.files.branch);
+            let done = call::<escape::UnmapMemoryDma>(file, branch, unmap.name, || {
+                Argument::escape(&unmap, branch, &self.args)
+            });
             done.map(drop)
         });
     }

@@ -4,10 +4,11 @@ use drivers_spec::nv::status;
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
 
-use super::CallError;
 use super::gpu::Gpu;
 use super::memory::MemoryError;
 use super::survey::Unusable;
+use crate::rm::CallError;
+use crate::rm::facts::Unfit;
 
 /// Where the driver says more.
 const LOG: &str = "See `dmesg | grep -e NVRM -e Xid`";
@@ -116,7 +117,7 @@ pub(super) fn of_memory(device: &DeviceId, gpu: &Gpu, error: MemoryError) -> Err
     };
     match error {
         MemoryError::Local(asked, error) => {
-            let free = gpu.free_memory().unwrap_or(0);
+            let free = gpu.rm.free_memory().unwrap_or(0);
             full(asked, free, gpu.facts.vram, format!("; {error}"))
         }
         MemoryError::System(asked, error) => full(
@@ -135,11 +136,10 @@ pub(super) fn of_open(asked: &DeviceId, why: &Unusable) -> Error {
     match why {
         Unusable::NoPermission { .. }
         | Unusable::Cgroup { .. }
-        | Unusable::Prohibited { .. }
-        | Unusable::Busy { .. } => Error::NoPermission { asked, why: text },
-        Unusable::Unsupported { .. } | Unusable::Divided { .. } | Unusable::Confidential { .. } => {
-            Error::Unsupported { asked, why: text }
+        | Unusable::Unfit(Unfit::Prohibited { .. } | Unfit::Busy { .. }) => {
+            Error::NoPermission { asked, why: text }
         }
+        Unusable::Unfit(_) => Error::Unsupported { asked, why: text },
         _ => Error::NoDevice { asked, why: text },
     }
 }

@@ -20,10 +20,12 @@ use drivers_spec::nv::{class, control, escape};
 use hcq::transport::{DevFile, Machine, TransportError};
 
 use super::base::open_file;
-use super::call::{Result, again, call};
+use super::call::call;
 use super::gpu::Gpu;
-use super::rm::{Object, number};
+use super::ioctls::number;
 use super::survey::Unusable;
+use crate::rm::client::Object;
+use crate::rm::transport::{Result, again};
 
 /// Of every engine that the host drives; nothing is queued for GET_EVENT_DATA.
 const INTERRUPT: u32 = notify::FIFO_EVENT_MTHD | notify::NONSTALL_INTR | notify::WITHOUT_EVENT_DATA;
@@ -68,18 +70,18 @@ impl Event {
         machine: &dyn Machine,
         gpu: &Arc<Gpu>,
     ) -> std::result::Result<Event, Unusable> {
-        let rm = &gpu.session.rm;
-        let file = open_file(machine, rm, &gpu.path)?;
+        let files = &gpu.session.files;
+        let file = open_file(machine, files, &gpu.path)?;
         let fd = number(&*file)? as u32;
         let args = escape::AllocOsEvent {
-            h_client: rm.client,
-            h_device: gpu.device.handle(),
+            h_client: gpu.session.rm.handle(),
+            h_device: gpu.rm.device.handle(),
             fd,
             ..Default::default()
         };
         let what = escape::ALLOC_OS_EVENT;
-        call::<escape::AllocOsEvent>(&*file, rm.branch, what.name, || {
-            Argument::escape(&what, rm.branch, &args)
+        call::<escape::AllocOsEvent>(&*file, files.branch, what.name, || {
+            Argument::escape(&what, files.branch, &args)
         })?;
         let os = OsEvent {
             file,
@@ -145,24 +147,22 @@ impl Event {
             h_event: self.interrupt.handle(),
         };
         let ask = control::NV2080_CTRL_CMD_EVENT_SET_TRIGGER_FIFO;
-        let rm = &gpu.session.rm;
-        rm.control(&ask, gpu.subdevice.handle(), &mut params)
+        gpu.rm.subdevice.control(&ask, &mut params)
     }
 }
 
 impl OsEvent {
     /// An event of the subdevice that makes the file readable.
     fn object(&self, notify_index: u32) -> Result<Object> {
-        let rm = &self.gpu.session.rm;
-        let subdevice = self.gpu.subdevice.handle();
+        let subdevice = &self.gpu.rm.subdevice;
         let params = class::EventAlloc {
-            h_parent_client: rm.client,
-            h_src_resource: subdevice,
+            h_parent_client: self.gpu.session.rm.handle(),
+            h_src_resource: subdevice.handle(),
             h_class: class::NV01_EVENT_OS_EVENT.number,
             notify_index,
             data: u64::from(self.fd),
         };
-        rm.alloc(&class::NV01_EVENT_OS_EVENT, subdevice, &params)
+        subdevice.alloc(&class::NV01_EVENT_OS_EVENT, &params)
     }
 
     /// The event of channels that die. The subdevice has to be told to notify of them, once, and of an event
@@ -181,8 +181,7 @@ impl OsEvent {
                 ..Default::default()
             };
             let ask = control::NV2080_CTRL_CMD_EVENT_SET_NOTIFICATION;
-            let rm = &gpu.session.rm;
-            rm.control(&ask, gpu.subdevice.handle(), &mut params)?;
+            gpu.rm.subdevice.control(&ask, &mut params)?;
             *told = true;
         }
         Ok(object)
@@ -191,17 +190,17 @@ impl OsEvent {
 
 impl Drop for OsEvent {
     fn drop(&mut self) {
-        let rm = &self.gpu.session.rm;
+        let branch = self.gpu.session.files.branch;
         let args = escape::FreeOsEvent {
-            h_client: rm.client,
-            h_device: self.gpu.device.handle(),
+            h_client: self.gpu.session.rm.handle(),
+            h_device: self.gpu.rm.device.handle(),
             fd: self.fd,
             ..Default::default()
         };
         let what = escape::FREE_OS_EVENT;
         again("an event of RM", || {
-            let freed = call::<escape::FreeOsEvent>(&*self.file, rm.branch, what.name, || {
-                Argument::escape(&what, rm.branch, &args)
+            let freed = call::<escape::FreeOsEvent>(&*self.file, branch, what.name, || {
+                Argument::escape(&what, branch, &args)
             });
             freed.map(drop)
         });

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};
 use hcq::mem::view::View;
-use hcq::transport::{Fault, Machine, Reserved, TransportError};
+use hcq::transport::{Fault, Machine, Prot, Reserved, TransportError};
 
-use super::CallError;
-use super::call::Result as Called;
 use super::dma::Mapping as Dma;
-use super::gpu::{Gpu, Place, map_file};
-use super::rm::{Object, number};
+use super::gpu::Gpu;
+use super::ioctls::{map_file, number};
 use super::uvm::Range;
+use crate::rm::CallError;
+use crate::rm::client::Object;
+use crate::rm::transport::{Result as Called, Side, Wanted};
 
 /// The smallest page of a GPU.
 pub(super) const PAGE: u64 = 4096;
@@ -166,22 +167,26 @@ impl Memory {
             (None, Some(view)) => view.as_ptr().addr() as u64,
             (None, None) => 0,
         };
-        let place = Place {
+        let wanted = |of| Wanted {
             bytes,
             at: Some(va),
+            prot: Prot::ReadWrite,
+            of,
         };
         let (object, view) = match purpose {
             Use::Local => (local(gpu, bytes, page, false).map_err(failed)?, None),
             Use::VisibleLocal => {
                 let object = local(gpu, bytes, page, true).map_err(failed)?;
-                let view = gpu.map(machine, &object, place).map_err(failed)?;
+                let view = gpu.rm.device.map(machine, &object, wanted(Side::Gpu));
+                let view = view.map_err(failed)?;
                 (object, Some(view))
             }
             Use::System => {
-                let (object, view) = system(machine, gpu, place).map_err(failed)?;
+                let made = system(machine, gpu, &wanted(Side::System));
+                let (object, view) = made.map_err(failed)?;
                 (object, Some(view))
             }
-            Use::User => (pinned(gpu, place).map_err(failed)?, own),
+            Use::User => (pinned(gpu, va, bytes).map_err(failed)?, own),
         };
         let mapped = match &gpu.session.uvm {
             Some(uvm) => Mapped::Uvm(uvm.range(va, bytes).map_err(failed)?),
@@ -246,11 +251,7 @@ impl Memory {
             Mapped::Uvm(range) => range.map(gpu.uuid, self.object.handle())?,
             Mapped::Rm(_) if self.is_local() && other => return Ok(()),
             Mapped::Rm(all) => {
-                let place = Place {
-                    bytes: self.bytes,
-                    at: Some(self.va),
-                };
-                let mapping = Dma::new(gpu, self.object.handle(), place)?;
+                let mapping = Dma::new(gpu, self.object.handle(), (self.va, self.bytes))?;
                 lock(all).push((Arc::downgrade(gpu), mapping));
             }
         }
@@ -293,7 +294,6 @@ impl Drop for Memory {
 
 /// Memory of a GPU.
 fn local(gpu: &Gpu, bytes: u64, page: u64, visible: bool) -> Called<Object> {
-    let rm = &gpu.session.rm;
     let unmapped = alloc_flags::MAP_NOT_REQUIRED.put(u32::from(!visible));
     let page_size = match page {
         HUGE_PAGE => attr::PAGE_SIZE_HUGE,
@@ -301,7 +301,7 @@ fn local(gpu: &Gpu, bytes: u64, page: u64, visible: bool) -> Called<Object> {
         _ => attr::PAGE_SIZE_4KB,
     };
     let params = class::MemoryAlloc {
-        owner: rm.client,
+        owner: gpu.session.rm.handle(),
         kind: kind::IMAGE,
         flags: alloc_flags::ALIGNMENT_FORCE.put(1)
             | alloc_flags::PERSISTENT_VIDMEM.put(1)
@@ -320,12 +320,13 @@ fn local(gpu: &Gpu, bytes: u64, page: u64, visible: bool) -> Called<Object> {
         alignment: page,
         ..Default::default()
     };
-    rm.alloc(&class::NV01_MEMORY_LOCAL_USER, gpu.device.handle(), &params)
+    let device = &gpu.rm.device;
+    device.alloc(&class::NV01_MEMORY_LOCAL_USER, &params)
 }
 
 /// System memory of the driver, and the host's mapping of it: cached by the host, which the GPU's accesses
 /// respect.
-fn system(machine: &dyn Machine, gpu: &Gpu, place: Place) -> Called<(Object, View)> {
+fn system(machine: &dyn Machine, gpu: &Gpu, wanted: &Wanted) -> Called<(Object, View)> {
     let file = machine.open(super::survey::CONTROL)?;
     let flags = alloc_memory_flags::PHYSICALITY.put(alloc_memory_flags::PHYSICALITY_NONCONTIGUOUS)
         | alloc_memory_flags::LOCATION.put(alloc_memory_flags::LOCATION_PCI)
@@ -334,20 +335,21 @@ fn system(machine: &dyn Machine, gpu: &Gpu, place: Place) -> Called<(Object, Vie
     let args = escape::AllocMemoryWithFd {
         params: escape::AllocMemory {
             flags,
-            limit: place.bytes - 1,
+            limit: wanted.bytes - 1,
             ..Default::default()
         },
         fd: number(&*file)?,
         ..Default::default()
     };
-    let class = (&class::NV01_MEMORY_SYSTEM, gpu.device.handle());
-    let object = gpu.session.rm.alloc_memory(&*gpu.file, class, args)?;
-    let view = map_file(&*file, place)?;
+    let class = (&class::NV01_MEMORY_SYSTEM, gpu.rm.device.handle());
+    let (files, rm) = (&gpu.session.files, &gpu.session.rm);
+    let object = files.alloc_memory(rm, &*gpu.file, class, args)?;
+    let view = map_file(&*file, wanted)?;
     Ok((object, view))
 }
 
 /// Memory of the process, which stays where it is.
-fn pinned(gpu: &Gpu, place: Place) -> Called<Object> {
+fn pinned(gpu: &Gpu, va: u64, bytes: u64) -> Called<Object> {
     let flags = alloc_memory_flags::PHYSICALITY.put(alloc_memory_flags::PHYSICALITY_NONCONTIGUOUS)
         | alloc_memory_flags::LOCATION.put(alloc_memory_flags::LOCATION_PCI)
         | alloc_memory_flags::COHERENCY.put(alloc_memory_flags::COHERENCY_CACHED)
@@ -355,8 +357,8 @@ fn pinned(gpu: &Gpu, place: Place) -> Called<Object> {
     let args = escape::AllocMemoryWithFd {
         params: escape::AllocMemory {
             flags,
-            p_memory: place.at.unwrap_or(0),
-            limit: place.bytes - 1,
+            p_memory: va,
+            limit: bytes - 1,
             ..Default::default()
         },
         fd: -1,
@@ -364,7 +366,8 @@ fn pinned(gpu: &Gpu, place: Place) -> Called<Object> {
     };
     let class = (
         &class::NV01_MEMORY_SYSTEM_OS_DESCRIPTOR,
-        gpu.device.handle(),
+        gpu.rm.device.handle(),
     );
-    gpu.session.rm.alloc_memory(&*gpu.file, class, args)
+    let (files, rm) = (&gpu.session.files, &gpu.session.rm);
+    files.alloc_memory(rm, &*gpu.file, class, args)
 }

@@ -11,14 +11,15 @@ use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::channel::Channel;
 use super::error::{gone, of_call, of_memory, of_open};
+use super::event;
 use super::gpu;
 use super::memory::{self, Use};
 use super::process::Process;
 use super::survey::{self, Found, Unusable};
-use super::{event, fault};
 use crate::VENDOR;
 use crate::interface::{ChannelHandle, ChannelRequest, Gpu, HardwareChannel, NvInterface};
 use crate::options::Options;
+use crate::rm::fault;
 
 /// A ring of the usual size holds several batches.
 const COSTS: Costs = Costs {
@@ -46,8 +47,8 @@ pub fn open(
     let id = DeviceId::new(VENDOR, index);
     let failed = |why: Unusable| of_open(&id, &why);
     let process = Process::on(&**machine, options.uvm).map_err(failed)?;
-    let rm = &process.session.rm;
-    let all = survey::gpus(&*rm.control, rm.branch).map_err(failed)?;
+    let files = &process.session.files;
+    let all = survey::gpus(&*files.control, files.branch).map_err(failed)?;
     let found = find(&id, all, index)?;
     let gpu = process.gpu(machine, &found).map_err(failed)?;
     let told = &gpu.facts;
@@ -151,7 +152,7 @@ impl Nvk {
                 if xid == fault::XID_GONE {
                     return Err(gone(&self.id, &format!("Xid {xid}")));
                 }
-                return Ok(Some(fault::explain(&channel, xid)));
+                return Ok(Some(fault::explain(channel.witness(), xid)));
             }
         }
         Ok(None)
@@ -279,7 +280,7 @@ impl Interface for Nvk {
     }
 
     fn ticks(&self) -> Result<u64> {
-        self.gpu.ticks().map_err(|e| of_call(&self.id, e))
+        self.gpu.rm.ticks().map_err(|e| of_call(&self.id, e))
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
@@ -297,7 +298,7 @@ impl Interface for Nvk {
         Evidence {
             waves: channels
                 .iter()
-                .flat_map(|channel| fault::waves(channel))
+                .flat_map(|channel| fault::waves(channel.witness()))
                 .collect(),
             missing: vec![missing.into()],
             ..Evidence::default()

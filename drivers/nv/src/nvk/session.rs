@@ -6,17 +6,20 @@ use std::sync::Arc;
 use drivers_gpu::interface::Space;
 use hcq::transport::{Fault, Machine};
 
-use super::CallError;
-use super::rm::Rm;
+use super::ioctls::Ioctls;
 use super::survey::{self, Unusable};
 use super::uvm::{UVM, Uvm};
+use crate::rm::CallError;
+use crate::rm::client::Client;
 
 /// The driver's side of this process.
 pub(super) struct Session {
     /// UVM, where it maps memory. Ends before the client.
     pub(super) uvm: Option<Arc<Uvm>>,
     /// The client.
-    pub(super) rm: Arc<Rm>,
+    pub(super) rm: Arc<Client>,
+    /// What carries its calls.
+    pub(super) files: Arc<Ioctls>,
     /// The addresses of its GPUs.
     pub(super) space: Arc<Space>,
 }
@@ -36,22 +39,28 @@ impl Session {
                 "the structs of this driver are not described: those of another branch are tried"
             );
         }
-        let rm = Rm::new(control, driver.branch)?;
+        let files = Ioctls::new(control, driver.branch);
+        let rm = Client::new(files.clone())?;
         let uvm = match uvm {
-            true => with_uvm(machine, &rm)?,
+            true => with_uvm(machine, &files, &rm)?,
             false => None,
         };
         Ok(Arc::new(Session {
             uvm,
             rm,
+            files,
             space: Arc::default(),
         }))
     }
 }
 
 /// UVM; none where its file is missing: RM maps memory then.
-fn with_uvm(machine: &dyn Machine, rm: &Arc<Rm>) -> Result<Option<Arc<Uvm>>, Unusable> {
-    match Uvm::new(machine, rm) {
+fn with_uvm(
+    machine: &dyn Machine,
+    files: &Arc<Ioctls>,
+    rm: &Arc<Client>,
+) -> Result<Option<Arc<Uvm>>, Unusable> {
+    match Uvm::new(machine, files, rm) {
         Ok(uvm) => Ok(Some(uvm)),
         // ENOENT; ENXIO, ENODEV: a file without its module.
         Err(CallError::System(error))

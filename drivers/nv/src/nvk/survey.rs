@@ -8,8 +8,9 @@ use drivers_spec::nv::ioctl::Argument;
 use hcq::transport::{DevFile, Fault, Machine, TransportError};
 use thiserror::Error;
 
-use super::call::{CallError, send};
-use crate::chip::Chip;
+use super::call::send;
+use crate::rm::CallError;
+use crate::rm::facts::{Unfit, text};
 
 /// The device file that everything is asked of.
 pub const CONTROL: &str = "/dev/nvidiactl";
@@ -99,55 +100,9 @@ pub enum Unusable {
         /// What it has.
         version: String,
     },
-    /// No facts about this chip are known here.
-    #[error(
-        "{place} ({chip}) is not supported; supported are {}",
-        Chip::supported()
-    )]
-    Unsupported {
-        /// The GPU.
-        place: String,
-        /// What RM says of it.
-        chip: String,
-    },
-    /// The GPU is divided.
-    #[error(
-        "{place} is divided into {parts} partitions (MIG), which are not supported: join them (`sudo \
-         nvidia-smi -mig 0`)"
-    )]
-    Divided {
-        /// The GPU.
-        place: String,
-        /// How many.
-        parts: u32,
-    },
-    /// The GPU computes for nobody.
-    #[error(
-        "{place} is closed to programs that compute (`nvidia-smi -q -d COMPUTE`): `sudo nvidia-smi -c DEFAULT` \
-         opens it"
-    )]
-    Prohibited {
-        /// The GPU.
-        place: String,
-    },
-    /// One program at a time computes, and another one does.
-    #[error(
-        "{place} is for one program at a time (`nvidia-smi -q -d COMPUTE`), and another one has it (`nvidia-smi` \
-         lists them): wait for its end, or share the GPU (`sudo nvidia-smi -c DEFAULT`)"
-    )]
-    Busy {
-        /// The GPU.
-        place: String,
-    },
-    /// The GPU computes for a confidential machine only.
-    #[error(
-        "{place} has confidential computing on, which is not supported: its memory and its rings are \
-         encrypted; switch it off (`nvidia-smi conf-compute`, or the firmware of the host)"
-    )]
-    Confidential {
-        /// The GPU.
-        place: String,
-    },
+    /// The driver has it, and it is not computed on.
+    #[error(transparent)]
+    Unfit(Unfit),
     /// The driver refused a call.
     #[error("{0}; see `dmesg | grep -e NVRM -e Xid`")]
     Refused(CallError),
@@ -170,6 +125,15 @@ fn foreign(driver: &str) -> String {
 impl From<CallError> for Unusable {
     fn from(error: CallError) -> Self {
         Unusable::Refused(error)
+    }
+}
+
+impl From<Unfit> for Unusable {
+    fn from(why: Unfit) -> Self {
+        match why {
+            Unfit::Refused(error) => Unusable::Refused(error),
+            other => Unusable::Unfit(other),
+        }
     }
 }
 
@@ -323,13 +287,6 @@ pub(super) fn driver(machine: &dyn Machine, control: &dyn DevFile) -> Result<Dri
         open: title.map(|title| title.contains("Open Kernel Module")),
         version,
     })
-}
-
-/// Text that ends with a zero.
-pub(super) fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0);
-    let text = &bytes[..end.unwrap_or(bytes.len())];
-    String::from_utf8_lossy(text).into_owned()
 }
 
 /// The GPUs of the driver.

@@ -10,8 +10,11 @@ use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::uvm;
 use hcq::transport::{DevFile, Machine};
 
-use super::call::{Answered, Result, again, call};
-use super::rm::{Rm, number};
+use super::call::{Answered, call};
+use super::ioctls::{Ioctls, number};
+use crate::rm::client::Client;
+use crate::rm::device::Uuid;
+use crate::rm::transport::{Result, again};
 
 /// The device file of UVM.
 pub(super) const UVM: &str = "/dev/nvidia-uvm";
@@ -20,15 +23,12 @@ pub(super) const UVM: &str = "/dev/nvidia-uvm";
 /// Source: uvm_linux_ioctl.h, uvm_types.h.
 const DISABLE_HMM: u64 = 1;
 
-/// The UUID of a GPU.
-pub(super) type Uuid = [u8; 16];
-
 /// UVM's side of the process. It ends with its files.
 pub(super) struct Uvm {
     file: Arc<dyn DevFile>,
     /// Holds the memory of the process; stays open.
     _memory: Arc<dyn DevFile>,
-    rm: Arc<Rm>,
+    rm: Arc<Client>,
     control: i32,
 }
 
@@ -37,13 +37,13 @@ impl Uvm {
     ///
     /// # Errors
     /// [`super::CallError`].
-    pub(super) fn new(machine: &dyn Machine, rm: &Arc<Rm>) -> Result<Arc<Uvm>> {
+    pub(super) fn new(machine: &dyn Machine, files: &Ioctls, rm: &Arc<Client>) -> Result<Arc<Uvm>> {
         let file = machine.open(UVM)?;
         let memory = machine.open(UVM)?;
         let own = number(&*file)?;
         let uvm = Uvm {
             file,
-            control: number(&*rm.control)?,
+            control: number(&*files.control)?,
             rm: rm.clone(),
             _memory: memory,
         };
@@ -65,7 +65,7 @@ impl Uvm {
     }
 
     fn call_on<T: Answered>(&self, file: &dyn DevFile, command: &Call, args: &T) -> Result {
-        let branch = self.rm.branch;
+        let branch = self.rm.branch();
         call::<T>(file, branch, command.name, || {
             Argument::uvm(command, branch, args)
         })?;
@@ -80,7 +80,7 @@ impl Uvm {
         let args = uvm::RegisterGpu {
             gpu_uuid: uuid,
             rm_ctrl_fd: self.control,
-            h_client: self.rm.client,
+            h_client: self.rm.handle(),
             ..Default::default()
         };
         self.call(&uvm::REGISTER_GPU, &args)?;
@@ -92,7 +92,7 @@ impl Uvm {
         let args = uvm::RegisterGpuVaspace {
             gpu_uuid: uuid,
             rm_ctrl_fd: self.control,
-            h_client: self.rm.client,
+            h_client: self.rm.handle(),
             h_va_space: space,
             ..Default::default()
         };
@@ -146,7 +146,7 @@ impl Uvm {
         let args = uvm::RegisterChannel {
             gpu_uuid: uuid,
             rm_ctrl_fd: self.control,
-            h_client: self.rm.client,
+            h_client: self.rm.handle(),
             h_channel: channel,
             base: window.0,
             length: window.1,
@@ -201,7 +201,7 @@ impl Drop for RegisteredChannel {
     fn drop(&mut self) {
         let args = uvm::UnregisterChannel {
             gpu_uuid: self.uuid,
-            h_client: self.uvm.rm.client,
+            h_client: self.uvm.rm.handle(),
             h_channel: self.channel,
             ..Default::default()
         };
@@ -229,7 +229,7 @@ impl Range {
             length: self.length,
             gpu_attributes_count: 1,
             rm_ctrl_fd: self.uvm.control,
-            h_client: self.uvm.rm.client,
+            h_client: self.uvm.rm.handle(),
             h_memory: memory,
             ..Default::default()
         };

@@ -417,10 +417,14 @@ fn sessions_make_every_call_that_there_is() {
     made.insert("ACQUIRE_COMPUTE_MODE_RESERVATION".into());
     // Classes that RM_ALLOC_MEMORY makes are counted by its name.
     made.extend(["NV01_MEMORY_SYSTEM", "NV01_MEMORY_SYSTEM_OS_DESCRIPTOR"].map(String::from));
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/nvk");
     let mut missing = BTreeSet::new();
-    for file in std::fs::read_dir(folder).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    let files = ["src/nvk", "src/rm"].into_iter().flat_map(|folder| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+        std::fs::read_dir(folder).unwrap()
+    });
+    let files = files.map(|file| file.unwrap().path());
+    for file in files.filter(|path| path.is_file()) {
+        let text = std::fs::read_to_string(file).unwrap();
         for (module, prefix) in [
             ("control::", ""),
             ("query::", ""),

@@ -1,8 +1,8 @@
 //! Arguments of ioctls as bytes of a branch: what a driver hands to a file.
 //!
 //! Which fields the kernel itself takes for addresses is said by the tables; here they become requests
-//! that safe code may make. RM_CONTROL and RM_ALLOC have one address, of parameters, whose struct is that of
-//! the control or class: they are made from those alone. A struct with other addresses is refused.
+//! that safe code may make. RM_CONTROL and RM_ALLOC have one address, of [`Parameters`], which have none. A struct
+//! with other addresses is refused.
 //!
 //! Source: as [`super::escape`], [`super::uvm`].
 
@@ -12,6 +12,7 @@ use hcq::transport::ioctl::Pointer;
 use hcq::transport::{Ioctl, Request};
 
 use super::abi::{Branch, Call, Layout, Struct};
+use super::parameters::{Parameters, takes};
 use super::{escape, uvm};
 
 /// What a kernel may have behind the structs that are described: bytes that an argument has beyond its
@@ -68,13 +69,6 @@ const _: () = {
     ));
 };
 
-/// Whether a call takes such a struct on a branch, without addresses.
-fn takes<T: Struct>(call: &Call, branch: Branch) -> bool {
-    let layout = call.layout.filter(|_| call.on.has(branch));
-    let same = layout.is_some_and(|layout| layout.name == T::LAYOUT.name);
-    same && T::LAYOUT.pointers.is_empty()
-}
-
 impl Argument {
     fn plain<T: Struct>(ioctl: Ioctl, branch: Branch, args: &T) -> Argument {
         let bytes = args.encode(branch);
@@ -123,83 +117,44 @@ impl Argument {
         (known && takes::<T>(call, branch)).then_some(argument)
     }
 
-    /// A control of an object. None as for [`Argument::escape`].
-    pub fn control<T: Struct>(
-        control: &Call,
-        branch: Branch,
-        (client, object): (u32, u32),
-        params: &T,
-    ) -> Option<Argument> {
+    /// A control of an object of a client. None where it takes parameters and has none.
+    pub fn control((client, object): (u32, u32), params: &Parameters) -> Option<Argument> {
+        let (control, branch) = (params.call(), params.branch());
         let ioctl = escape::ioctl(&escape::RM_CONTROL, branch)?;
-        let memory = params.encode(branch);
+        let memory = params.bytes().to_vec();
         let args = escape::Control {
             h_client: client,
             h_object: object,
             cmd: control.number,
             ..Default::default()
         };
-        takes::<T>(control, branch).then(|| Argument {
-            pointers: CONTROL,
+        let whole = memory.is_empty() == control.layout.is_none();
+        whole.then(|| Argument {
+            pointers: if memory.is_empty() { &[] } else { CONTROL },
             parameters: memory.len(),
             memory,
             ..Argument::plain(ioctl, branch, &args)
         })
     }
 
-    /// A control that takes no parameters. None as for [`Argument::escape`].
-    pub fn control_plain(
-        control: &Call,
-        branch: Branch,
-        (client, object): (u32, u32),
-    ) -> Option<Argument> {
-        let ioctl = escape::ioctl(&escape::RM_CONTROL, branch)?;
-        let args = escape::Control {
-            h_client: client,
-            h_object: object,
-            cmd: control.number,
-            ..Default::default()
-        };
-        let plain = control.layout.is_none() && control.on.has(branch);
-        plain.then(|| Argument::plain(ioctl, branch, &args))
-    }
-
-    /// Makes an object of a class that takes parameters. None as for [`Argument::escape`].
-    pub fn alloc<T: Struct>(
-        class: &Call,
-        branch: Branch,
-        new: &NewObject,
-        params: &T,
-    ) -> Option<Argument> {
-        let mut memory = params.encode(branch);
-        let parameters = memory.len();
-        memory.resize(parameters + SLACK, 0);
-        takes::<T>(class, branch).then_some(())?;
-        Argument::new_object(class, branch, new, memory, parameters)
-    }
-
-    /// Makes an object of a class without parameters: those that take none, and those that may be made
-    /// without. None where the branch does not have it.
-    pub fn alloc_plain(class: &Call, branch: Branch, new: &NewObject) -> Option<Argument> {
-        Argument::new_object(class, branch, new, Vec::new(), 0)
-    }
-
-    fn new_object(
-        class: &Call,
-        branch: Branch,
-        new: &NewObject,
-        memory: Vec<u8>,
-        parameters: usize,
-    ) -> Option<Argument> {
+    /// Makes an object. None as for [`Argument::escape`].
+    pub fn alloc(new: &NewObject, params: &Parameters) -> Option<Argument> {
+        let branch = params.branch();
         let ioctl = escape::ioctl(&escape::RM_ALLOC_RIGHTS, branch)?;
+        let mut memory = params.bytes().to_vec();
+        let parameters = memory.len();
+        if parameters > 0 {
+            memory.resize(parameters + SLACK, 0);
+        }
         let args = escape::AllocRights {
             h_root: new.client,
             h_object_parent: new.parent,
             h_object_new: new.handle,
-            h_class: class.number,
+            h_class: params.call().number,
             params_size: parameters as u32,
             ..Default::default()
         };
-        class.on.has(branch).then(|| Argument {
+        Some(Argument {
             pointers: if memory.is_empty() { &[] } else { ALLOC },
             memory,
             parameters,
@@ -212,7 +167,7 @@ impl Argument {
         let mut parts = [&mut self.memory[..]];
         let used = self.pointers.len();
         // SAFETY: the tables say which fields of an argument, and of the parameters behind it, the kernel
-        // takes for addresses: of the argument those of `pointers`, of the parameters none (`takes`).
+        // takes for addresses: of the argument those of `pointers`, of the parameters none ([`Parameters`]).
         // Both are as long as the branch's structs; where the kernel copies its own size they have
         // `SLACK` behind them.
         #[allow(unsafe_code)]
@@ -232,10 +187,9 @@ impl Argument {
         T::decode(self.branch, &self.bytes[..self.size]).unwrap_or_else(|_| T::new_zeroed())
     }
 
-    /// The parameters, likewise.
-    pub fn parameters<T: Struct>(&self) -> T {
-        let bytes = &self.memory[..self.parameters];
-        T::decode(self.branch, bytes).unwrap_or_else(|_| T::new_zeroed())
+    /// The parameters, as the kernel has left them.
+    pub fn parameters(&self) -> &[u8] {
+        &self.memory[..self.parameters]
     }
 
     /// The GPUs of [`Argument::cards`].
@@ -260,7 +214,7 @@ pub struct NewObject {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{class, control, query};
+    use super::super::{class, control};
     use super::*;
 
     /// The request, and the argument and memory that a kernel sees.
@@ -277,7 +231,8 @@ mod tests {
         for branch in Branch::ALL {
             let schedule = control::GpfifoSchedule::default();
             let control = &control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE;
-            let mut argument = Argument::control(control, branch, (1, 2), &schedule).unwrap();
+            let schedule = Parameters::of(control, branch, &schedule).unwrap();
+            let mut argument = Argument::control((1, 2), &schedule).unwrap();
             let (_, bytes) = seen(&mut argument);
             let args = escape::Control::decode(branch, &bytes).unwrap();
             assert_eq!((args.h_client, args.h_object), (1, 2));
@@ -287,7 +242,8 @@ mod tests {
             let params = class::ChannelAlloc::default();
             let new = NewObject::default();
             let class = &class::AMPERE_CHANNEL_GPFIFO_A;
-            let mut argument = Argument::alloc(class, branch, &new, &params).unwrap();
+            let params = Parameters::of(class, branch, &params).unwrap();
+            let mut argument = Argument::alloc(&new, &params).unwrap();
             let (_, bytes) = seen(&mut argument);
             let args = escape::AllocRights::decode(branch, &bytes).unwrap();
             assert!(args.p_alloc_parms != 0 && args.p_rights_requested == 0);
@@ -323,17 +279,12 @@ mod tests {
     #[test]
     fn calls_that_are_not_described_cannot_be_made() {
         let branch = Branch::R550;
-        // Of another struct, of another branch, with addresses in it.
+        // Of another struct, without the one that it takes, with addresses in it.
         let wrong = escape::Free::default();
         assert!(Argument::escape(&escape::RM_DUP_OBJECT, branch, &wrong).is_none());
-        let since = class::GrAlloc::default();
-        let new = NewObject::default();
-        let blackwell = &class::BLACKWELL_COMPUTE_A;
-        assert!(Argument::alloc(blackwell, branch, &new, &since).is_none());
-        assert!(Argument::alloc_plain(blackwell, branch, &new).is_none());
-        let list = query::ChannelList::default();
-        let control = &control::NV0080_CTRL_CMD_FIFO_GET_CHANNELLIST;
-        assert!(Argument::control(control, branch, (1, 2), &list).is_none());
+        let schedule = &control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE;
+        let without = Parameters::none(schedule, branch).unwrap();
+        assert!(Argument::control((1, 2), &without).is_none());
         let xfer = escape::Xfer::default();
         assert!(Argument::escape(&escape::IOCTL_XFER_CMD, branch, &xfer).is_none());
         // A number of RM is none of UVM.

@@ -2,7 +2,7 @@
 //!
 //! A driver talks to the resource manager (RM) by [`escape`]s, which make objects of a [`class`] and ask
 //! [`control`]s of them ([`query`]: those that only tell; [`shared`]: what it tells without being asked), and to [`uvm`], which maps memory. What both take differs from branch to branch
-//! of the driver: [`abi`]; [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
+//! of the driver: [`abi`]; [`parameters`] are its bytes, [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
 //! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`].
 
@@ -17,6 +17,7 @@ pub mod escape;
 pub mod host;
 pub mod ioctl;
 pub mod memory;
+pub mod parameters;
 pub mod push;
 pub mod qmd;
 pub mod query;

@@ -10,7 +10,7 @@ use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Ranges, Refu
 use drivers_spec::nv::{control, status};
 
 use super::channel::Channel;
-use super::survey::text;
+use super::facts::text;
 
 /// An access that the MMU refused (`FIFO_ERROR_MMU_ERR_FLT`), an exception of graphics
 /// (`GR_EXCEPTION`, `GR_ERROR_SW_NOTIFY`).
@@ -18,24 +18,24 @@ const XID_MMU: u32 = 31;
 const XID_EXCEPTION: u32 = 13;
 
 /// The GPU has left the bus (`ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS`).
-pub(super) const XID_GONE: u32 = 79;
+pub(crate) const XID_GONE: u32 = 79;
 
 /// `NV_PFAULT_FAULT_TYPE_*`.
 mod fault_type {
-    pub(super) const PTE: u32 = 2;
-    pub(super) const UNBOUND_INST_BLOCK: u32 = 4;
-    pub(super) const RO_VIOLATION: u32 = 6;
-    pub(super) const REGION_VIOLATION: u32 = 13;
-    pub(super) const POISONED: u32 = 14;
+    pub(crate) const PTE: u32 = 2;
+    pub(crate) const UNBOUND_INST_BLOCK: u32 = 4;
+    pub(crate) const RO_VIOLATION: u32 = 6;
+    pub(crate) const REGION_VIOLATION: u32 = 13;
+    pub(crate) const POISONED: u32 = 14;
 }
 
 /// `NV_PFAULT_ACCESS_TYPE_*`, and the bit of addresses that are no virtual ones.
 mod access_type {
-    pub(super) const READ: u32 = 0;
-    pub(super) const WRITE: u32 = 1;
-    pub(super) const ATOMIC: u32 = 2;
-    pub(super) const PREFETCH: u32 = 3;
-    pub(super) const WEAK_ATOMIC: u32 = 4;
+    pub(crate) const READ: u32 = 0;
+    pub(crate) const WRITE: u32 = 1;
+    pub(crate) const ATOMIC: u32 = 2;
+    pub(crate) const PREFETCH: u32 = 3;
+    pub(crate) const WEAK_ATOMIC: u32 = 4;
 }
 const PHYSICAL: u32 = 8;
 
@@ -45,8 +45,20 @@ const SMS: u32 = 100;
 /// The bits of a warp's error.
 const WARP_ERROR: u32 = 0xffff;
 
+/// A channel that is asked what it knows.
+#[derive(Clone, Copy)]
+pub(crate) struct Witness<'a> {
+    pub(crate) channel: &'a Channel,
+    /// Its name in messages.
+    pub(crate) name: &'a str,
+    /// Multiprocessors of the GPU.
+    pub(crate) sms: u32,
+    /// Whose addresses are whose.
+    pub(crate) ranges: &'a Ranges,
+}
+
 /// Why a channel has died of an Xid.
-pub(super) fn explain(channel: &Channel, xid: u32) -> Exception {
+pub(crate) fn explain(channel: Witness<'_>, xid: u32) -> Exception {
     match xid {
         XID_MMU => mmu(channel).unwrap_or_else(|| other(channel, xid)),
         XID_EXCEPTION => exception(channel).unwrap_or_else(|| other(channel, xid)),
@@ -54,23 +66,22 @@ pub(super) fn explain(channel: &Channel, xid: u32) -> Exception {
     }
 }
 
-fn other(channel: &Channel, xid: u32) -> Exception {
+fn other(channel: Witness<'_>, xid: u32) -> Exception {
     let name = status::xid_name(xid).unwrap_or("of no name");
     Exception::Refused(Refused {
-        unit: channel.name.clone(),
+        unit: channel.name.into(),
         what: format!("the channel has died: Xid {xid} ({name})"),
         at: None,
     })
 }
 
 /// The access that was refused; none where the driver does not tell.
-fn mmu(channel: &Channel) -> Option<Exception> {
+fn mmu(channel: Witness<'_>) -> Option<Exception> {
     // Before the channel is asked, which forgets what it tells.
     let accesses = accesses(channel);
     let mut params = control::MmuFaultInfo::default();
     let ask = control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
-    let rm = &channel.gpu.session.rm;
-    if let Err(error) = rm.control(&ask, channel.channel.handle(), &mut params) {
+    if let Err(error) = channel.channel.channel.control(&ask, &mut params) {
         tracing::debug!(%error, "the address of a fault is not told");
         return None;
     }
@@ -97,16 +108,11 @@ fn mmu(channel: &Channel) -> Option<Exception> {
 }
 
 /// The last faults that a debugger has seen; none where there is no debugger, or it does not tell.
-fn accesses(channel: &Channel) -> Option<control::DebugMmuFaultInfo> {
-    let debugger = channel.debugger.as_ref()?;
+fn accesses(channel: Witness<'_>) -> Option<control::DebugMmuFaultInfo> {
+    let debugger = channel.channel.debugger.as_ref()?;
     let mut params = control::DebugMmuFaultInfo::default();
     let ask = control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO;
-    let asked = channel
-        .gpu
-        .session
-        .rm
-        .control(&ask, debugger.handle(), &mut params);
-    match asked {
+    match debugger.control(&ask, &mut params) {
         Ok(()) => Some(params),
         Err(error) => {
             tracing::debug!(%error, "the access of a fault is not told");
@@ -129,17 +135,15 @@ fn access(all: &control::DebugMmuFaultInfo, va: u64) -> Option<Access> {
 }
 
 /// The first exception that a multiprocessor has; none where the driver does not tell.
-fn exception(channel: &Channel) -> Option<Exception> {
+fn exception(channel: Witness<'_>) -> Option<Exception> {
     let (sm, state) = *stopped(channel).first()?;
-    let ranges = &channel.gpu.session.space.ranges;
-    Some(of_state(&channel.name, sm, &state, ranges))
+    Some(of_state(channel.name, sm, &state, channel.ranges))
 }
 
 /// What each multiprocessor that has an exception says, for a bundle.
-pub(super) fn waves(channel: &Channel) -> Vec<String> {
-    let ranges = &channel.gpu.session.space.ranges;
+pub(crate) fn waves(channel: Witness<'_>) -> Vec<String> {
     let told = |(sm, state): &(u32, control::SmErrorState)| {
-        match of_state(&channel.name, *sm, state, ranges) {
+        match of_state(channel.name, *sm, state, channel.ranges) {
             Exception::Refused(Refused { unit, what, at }) => {
                 format!("{unit}: {what} {:#x}", at.unwrap_or_default())
             }
@@ -151,22 +155,21 @@ pub(super) fn waves(channel: &Channel) -> Vec<String> {
 }
 
 /// Multiprocessors that have an exception; none where the driver does not tell.
-fn stopped(channel: &Channel) -> Vec<(u32, control::SmErrorState)> {
+fn stopped(channel: Witness<'_>) -> Vec<(u32, control::SmErrorState)> {
     let mut found = Vec::new();
-    let Some(debugger) = channel.debugger.as_ref() else {
+    let Some(debugger) = channel.channel.debugger.as_ref() else {
         return found;
     };
     let ask = control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES;
-    let all = channel.gpu.facts.units.sms;
-    let rm = &channel.gpu.session.rm;
+    let all = channel.sms;
     for first in (0..all).step_by(SMS as usize) {
         let mut params = control::DebugSmErrorStates {
-            h_target_channel: channel.channel.handle(),
+            h_target_channel: channel.channel.channel.handle(),
             num_s_ms_to_read: SMS.min(all - first),
             starting_sm: first,
             ..Default::default()
         };
-        if let Err(error) = rm.control(&ask, debugger.handle(), &mut params) {
+        if let Err(error) = debugger.control(&ask, &mut params) {
             tracing::debug!(%error, "the exceptions of multiprocessors are not told");
             return found;
         }

@@ -3,26 +3,18 @@
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080fb,
 //! ctrl2080gpu,ctrl2080ce}.h; what libcuda asks is told by recordings.
 
-use std::sync::Arc;
-
 use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::control::{self, fb_info, gr_info};
 use drivers_spec::nv::query::compute_mode;
 use drivers_spec::nv::{class, query, status};
-use hcq::transport::{Fault, Machine};
+use hcq::transport::Fault;
+use thiserror::Error;
 
-use super::base::Base;
-use super::call::{CallError, Result};
-use super::rm::Rm;
-use super::session::Session;
-use super::survey::{Found, Survey, Unusable, survey, text};
-use super::uvm::Uuid;
+use super::device::Device;
+use super::transport::{CallError, Result};
 use crate::chip::{Chip, Units};
 use crate::encode::limits::Limits;
-
-/// A number, not a text, of as many bytes as a UUID has (`NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY`).
-const BINARY: u32 = 2;
 
 /// More GPCs, and TPCs of one, than any chip has: 12 of 8 (GB202), 8 of 9 (GH100), 8 of 10 (GB100).
 const MOST_GPCS: u32 = 12;
@@ -34,90 +26,132 @@ const SMS_PER_TPC: u32 = 2;
 const NOT_PASSED: Fault = Fault::Errno(22);
 
 /// Whether a call was not passed on to the driver.
-pub(super) fn not_passed(error: &CallError) -> bool {
+pub(crate) fn not_passed(error: &CallError) -> bool {
     matches!(error, CallError::System(error) if error.fault == NOT_PASSED)
 }
 
-/// Looks at a machine as [`survey`] does, and asks each GPU whether it computes for this process: one for one program
-/// at a time is reserved for a moment.
-pub fn examine(machine: &dyn Machine) -> Survey {
-    let mut all = survey(machine);
-    if all.driver.is_err() {
-        return all;
-    }
-    let session = match Session::new(machine, false) {
-        Ok(session) => session,
-        Err(why) => {
-            all.driver = Err(why);
-            return all;
-        }
-    };
-    for found in all.gpus.iter_mut().filter(|gpu| gpu.unusable.is_none()) {
-        let told = Base::new(machine, &session.rm, found)
-            .and_then(|gpu| Asked::of(&session.rm, &gpu).facts(found));
-        found.unusable = told.err();
-    }
-    all
+/// Why a GPU that RM has is not computed on, and what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// No facts about this chip are known here.
+    #[error(
+        "{place} ({chip}) is not supported; supported are {}",
+        Chip::supported()
+    )]
+    Unsupported {
+        /// The GPU.
+        place: String,
+        /// What RM says of it.
+        chip: String,
+    },
+    /// The GPU is divided.
+    #[error(
+        "{place} is divided into {parts} partitions (MIG), which are not supported: join them (`sudo \
+         nvidia-smi -mig 0`)"
+    )]
+    Divided {
+        /// The GPU.
+        place: String,
+        /// How many.
+        parts: u32,
+    },
+    /// The GPU computes for nobody.
+    #[error(
+        "{place} is closed to programs that compute (`nvidia-smi -q -d COMPUTE`): `sudo nvidia-smi -c DEFAULT` \
+         opens it"
+    )]
+    Prohibited {
+        /// The GPU.
+        place: String,
+    },
+    /// One program at a time computes, and another one does.
+    #[error(
+        "{place} is for one program at a time (`nvidia-smi -q -d COMPUTE`), and another one has it (`nvidia-smi` \
+         lists them): wait for its end, or share the GPU (`sudo nvidia-smi -c DEFAULT`)"
+    )]
+    Busy {
+        /// The GPU.
+        place: String,
+    },
+    /// The GPU computes for a confidential machine only.
+    #[error(
+        "{place} has confidential computing on, which is not supported: its memory and its rings are \
+         encrypted; switch it off (`nvidia-smi conf-compute`, or the firmware of the host)"
+    )]
+    Confidential {
+        /// The GPU.
+        place: String,
+    },
+    /// RM refused a call.
+    #[error("{0}; see `dmesg | grep -e NVRM -e Xid`")]
+    Refused(#[from] CallError),
 }
 
 /// What a GPU says of itself.
 #[derive(Clone, Debug)]
-pub(super) struct Facts {
-    pub(super) product: String,
-    pub(super) chip: Chip,
-    pub(super) units: Units,
+pub(crate) struct Facts {
+    pub(crate) product: String,
+    pub(crate) chip: Chip,
+    pub(crate) units: Units,
     /// Bytes of memory.
-    pub(super) vram: u64,
+    pub(crate) vram: u64,
     /// Bytes of the window to it.
-    pub(super) bar: u64,
+    pub(crate) bar: u64,
     /// Its classes.
-    pub(super) channel: Call,
-    pub(super) compute: Call,
-    pub(super) copy: Call,
+    pub(crate) channel: Call,
+    pub(crate) compute: Call,
+    pub(crate) copy: Call,
     /// Copy engines that channels of their own may have.
-    pub(super) copy_engines: Vec<u32>,
+    pub(crate) copy_engines: Vec<u32>,
 }
 
-/// A device and its subdevice, to ask.
-pub(super) struct Asked<'a> {
-    rm: &'a Arc<Rm>,
-    device: u32,
-    subdevice: u32,
+/// Text that ends with a zero.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    let text = &bytes[..end.unwrap_or(bytes.len())];
+    String::from_utf8_lossy(text).into_owned()
+}
+
+/// A GPU to ask.
+pub(crate) struct Asked<'a> {
+    gpu: &'a Device,
+    /// Where it is, for messages: `0000:03:00.0`.
+    place: &'a str,
+    /// What it is on PCI, for messages.
+    device_id: u16,
 }
 
 impl<'a> Asked<'a> {
-    /// Those of a GPU.
-    pub(super) fn of(rm: &'a Arc<Rm>, gpu: &Base) -> Asked<'a> {
+    /// That GPU.
+    pub(crate) fn of(gpu: &'a Device, place: &'a str, device_id: u16) -> Asked<'a> {
         Asked {
-            rm,
-            device: gpu.device.handle(),
-            subdevice: gpu.subdevice.handle(),
+            gpu,
+            place,
+            device_id,
         }
     }
 
     /// What it says of itself, and the classes of its doorbell's page: its own, then older ones that it takes.
     ///
     /// # Errors
-    /// [`Unusable`].
-    pub(super) fn facts(&self, found: &Found) -> std::result::Result<(Facts, Vec<Call>), Unusable> {
-        let chip = self.chip(found)?;
-        self.not_divided(found)?;
-        self.may_compute(found)?;
-        let classes = self.classes()?;
-        self.not_confidential(found, chip.arch)?;
+    /// [`Unfit`].
+    pub(crate) fn facts(&self) -> std::result::Result<(Facts, Vec<Call>), Unfit> {
+        let chip = self.chip()?;
+        self.not_divided()?;
+        self.may_compute()?;
+        let classes = self.gpu.classes()?;
+        self.not_confidential(chip.arch)?;
         let facts = chip.facts();
         let has = |wanted: Call| match classes.contains(&wanted.number) {
             true => Ok(wanted),
-            false => Err(Unusable::Unsupported {
-                place: found.place.clone(),
+            false => Err(Unfit::Unsupported {
+                place: self.place.into(),
                 chip: format!("{}, without class {}", chip.name, wanted.name),
             }),
         };
-        let [vram, bar] = memory_sizes(
-            self.rm,
-            self.subdevice,
-            [fb_info::TOTAL_RAM_SIZE, fb_info::BAR1_SIZE],
-        )?;
+        let sizes = [fb_info::TOTAL_RAM_SIZE, fb_info::BAR1_SIZE];
+        let [vram, bar] = self.gpu.memory_sizes(sizes)?;
         let told = Facts {
             product: self.product()?,
             chip,
@@ -136,42 +170,24 @@ impl<'a> Asked<'a> {
         Ok((told, usermodes))
     }
 
-    fn chip(&self, found: &Found) -> std::result::Result<Chip, Unusable> {
+    fn chip(&self) -> std::result::Result<Chip, Unfit> {
         let mut params = control::ArchInfo::default();
         let ask = control::NV2080_CTRL_CMD_MC_GET_ARCH_INFO;
-        self.rm.control(&ask, self.subdevice, &mut params)?;
+        self.gpu.subdevice.control(&ask, &mut params)?;
         let id = (params.architecture, params.implementation);
-        Chip::by_id(id).ok_or_else(|| Unusable::Unsupported {
-            place: found.place.clone(),
+        Chip::by_id(id).ok_or_else(|| Unfit::Unsupported {
+            place: self.place.into(),
             chip: format!(
                 "architecture {:#x}, implementation {:#x}, device {:#06x}",
-                id.0, id.1, found.device_id
+                id.0, id.1, self.device_id
             ),
         })
-    }
-
-    fn classes(&self) -> Result<Vec<u32>> {
-        let mut params = control::ClassListV2::default();
-        let ask = control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST_V2;
-        self.rm.control(&ask, self.device, &mut params)?;
-        let count = params.class_list.len().min(params.num_classes as usize);
-        Ok(params.class_list[..count].to_vec())
-    }
-
-    /// Its classes that are made below channels: of graphics, of compute, of copies.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub(super) fn engines(&self) -> Result<Vec<u32>> {
-        let mut classes = self.classes()?;
-        classes.retain(|class| *class > 0xc000 && matches!(class & 0xff, 0x97 | 0xc0 | 0xb5));
-        Ok(classes)
     }
 
     fn product(&self) -> Result<String> {
         let mut params = query::NameString::default();
         let ask = control::NV2080_CTRL_CMD_GPU_GET_NAME_STRING;
-        self.rm.control(&ask, self.subdevice, &mut params)?;
+        self.gpu.subdevice.control(&ask, &mut params)?;
         Ok(text(&params.gpu_name_string))
     }
 
@@ -191,7 +207,7 @@ impl<'a> Asked<'a> {
             info.index = index;
         }
         let ask = control::NV2080_CTRL_CMD_GR_GET_INFO_V2;
-        match self.rm.control(&ask, self.subdevice, &mut params) {
+        match self.gpu.subdevice.control(&ask, &mut params) {
             Err(error) if not_passed(&error) => return self.counted(chip),
             done => done?,
         }
@@ -210,7 +226,7 @@ impl<'a> Asked<'a> {
     fn counted(&self, chip: &Chip) -> Result<Units> {
         let mut all = control::GrGpcMask::default();
         let ask = control::NV2080_CTRL_CMD_GR_GET_GPC_MASK;
-        self.rm.control(&ask, self.subdevice, &mut all)?;
+        self.gpu.subdevice.control(&ask, &mut all)?;
         let mut tpcs = 0;
         for gpc_id in (0..u32::BITS).filter(|gpc| all.gpc_mask >> gpc & 1 != 0) {
             let mut one = control::GrTpcMask {
@@ -218,7 +234,7 @@ impl<'a> Asked<'a> {
                 ..Default::default()
             };
             let ask = control::NV2080_CTRL_CMD_GR_GET_TPC_MASK;
-            self.rm.control(&ask, self.subdevice, &mut one)?;
+            self.gpu.subdevice.control(&ask, &mut one)?;
             tpcs += one.tpc_mask.count_ones();
         }
         Ok(Units {
@@ -236,7 +252,7 @@ impl<'a> Asked<'a> {
     fn copy_engines(&self) -> Result<Vec<u32>> {
         let mut params = control::CeAllCaps::default();
         let ask = control::NV2080_CTRL_CMD_CE_GET_ALL_CAPS;
-        self.rm.control(&ask, self.subdevice, &mut params)?;
+        self.gpu.subdevice.control(&ask, &mut params)?;
         // One of the two is there, by branch.
         let present = params.present | u64::from(params.present32);
         let first = class::engine::COPY0..=class::engine::COPY9;
@@ -245,29 +261,12 @@ impl<'a> Asked<'a> {
         Ok(own.map(|(_, (engine, _))| engine).collect())
     }
 
-    /// The number that UVM knows it by.
-    ///
-    /// # Errors
-    /// [`CallError`].
-    pub(super) fn uuid(&self) -> Result<Uuid> {
-        let mut params = control::GidInfo {
-            flags: BINARY,
-            length: size_of::<Uuid>() as u32,
-            ..Default::default()
-        };
-        let ask = control::NV2080_CTRL_CMD_GPU_GET_GID_INFO;
-        self.rm.control(&ask, self.subdevice, &mut params)?;
-        let mut uuid = Uuid::default();
-        uuid.copy_from_slice(&params.data[..size_of::<Uuid>()]);
-        Ok(uuid)
-    }
-
-    fn not_divided(&self, found: &Found) -> std::result::Result<(), Unusable> {
+    fn not_divided(&self) -> std::result::Result<(), Unfit> {
         let mut params = query::ActivePartitionIds::default();
         let ask = control::NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS;
-        match self.rm.control(&ask, self.subdevice, &mut params) {
-            Ok(()) if params.partition_count > 0 => Err(Unusable::Divided {
-                place: found.place.clone(),
+        match self.gpu.subdevice.control(&ask, &mut params) {
+            Ok(()) if params.partition_count > 0 => Err(Unfit::Divided {
+                place: self.place.into(),
                 parts: params.partition_count,
             }),
             Ok(()) => Ok(()),
@@ -281,21 +280,21 @@ impl<'a> Asked<'a> {
 
     /// Keeps to what the administrator has set, which RM leaves to programs: a GPU for one program at a time is
     /// reserved, as long as the subdevice lives.
-    fn may_compute(&self, found: &Found) -> std::result::Result<(), Unusable> {
+    fn may_compute(&self) -> std::result::Result<(), Unfit> {
         let mut params = query::ComputeModeRules::default();
         let ask = control::NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES;
-        if let Err(error) = self.rm.control(&ask, self.subdevice, &mut params) {
+        if let Err(error) = self.gpu.subdevice.control(&ask, &mut params) {
             tracing::debug!(%error, "who may compute is not told");
             return Ok(());
         }
-        let place = || found.place.clone();
+        let place = || self.place.into();
         match params.rules {
-            compute_mode::COMPUTE_PROHIBITED => Err(Unusable::Prohibited { place: place() }),
+            compute_mode::COMPUTE_PROHIBITED => Err(Unfit::Prohibited { place: place() }),
             compute_mode::EXCLUSIVE_COMPUTE | compute_mode::EXCLUSIVE_COMPUTE_PROCESS => {
                 let reserve = control::ACQUIRE_COMPUTE_MODE_RESERVATION;
-                match self.rm.order(&reserve, self.subdevice) {
+                match self.gpu.subdevice.order(&reserve) {
                     Err(error) if error.is(status::NV_ERR_STATE_IN_USE) => {
-                        Err(Unusable::Busy { place: place() })
+                        Err(Unfit::Busy { place: place() })
                     }
                     done => Ok(done?),
                 }
@@ -304,25 +303,26 @@ impl<'a> Asked<'a> {
         }
     }
 
-    fn not_confidential(&self, found: &Found, arch: Arch) -> std::result::Result<(), Unusable> {
+    fn not_confidential(&self, arch: Arch) -> std::result::Result<(), Unfit> {
         if arch < Arch::Gh100 {
             return Ok(());
         }
+        let rm = self.gpu.client();
         let params = class::ConfidentialComputeAlloc {
-            h_client: self.rm.client,
+            h_client: rm.handle(),
         };
         let asked = || {
             let class = class::NV_CONFIDENTIAL_COMPUTE;
-            let object = self.rm.alloc(&class, self.rm.client, &params)?;
+            let object = rm.alloc(&class, &params)?;
             let mut params = control::ConfComputeCapabilities::default();
             let ask = control::NV_CONF_COMPUTE_CTRL_CMD_SYSTEM_GET_CAPABILITIES;
-            self.rm.control(&ask, object.handle(), &mut params)?;
+            object.control(&ask, &mut params)?;
             Ok(params.cc_feature)
         };
         match asked() {
             Ok(0) => Ok(()),
-            Ok(_) => Err(Unusable::Confidential {
-                place: found.place.clone(),
+            Ok(_) => Err(Unfit::Confidential {
+                place: self.place.into(),
             }),
             Err::<_, CallError>(error) => {
                 tracing::debug!(%error, "whether computing is confidential is not told");
@@ -330,29 +330,4 @@ impl<'a> Asked<'a> {
             }
         }
     }
-}
-
-/// Sizes of memory, in bytes.
-///
-/// # Errors
-/// [`CallError`].
-pub(super) fn memory_sizes<const N: usize>(
-    rm: &Rm,
-    subdevice: u32,
-    indices: [u32; N],
-) -> Result<[u64; N]> {
-    let mut params = control::FbGetInfoV2 {
-        fb_info_list_size: N as u32,
-        ..Default::default()
-    };
-    for (info, index) in params.fb_info_list.iter_mut().zip(indices) {
-        info.index = index;
-    }
-    let ask = control::NV2080_CTRL_CMD_FB_GET_INFO_V2;
-    rm.control(&ask, subdevice, &mut params)?;
-    let mut sizes = [0; N];
-    for (size, info) in sizes.iter_mut().zip(&params.fb_info_list) {
-        *size = u64::from(info.data) << 10;
-    }
-    Ok(sizes)
 }

@@ -1,0 +1,167 @@
+//! [`Transport`]: what carries calls to RM.
+
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::ioctl::NewObject;
+use drivers_spec::nv::parameters::Parameters;
+use drivers_spec::nv::status;
+use hcq::mem::view::View;
+use hcq::transport::{Machine, Prot, TransportError};
+use thiserror::Error;
+
+/// How often a call that takes something apart is made again before it is given up.
+const FREES: u32 = 3;
+
+/// Statuses from here on are warnings: the call has done what it should.
+const WARNINGS: u32 = 0x1_0000;
+
+/// What carries calls to RM. A status that is no success is an error here; a call that RM wants made again
+/// (BUSY_RETRY) is made again here, a limited number of times.
+///
+/// Source of what each call says: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/nvos.h (NVOS64, NVOS54, NVOS00)
+/// for ioctls; src/nvidia/generated/g_rpc-structures.h (`rpc_gsp_rm_alloc_v03_00`, `rpc_gsp_rm_control_v03_00`,
+/// `rpc_free_v03_00`) for GSP. Both name client, parent or object, number, and parameters of the same struct.
+pub(crate) trait Transport: Send + Sync {
+    /// What messages call it: a device file.
+    fn name(&self) -> &str;
+
+    /// Whose structs parameters have: those of the kernel driver that runs; with GSP those of its firmware, whose
+    /// version is that of the driver it was made for.
+    fn branch(&self) -> Branch;
+
+    /// Makes a client, and tells its handle.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn client(&self) -> Result<u32>;
+
+    /// Makes an object of the class that the parameters are of.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn alloc(&self, new: &NewObject, params: &Parameters) -> Result;
+
+    /// Asks an object of a client; what it answers is in the parameters then.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn control(&self, client: u32, object: u32, params: &mut Parameters) -> Result;
+
+    /// Frees an object and all below it; the client itself, too.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    fn free(&self, client: u32, object: u32) -> Result;
+
+    /// Lets the host have memory or registers of an object, as long as the view lives.
+    ///
+    /// # Errors
+    /// [`CallError`]; [`CallError::Absent`] from a transport that has no mappings.
+    fn map(&self, machine: &dyn Machine, map: &HostMap) -> Result<View>;
+}
+
+/// What the host is to have of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostMap {
+    pub(crate) client: u32,
+    pub(crate) device: u32,
+    pub(crate) object: u32,
+    pub(crate) wanted: Wanted,
+}
+
+/// What is asked for of an object's memory: its first bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) bytes: u64,
+    /// In addresses that are reserved, or anywhere.
+    pub(crate) at: Option<u64>,
+    /// What the host may do with it.
+    pub(crate) prot: Prot,
+    /// Where the memory is: the GPU's own and its registers, or the system's.
+    pub(crate) of: Side,
+}
+
+/// Where memory is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Side {
+    /// On the GPU.
+    Gpu,
+    /// In the system.
+    System,
+}
+
+/// A call that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CallError {
+    /// By the system.
+    #[error(transparent)]
+    System(TransportError),
+    /// By the driver.
+    #[error("{file}: {call}: expected NV_OK, found status {status:#x} ({})", name(*.status))]
+    Status {
+        /// The device file.
+        file: String,
+        /// The call: a control by its name, an object by its class.
+        call: String,
+        /// What the driver answered.
+        status: u32,
+    },
+    /// Before it was made: the running driver does not have it.
+    #[error("{call}: branch {branch} of the driver does not have it")]
+    Absent {
+        /// The call.
+        call: String,
+        /// The branch.
+        branch: Branch,
+    },
+}
+
+/// The name of a status.
+fn name(number: u32) -> &'static str {
+    status::status_name(number).unwrap_or("of no name")
+}
+
+/// Whether a call with this status has done what it should.
+pub(crate) fn is_done(status: u32) -> bool {
+    status == status::NV_OK || status >= WARNINGS
+}
+
+impl CallError {
+    /// The status that the driver has answered, if it has.
+    pub fn status(&self) -> Option<u32> {
+        match self {
+            CallError::Status { status, .. } => Some(*status),
+            CallError::System(_) | CallError::Absent { .. } => None,
+        }
+    }
+
+    /// Whether this is what the driver has answered.
+    pub fn is(&self, status: u32) -> bool {
+        self.status() == Some(status)
+    }
+}
+
+impl From<TransportError> for CallError {
+    fn from(error: TransportError) -> Self {
+        CallError::System(error)
+    }
+}
+
+pub(crate) type Result<T = ()> = std::result::Result<T, CallError>;
+
+/// Makes a call again that is refused: what is taken apart is left behind otherwise, and a refusal for
+/// want of memory passes. Says what was left.
+pub(crate) fn again(what: &str, mut call: impl FnMut() -> Result) {
+    for tries in 1.. {
+        match call() {
+            Ok(()) => return,
+            Err(error) if tries < FREES => tracing::debug!(%error, what, tries, "once more"),
+            // With the GPU all that it had has gone.
+            Err(error) if error.is(status::NV_ERR_GPU_IS_LOST) => {
+                return tracing::debug!(%error, what, "not freed");
+            }
+            Err(error) => {
+                return tracing::warn!(%error, what, "stays with the kernel driver");
+            }
+        }
+    }
+}
