@@ -211,16 +211,17 @@ fn machine(
     })
 }
 
+/// The AMD chip that is asked for: of `gfx90a:xnack+` and `gfx1100,...` what follows is for the compiler.
+fn amd_chip(target: &Target) -> Option<&str> {
+    target.arch.as_deref()?.split([':', ',']).next()
+}
+
 /// The number of the GPU that a target means, of those of a machine.
 fn choose(target: &Target, survey: &Survey, index: Option<u32>) -> Result<u32> {
     if let Err(why) = &survey.driver {
         return Err(unusable(target, why));
     }
-    // `gfx90a:xnack+`: what follows is for the compiler.
-    let wanted = target
-        .arch
-        .as_deref()
-        .and_then(|a| a.split([':', ',']).next());
+    let wanted = amd_chip(target);
     let numbered: Vec<_> = survey
         .gpus
         .iter()

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`span`] | checks of addresses and ranges of commands |
 //! | [`interface`] | what a way to a GPU gives: memory, events, faults, a clock |
+//! | [`bare`] | cards without a kernel driver, as an interface: what is the same for every vendor |
 //! | [`core`] | what every part of an open device knows, and whether it is lost |
 //! | [`memory`] | its buffers and signals, and how the host reaches them |
 //! | [`submit`] | one queue: what a vendor gives for it, the arguments beside it, fences that say what is done |
@@ -24,6 +25,7 @@
 //! queue or of bound packets.
 #![forbid(unsafe_code)]
 
+pub mod bare;
 pub mod core;
 pub mod device;
 pub mod engine;

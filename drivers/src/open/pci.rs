@@ -18,11 +18,7 @@ pub(super) fn open(
     settings: &Settings,
     machine: &Twin,
 ) -> Result<Arc<dyn Device>> {
-    // `gfx1100,...`: what follows is for the compiler.
-    let wanted = target
-        .arch
-        .as_deref()
-        .and_then(|a| a.split([':', ',']).next());
+    let wanted = super::amd_chip(target);
     let all: Vec<_> = on_bus(&**machine)
         .into_iter()
         .filter(|gpu| gpu.arch.is_some())

@@ -36,10 +36,7 @@ pub(super) fn open(
         keep::start(&options.keeper, &id, way, error)
     })?;
     // What is behind a bridge is known once it runs.
-    let wanted = target
-        .arch
-        .as_deref()
-        .and_then(|a| a.split([':', ',']).next());
+    let wanted = super::amd_chip(target);
     let seen = &device.info().arch;
     match wanted {
         Some(wanted) if wanted != seen => Err(Error::NoDevice {

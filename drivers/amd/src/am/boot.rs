@@ -19,10 +19,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_gpu::bare::Mmu as _;
+use drivers_gpu::bare::config::{Kept, master};
 use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, Reg, gc};
-use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
 use firmware_tools::search::Search;
-use hcq::mem::window::AccessWidth;
 use hcq::reg::At;
 use hcq::transport::ResetKind;
 use hcq::wait::{Look, poll_until};
@@ -45,8 +45,6 @@ const IN_USE: u32 = 1;
 const IN_ORDER: u32 = 0;
 /// The same, from the first part of the PSP's firmware until all runs: no value that is there by chance.
 const BEGUN: u32 = 0xd00b_5000;
-/// Base address registers of a function.
-const BARS: u16 = 6;
 
 /// How to start a card.
 #[derive(Clone, Debug)]
@@ -94,7 +92,7 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
             true => tracing::info!(target: "hcq::amd", device = %card.device(), "is warm"),
             false => reset(&card, &psp, &smu).map_err(at(Stage::Reset))?,
         }
-        master(&card, true).map_err(at(Stage::Nbio))?;
+        master(&**card.pci(), true).map_err(|e| at(Stage::Nbio)(e.into()))?;
         if is_warm {
             mark(&card, &gc::SCRATCH_REG6, IN_USE).map_err(at(Stage::Nbio))?;
             clear(&card, &hubs).map_err(at(Stage::Hub))?;
@@ -122,7 +120,7 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
         }),
         Err(error) => {
             // Whatever runs on it now may not touch the host. There is nobody left to tell if that fails, too.
-            master(&card, false).ok();
+            master(&**card.pci(), false).ok();
             match is_warm {
                 true => anew(card, options, &error, start),
                 false => Err(error),
@@ -183,11 +181,11 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     // A process that died between two of its words has left it silent: most have another ear for this.
     let has_answered = smu.is_alive();
     tracing::info!(target: "hcq::amd", device = %card.device(), "is reset");
-    master(card, false)?;
+    master(&**card.pci(), false)?;
     if !has_answered && !smu.has_another_ear() {
         return by_bus(card, psp);
     }
-    let kept = keep(card)?;
+    let kept = Kept::of(&**card.pci())?;
     smu.mode1_reset()?;
     returns(card, &kept)?;
     match psp.is_alive().map_err(after("the PSP"))? {
@@ -215,8 +213,9 @@ fn after(what: &'static str) -> impl Fn(Cause) -> Cause {
 }
 
 /// What a reset has taken is put back, and the card answers.
-fn returns(card: &Card, kept: &[(u16, u32)]) -> Result<(), Cause> {
-    restore(card, kept).map_err(after("configuration space"))?;
+fn returns(card: &Card, kept: &Kept) -> Result<(), Cause> {
+    let restored = kept.restore(&**card.pci()).map_err(Cause::from);
+    restored.map_err(after("configuration space"))?;
     back(card).map_err(after("RCC_CONFIG_MEMSIZE"))
 }
 
@@ -224,7 +223,7 @@ fn returns(card: &Card, kept: &[(u16, u32)]) -> Result<(), Cause> {
 fn by_bus(card: &Card, psp: &Psp) -> Result<(), Cause> {
     tracing::info!(target: "hcq::amd", device = %card.device(), "is reset by the bus");
     let not_reset = |why: String| Cause::Begun { why };
-    let kept = keep(card)?;
+    let kept = Kept::of(&**card.pci())?;
     let done = card.pci().reset(ResetKind::Bus);
     done.map_err(|error| not_reset(error.to_string()))?;
     returns(card, &kept)?;
@@ -244,44 +243,6 @@ fn word(card: &Card) -> Result<Option<u32>, Cause> {
     };
     let word = card.registers(first).read(&gc::SCRATCH_REG6)?;
     Ok(Some(word.bits()))
-}
-
-/// Whether the card may access memory of the host.
-fn master(card: &Card, on: bool) -> Result<(), Cause> {
-    let pci = card.pci();
-    let bit = u32::from(Command::MASTER.bits());
-    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
-    let command = match on {
-        true => command | bit,
-        false => command & !bit,
-    };
-    pci.config_write(PCI_COMMAND, AccessWidth::W16, command)?;
-    // So that it has arrived.
-    pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
-    Ok(())
-}
-
-/// What a reset may take from configuration space: where the windows are, and that they are answered.
-fn keep(card: &Card) -> Result<Vec<(u16, u32)>, Cause> {
-    let pci = card.pci();
-    let bars = (0..BARS).map(|bar| PCI_BASE_ADDRESS_0 + bar * 4);
-    let all = bars.map(|at| Ok((at, pci.config_read(at, AccessWidth::W32)?)));
-    all.collect()
-}
-
-fn restore(card: &Card, kept: &[(u16, u32)]) -> Result<(), Cause> {
-    let pci = card.pci();
-    for &(at, value) in kept {
-        if pci.config_read(at, AccessWidth::W32)? != value {
-            pci.config_write(at, AccessWidth::W32, value)?;
-        }
-    }
-    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
-    let memory = u32::from(Command::MEMORY.bits());
-    if command & memory == 0 {
-        pci.config_write(PCI_COMMAND, AccessWidth::W16, command | memory)?;
-    }
-    Ok(())
 }
 
 /// Waits until the card answers again.
@@ -313,7 +274,7 @@ fn clear(card: &Card, hubs: &Hubs) -> Result<(), Cause> {
     for area in [ROOT, SCRATCH_PAGE, DUMMY_PAGE] {
         card.vram().fill(area.at.0, area.bytes, 0)?;
     }
-    hubs.hdp().flush()
+    Ok(hubs.hdp().flush()?)
 }
 
 impl Started {
@@ -379,7 +340,7 @@ impl Started {
     /// The transport's.
     pub fn cut_off(&self) -> Result<(), Cause> {
         self.card.soil();
-        master(&self.card, false)
+        Ok(master(&**self.card.pci(), false)?)
     }
 
     /// Leaves the card: its engines stand still. `is_clean`: nothing went wrong with it.
@@ -388,7 +349,7 @@ impl Started {
     /// What is in the way of leaving it in order; the next process resets it then.
     pub fn finish(&self, is_clean: bool) -> Result<(), Cause> {
         let slow = self.smu.set_clocks(Level::Lowest);
-        let alone = master(&self.card, false);
+        let alone = master(&**self.card.pci(), false);
         slow?;
         alone?;
         let value = if is_clean { IN_ORDER } else { IN_USE };

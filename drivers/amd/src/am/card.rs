@@ -7,16 +7,17 @@
 //! | BAR 5 | registers, and a pair of them that reaches those beyond its end |
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use drivers_gpu::bare::{Function, config};
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::{self, RCC_CONFIG_MEMSIZE, Reg, header, nbio};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
-use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::DeviceId;
-use hcq::mem::window::{AccessWidth, Window};
+use hcq::mem::window::Window;
 use hcq::reg::block::{Block, Registers};
 use hcq::reg::bus::{Bus, Indirect, Pair};
 use hcq::reg::{At, IpVersion};
@@ -30,21 +31,28 @@ use super::error::{AmError, Cause, Stage};
 /// How long a card may take after power came until its own firmware has started: as the vendor's driver has it.
 const FIRMWARE: Duration = Duration::from_secs(2);
 
-/// A card.
+/// The BAR that shows VRAM.
+const VRAM: u8 = 0;
+
+/// A card: a [`Function`] with its blocks.
 pub struct Card {
-    device: DeviceId,
-    pci: Arc<dyn Pci>,
+    function: Function,
     clock: Arc<dyn Clock>,
     mmio: Window,
-    bus: Arc<Registered>,
-    vram: Window,
+    registers: Arc<Registered>,
     doorbells: Window,
-    vram_bytes: u64,
     areas: Areas,
     gfx: Gfx,
     discovery: Discovery,
     blocks: Blocks,
-    is_dirty: AtomicBool,
+}
+
+impl Deref for Card {
+    type Target = Function;
+
+    fn deref(&self) -> &Function {
+        &self.function
+    }
 }
 
 /// The blocks that the driver drives, each with where its registers are.
@@ -123,35 +131,22 @@ impl Card {
         };
         let explored = explore().map_err(|cause| left(&registers, cause));
         let (discovery, gfx, blocks, bus, areas) = explored.map_err(failed(Stage::Discovery))?;
-        Ok(Card {
-            device,
-            pci,
-            clock,
+        let way = Arc::new(Registered {
+            bus,
             mmio: registers.clone(),
-            bus: Arc::new(Registered {
-                bus,
-                mmio: registers.clone(),
-                has_left: AtomicBool::new(false),
-            }),
-            vram,
+            has_left: AtomicBool::new(false),
+        });
+        Ok(Card {
+            function: Function::new(device, pci, way.clone(), (VRAM, vram), vram_bytes),
+            clock,
+            mmio: registers,
+            registers: way,
             doorbells,
-            vram_bytes,
             areas,
             gfx,
             discovery,
             blocks,
-            is_dirty: AtomicBool::new(false),
         })
-    }
-
-    /// The device, for messages.
-    pub fn device(&self) -> &DeviceId {
-        &self.device
-    }
-
-    /// Its PCI function.
-    pub fn pci(&self) -> &Arc<dyn Pci> {
-        &self.pci
     }
 
     /// What waits go by.
@@ -164,24 +159,9 @@ impl Card {
         &self.mmio
     }
 
-    /// What of VRAM the host reaches.
-    pub fn vram(&self) -> &Window {
-        &self.vram
-    }
-
     /// The doorbells.
     pub fn doorbells(&self) -> &Window {
         &self.doorbells
-    }
-
-    /// Bytes of VRAM.
-    pub fn vram_bytes(&self) -> u64 {
-        self.vram_bytes
-    }
-
-    /// Whether the host reaches all of VRAM.
-    pub fn has_large_bar(&self) -> bool {
-        self.vram.len() >= self.vram_bytes
     }
 
     /// How VRAM is divided.
@@ -204,24 +184,14 @@ impl Card {
         &self.blocks
     }
 
-    /// The way to registers of all blocks.
-    pub fn bus(&self) -> Arc<dyn Bus> {
-        self.bus.clone()
-    }
-
     /// An error of a stage of its start.
     pub fn failed(&self, stage: Stage, cause: Cause) -> AmError {
         AmError {
-            device: self.device.clone(),
-            address: self.pci.name().to_owned(),
+            device: self.device().clone(),
+            address: self.pci().name().to_owned(),
             stage,
             cause: Box::new(left(&self.mmio, cause)),
         }
-    }
-
-    /// Whether it does not answer any more, or has once been found so.
-    pub fn has_left(&self) -> bool {
-        self.bus.has_left()
     }
 
     /// Looks whether a card that runs is still there: before anything that it says is believed. What is found out stays so.
@@ -237,18 +207,8 @@ impl Card {
 
     /// A register reads as ones that never holds them.
     pub fn gone(&self, register: &'static str) -> Cause {
-        self.bus.has_left.store(true, Ordering::Relaxed);
+        self.registers.has_left.store(true, Ordering::Relaxed);
         Cause::Gone { register }
-    }
-
-    /// Notes that something went wrong: who finds the card after us starts it from cold. Whether that was known.
-    pub fn soil(&self) -> bool {
-        self.is_dirty.swap(true, Ordering::Relaxed)
-    }
-
-    /// Whether something went wrong.
-    pub fn is_dirty(&self) -> bool {
-        self.is_dirty.load(Ordering::Relaxed)
     }
 
     /// A moment that is so far away, as the card counts time.
@@ -268,7 +228,7 @@ impl Card {
 
     /// The registers of a block.
     pub fn registers<'a>(&'a self, block: &'a Block<Gfxs>) -> Registers<'a, Gfxs> {
-        block.on(&*self.bus)
+        block.on(&*self.registers)
     }
 }
 
@@ -332,12 +292,8 @@ struct Windows {
 
 impl Windows {
     fn open(pci: &dyn Pci, clock: &dyn Clock) -> Result<Windows, Cause> {
-        let command = pci.config_read(PCI_COMMAND, AccessWidth::W16)?;
-        let memory = u32::from(Command::MEMORY.bits());
-        if command & memory == 0 {
-            pci.config_write(PCI_COMMAND, AccessWidth::W16, command | memory)?;
-        }
-        let (vram, doorbells, registers) = (pci.bar(0)?, pci.bar(2)?, pci.bar(5)?);
+        config::answer(pci)?;
+        let (vram, doorbells, registers) = (pci.bar(VRAM)?, pci.bar(2)?, pci.bar(5)?);
         let first = before(Gfx::Gfx11);
         let card = first.on(&registers);
         let deadline = Deadline::on(clock, FIRMWARE);

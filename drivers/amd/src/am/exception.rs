@@ -4,34 +4,48 @@
 //! Source: Linux, amdgpu/gmc_v11_0.c, `gmc_v11_0_process_interrupt`; gfx_v11_0.c, `gfx_v11_0_priv_reg_irq` and
 //! `gfx_v11_0_bad_op_irq`; amdkfd/kfd_int_process_v11.c and kfd_int_process_v9.c for what shaders say.
 
-use std::fmt::Display;
-
-use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Refused};
+use drivers_gpu::bare::Told;
+use drivers_gpu::interface::{self, Access, Exception, MemoryFault, Refused};
 use drivers_spec::amd::ih::{CLIENT_ID, CONTEXT, SOURCE_ID, client, client9, fault, source};
 use drivers_spec::amd::packet::Gfx;
-use hcq::Error;
 
-use super::card::Card;
+use super::boot::Started;
+use super::error::Cause;
 use super::fault::HubFault;
 use super::ih::Entry;
 
-/// The loss of a card: a block does not do what it is told, or cannot be reached. The next process resets it.
-pub(super) fn broken(card: &Card, unit: &str, cause: impl Display) -> Error {
-    card.soil();
-    let cause = cause.to_string();
-    let left = match !cause.contains("left the bus") && card.has_left() {
-        true => "the card does not answer any more, it has left the bus: ",
-        false => "",
-    };
-    Error::Fault {
-        device: card.device().clone(),
-        unit: unit.into(),
-        what: format!("{left}{cause} ({})", card.pci().name()),
+/// What went wrong on a card since the last look: hubs say more than what they send.
+///
+/// # Errors
+/// [`Cause`]: the card cannot be looked at, or has left.
+pub(super) fn faults(started: &Started, told: &Told) -> Result<Vec<Exception>, Cause> {
+    let card = started.card();
+    // Of one that is not there, rings are full, and hubs have faults.
+    card.look()?;
+    let entries = started.interrupts().entries()?;
+    let faults = started.hubs().faults()?;
+    let mut found: Vec<_> = faults.iter().map(of_hub).collect();
+    let entries = entries.iter();
+    for exception in entries.filter_map(|entry| of_entry(card.gfx(), entry)) {
+        let is_known = match &exception {
+            Exception::Memory(fault) => !faults.is_empty() || told.has(fault.va),
+            _ => false,
+        };
+        if !is_known && !found.contains(&exception) {
+            found.push(exception);
+        }
     }
+    for fault in &faults {
+        tracing::warn!(target: "hcq::amd", device = %card.device(), "{fault}");
+    }
+    if !found.is_empty() {
+        started.hubs().clear_faults()?;
+    }
+    Ok(found)
 }
 
 /// A fault of a hub as an exception.
-pub(super) fn of_hub(fault: &HubFault) -> Exception {
+fn of_hub(fault: &HubFault) -> Exception {
     /// Bits of the permissions that lack.
     const VALID: u32 = 1;
     const WRITE: u32 = 4;
@@ -40,7 +54,7 @@ pub(super) fn of_hub(fault: &HubFault) -> Exception {
     let not_present = fault.mapping || fault.walker != 0 || lacks(VALID) || fault.permission == 0;
     Exception::Memory(MemoryFault {
         va: fault.va,
-        cause: Cause::PageFault,
+        cause: interface::Cause::PageFault,
         access: Some(match (fault.atomic, fault.write) {
             (true, _) => Access::Atomic,
             (_, true) => Access::Write,
@@ -54,7 +68,7 @@ pub(super) fn of_hub(fault: &HubFault) -> Exception {
 }
 
 /// What an entry of an interrupt ring means; none for one that says that something is done.
-pub(super) fn of_entry(gfx: Gfx, entry: &Entry) -> Option<Exception> {
+fn of_entry(gfx: Gfx, entry: &Entry) -> Option<Exception> {
     let (client, source) = (CLIENT_ID.get(entry[0]), SOURCE_ID.get(entry[0]));
     let context = |i: usize| entry[CONTEXT + i];
     let refused = |unit: &str, what: String| {
@@ -99,7 +113,7 @@ fn of_fault(low: u32, high: u32) -> Exception {
     let page = u64::from(low) | u64::from(high & fault::ADDRESS_HIGH) << 32;
     Exception::Memory(MemoryFault {
         va: page << 12,
-        cause: Cause::PageFault,
+        cause: interface::Cause::PageFault,
         access: match high & (fault::READ | fault::WRITE) {
             fault::WRITE => Some(Access::Write),
             fault::READ => Some(Access::Read),

@@ -50,7 +50,7 @@ impl Hdp {
     ///
     /// # Errors
     /// The transport's.
-    pub fn flush(&self) -> Result<(), Cause> {
+    pub fn flush(&self) -> Result<(), TransportError> {
         self.mmio.ring(self.flush, 0u32)?;
         self.mmio.read::<u32>(self.after)?;
         Ok(())

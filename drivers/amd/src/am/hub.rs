@@ -8,15 +8,19 @@
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: gfxhub_v{1_2,3_0,12_0}.c, mmhub_v{1_8,3_0,3_0_2,4_1_0}.c (what is set, in this
 //! order, and the values of `_DEFAULT`), gmc_v11_0.c and gmc_v12_0.c (`flush_gpu_tlb`, `process_interrupt`).
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use drivers_gpu::bare::{Function, Mmu};
 use drivers_spec::amd::mmio::{Reg, gc, mmhub};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
+use hcq::GpuVa;
 use hcq::addr::VramAddr;
 use hcq::reg::Generations;
 use hcq::reg::block::{Block, Registers};
+use hcq::transport::TransportError;
 
 use super::areas::{DUMMY_PAGE, ROOT, SCRATCH_PAGE};
 use super::card::Card;
@@ -24,7 +28,7 @@ use super::discovery::DiscoveryError;
 use super::error::Cause;
 use super::fault::HubFault;
 use super::hdp::Hdp;
-use super::pages::{LAST, START};
+use super::pages::{Format, LAST, START};
 
 /// How long an invalidation may take: `usec_timeout` of the vendor's driver.
 const INVALIDATED: Duration = Duration::from_millis(100);
@@ -338,17 +342,6 @@ impl Hubs {
         Ok(())
     }
 
-    /// What the host has written to VRAM is there, and no hub uses an entry of page tables from before.
-    ///
-    /// # Errors
-    /// The registers': an invalidation that is not acknowledged among them.
-    pub fn invalidate(&self) -> Result<(), Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        self.hdp.flush()?;
-        self.running()
-            .try_for_each(|hub| hub.invalidate(&self.card))
-    }
-
     /// What went wrong in the hubs that run, since the last [`Hubs::clear_faults`].
     ///
     /// # Errors
@@ -377,6 +370,37 @@ impl Hubs {
             hub.registers.set(hub.set.fault_cntl, &clear)?;
         }
         Ok(())
+    }
+}
+
+impl Mmu for Hubs {
+    type Format = Format;
+    type Cause = Cause;
+
+    const START: GpuVa = START;
+    const ADDRESSES: RangeInclusive<u64> = START.0..=LAST.0;
+
+    fn function(&self) -> &Function {
+        &self.card
+    }
+
+    fn format(&self) -> Format {
+        Format::of(self.card.gfx())
+    }
+
+    fn invalidate(&self) -> Result<(), Cause> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.hdp.flush()?;
+        self.running()
+            .try_for_each(|hub| hub.invalidate(&self.card))
+    }
+
+    fn flush(&self) -> Result<(), TransportError> {
+        self.hdp.flush()
+    }
+
+    fn post(&self) -> Result<(), TransportError> {
+        self.hdp.post()
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is asked of a card without starting it: measurements, and a reset.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
+use drivers_gpu::bare;
 use drivers_spec::amd::mmio::gc;
 use hcq::transport::{Clock, Machine};
 use hcq::{DeviceId, Error, Result};
@@ -11,8 +12,7 @@ use super::boot;
 use super::card::Card;
 use super::error::{Cause, Stage};
 use super::metrics::Metrics;
-use super::process::Process;
-use super::running::Running;
+use super::running::Am;
 use super::smu::Smu;
 use crate::VENDOR;
 
@@ -28,10 +28,10 @@ pub fn metrics(
     address: &str,
     clock: &Arc<dyn Clock>,
 ) -> Result<Option<Metrics>> {
-    let running = |card: &Running| {
-        let seen = card.started().smu().metrics();
+    let running = |am: &Am| {
+        let seen = am.started().smu().metrics();
         seen.map(Some)
-            .map_err(|cause| told(card.card(), Stage::Smu, cause))
+            .map_err(|cause| told(am.card(), Stage::Smu, cause))
     };
     let closed = |card: Arc<Card>| {
         let asked = || match is_ours(&card)? {
@@ -49,9 +49,9 @@ pub fn metrics(
 /// # Errors
 /// [`Error::NoDevice`]: as [`metrics`], and for a card that this process has open; it does not come back.
 pub fn reset(machine: &Arc<dyn Machine>, address: &str, clock: &Arc<dyn Clock>) -> Result<bool> {
-    let running = |card: &Running| {
+    let running = |am: &Am| {
         Err(Error::NoDevice {
-            asked: card.card().pci().name().to_owned(),
+            asked: am.card().pci().name().to_owned(),
             why: "this process has it open, and would lose what it has there; close it first"
                 .into(),
         })
@@ -67,7 +67,7 @@ fn visit<T>(
     machine: &Arc<dyn Machine>,
     address: &str,
     clock: &Arc<dyn Clock>,
-    running: impl FnOnce(&Running) -> Result<T>,
+    running: impl FnOnce(&Am) -> Result<T>,
     closed: impl FnOnce(Arc<Card>) -> Result<T>,
 ) -> Result<T> {
     let id = DeviceId::new(VENDOR, 0);
@@ -75,19 +75,11 @@ fn visit<T>(
         asked: address.to_owned(),
         why,
     };
-    let process = Process::on(&**machine, &id)?;
-    // Nobody of this process opens it meanwhile.
-    let shared = process.shared();
-    let mut open = shared.cards.iter().filter_map(Weak::upgrade);
-    let found = open.find(|card| card.card().pci().name() == address);
-    drop(open);
-    if let Some(card) = found {
-        drop(shared);
-        return running(&card);
-    }
-    let pci = machine.open_pci(address).map_err(|e| none(e.to_string()))?;
-    let card = Card::open(id, pci, clock.clone());
-    closed(Arc::new(card.map_err(|e| none(e.to_string()))?))
+    bare::visit(&**machine, &id, address, running, || {
+        let pci = machine.open_pci(address).map_err(|e| none(e.to_string()))?;
+        let card = Card::open(id.clone(), pci, clock.clone());
+        closed(Arc::new(card.map_err(|e| none(e.to_string()))?))
+    })
 }
 
 fn told(card: &Card, stage: Stage, cause: Cause) -> Error {

@@ -1,11 +1,15 @@
 //! The GPU without a kernel driver: over its PCI function, on the bus or behind a bridge of USB, by what the blocks of the chip offer.
 //!
+//! What is the same for every card without a kernel driver, whoever made it, is [`drivers_gpu::bare`]: addresses and page
+//! tables, memory and who shares it, slots of queues, the end of one that does not leave, what went wrong and who hears of
+//! it. Here are the blocks of AMD's chips, and what that layer asks of them.
+//!
 //! Each row uses those above it, and none below:
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`discovery`] | which blocks the chip has, and where their registers are |
-//! | [`pages`] | entries of page tables, and where their tables lie |
+//! | [`pages`] | entries of page tables |
 //! | [`areas`] | what lies where in VRAM |
 //! | [`error`](AmError) | how far a card came, and what was in the way |
 //! | [`card`] | a card before anything is started: windows, blocks, registers |
@@ -21,14 +25,10 @@
 //! | `sdma` | copy engines and their queues |
 //! | `clock` | the counter by which packets take times |
 //! | `exception` | what goes wrong while a card runs |
-//! | `space` | what the addresses of a card mean |
-//! | `live` | a queue that is alive, as others of its engine know it |
-//! | `recover` | what is done where a queue does not leave, and what becomes of others |
-//! | `running` | a card that is started, and what is divided among those who use it |
-//! | `near` | VRAM that stands in for memory of the host, for a card over USB |
-//! | `process`, `memory` | what the cards of a process share; memory at addresses that all of them know |
 //! | `waves` | what waves of shaders are at |
 //! | `evidence` | what can be read of a card when something has gone wrong |
+//! | `running` | a card that is started, with its engines |
+//! | `slots` | queues in their slots, and out of them |
 //! | `queue` | queues, as whoever submits has them |
 //! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
 //! | [`look`] | what is asked of a card without starting it |
@@ -49,22 +49,17 @@ mod hqd;
 pub mod hub;
 pub mod ih;
 mod interface;
-mod live;
 pub mod look;
-mod memory;
 pub mod metrics;
 mod mqd;
 pub mod nbio;
-mod near;
 pub mod pages;
-mod process;
 pub mod psp;
 mod queue;
-mod recover;
 mod running;
 mod sdma;
+mod slots;
 pub mod smu;
-mod space;
 mod waves;
 mod xcc;
 

@@ -1,17 +1,14 @@
-//! Page tables: what an entry of each generation holds, and VRAM to put tables into.
+//! Page tables: what an entry of each generation holds.
 //!
-//! The walk, and which pages a mapping is made of, are [`hcq::mem::pages`]. Here is what a VM hub takes: four
-//! levels of 512 entries, huge pages of 2 MiB and 1 GiB, and fragments, which tell the TLB that neighbours are
-//! one run.
+//! A VM hub takes four levels of 512 entries, huge pages of 2 MiB and 1 GiB, and fragments, which tell the TLB that
+//! neighbours are one run. All else is [`drivers_gpu::bare`].
 
+use drivers_gpu::bare::{self, Entry};
+pub use drivers_gpu::bare::{Attr, Tables};
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::pte::{self, Entries};
-use hcq::addr::{GpuVa, PhysAddr, VramAddr};
-use hcq::mem::pages::{Frame, Leaf, Level, PteFormat, TableMemory};
-use hcq::mem::tlsf::{Tlsf, TlsfError};
-use hcq::mem::window::Window;
-use hcq::transport::TransportError;
-use hcq::{DeviceId, Error};
+use hcq::addr::{BusAddr, GpuVa, PhysAddr, VramAddr};
+use hcq::mem::pages::{Leaf, Level, PteFormat};
 
 /// Where addresses of the device start: the tables of context 0 count from here.
 pub const START: GpuVa = GpuVa(0x2000_0000_0000);
@@ -20,48 +17,10 @@ pub const LAST: GpuVa = GpuVa(0x7fff_ffff_ffff);
 
 /// Bytes of the smallest page.
 pub const PAGE: u64 = 1 << pte::SHIFTS[pte::PTB];
+const _: () = assert!(PAGE == bare::PAGE && TABLE == bare::PAGE);
 
 /// Bytes of a table.
 pub const TABLE: u64 = 8 << pte::INDEX_BITS;
-
-/// What a page may be used for, and how it is cached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Attr {
-    /// Stores are no fault.
-    pub write: bool,
-    /// Instructions may be fetched.
-    pub execute: bool,
-    /// Accesses look into the caches of the processor, or of the GPU that has the memory.
-    pub snooped: bool,
-    /// Kept by no cache of the GPU.
-    pub uncached: bool,
-}
-
-impl Attr {
-    /// Memory of its own: all accesses, cached.
-    pub const LOCAL: Attr = Attr {
-        write: true,
-        execute: true,
-        snooped: false,
-        uncached: false,
-    };
-
-    /// Memory of its own that it shares with the host: cached by nobody.
-    pub const SHARED: Attr = Attr {
-        write: true,
-        execute: true,
-        snooped: false,
-        uncached: true,
-    };
-
-    /// Memory of the host, which sees what the GPU writes, and the other way round.
-    pub const HOST: Attr = Attr {
-        write: true,
-        execute: true,
-        snooped: true,
-        uncached: true,
-    };
-}
 
 /// The entries of a generation.
 #[derive(Clone, Copy, Debug)]
@@ -152,102 +111,33 @@ impl PteFormat for Format {
     }
 }
 
-/// VRAM for tables, all of which the host reaches through the BAR. Where the BAR shows but a part of VRAM,
-/// tables need a range of that part for themselves.
-#[derive(Debug)]
-pub struct Tables {
-    device: DeviceId,
-    vram: Window,
-    range: Tlsf,
-    /// The first that is asked for.
-    root: Option<Frame>,
-}
+/// Names of levels, root first.
+const LEVELS: [&str; 4] = ["PDB2", "PDB1", "PDB0", "PTB"];
 
-impl Tables {
-    /// Tables in `bytes` bytes of VRAM from `from` on, both multiples of [`TABLE`]. `vram` is the BAR, from
-    /// the first byte of VRAM on.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`]: the range is none, or goes beyond what the BAR shows.
-    pub fn new(
-        device: &DeviceId,
-        vram: &Window,
-        from: VramAddr,
-        bytes: u64,
-    ) -> Result<Tables, Error> {
-        let refused = |hint: String| Error::OutOfMemory {
-            device: device.clone(),
-            asked: bytes,
-            free: vram.len().saturating_sub(from.0),
-            total: vram.len(),
-            hint,
+impl bare::Format for Format {
+    fn name(&self, level: usize) -> &'static str {
+        LEVELS.get(level).copied().unwrap_or_default()
+    }
+
+    fn decode(&self, level: usize, entry: u128) -> Entry {
+        let entry = entry as u64;
+        let to = entry & pte::ADDRESS.mask();
+        if pte::VALID.get(entry) == 0 {
+            return Entry::None;
+        }
+        if !self.entries.is_leaf(level, entry) {
+            return Entry::Table(PhysAddr::Vram(VramAddr(to)));
+        }
+        let to = match pte::SYSTEM.get(entry) {
+            0 => PhysAddr::Vram(VramAddr(to)),
+            _ => PhysAddr::Bus(BusAddr(to)),
         };
-        if from.0.checked_add(bytes).is_none_or(|end| end > vram.len()) {
-            let hint =
-                format!(" from {from} on behind the BAR, where tables have to lie; resize the BAR");
-            return Err(refused(hint));
-        }
-        let range = Tlsf::new(from.0, bytes, TABLE);
-        let range = range.map_err(|error| refused(format!(" ({error})")))?;
-        Ok(Tables {
-            device: device.clone(),
-            vram: vram.clone(),
-            range,
-            root: None,
-        })
-    }
-
-    /// The first table lies at `at`, outside of the range: a hub has been told of the root before there is any.
-    ///
-    /// # Errors
-    /// [`TransportError`]: the BAR does not show it.
-    pub fn rooted(self, at: VramAddr) -> Result<Tables, TransportError> {
-        let window = self.vram.sub(at.0, TABLE)?;
-        let at = PhysAddr::Vram(at);
-        let root = Some(Frame { at, window });
-        Ok(Tables { root, ..self })
-    }
-}
-
-impl TableMemory for Tables {
-    fn alloc(&mut self, bytes: u64) -> Result<Frame, Error> {
-        if let Some(root) = self.root.take() {
-            return Ok(root);
-        }
-        let full = |range: &Tlsf, error: TlsfError| {
-            let stats = range.stats();
-            Error::OutOfMemory {
-                device: self.device.clone(),
-                asked: bytes,
-                free: stats.free,
-                total: stats.size,
-                hint: format!(" of what is for page tables ({error})"),
-            }
-        };
-        let at = self.range.alloc(bytes, bytes);
-        let at = at.map_err(|error| full(&self.range, error))?;
-        match self.vram.sub(at, bytes) {
-            Ok(window) => Ok(Frame {
-                at: PhysAddr::Vram(VramAddr(at)),
-                window,
-            }),
-            Err(error) => {
-                // PANIC: just allocated.
-                self.range.free(at).ok();
-                Err(Error::Os {
-                    device: self.device.clone(),
-                    call: format!("a page table at VRAM {at:#x}"),
-                    source_text: error.to_string(),
-                    errno: None,
-                    hint: "Open the device again".into(),
-                })
-            }
-        }
-    }
-
-    fn free(&mut self, frame: Frame) {
-        // What was not allocated here is not taken back.
-        let freed = self.range.free(frame.at.raw());
-        debug_assert!(freed.is_ok(), "{freed:?}");
+        let may = [
+            (pte::READABLE, "read"),
+            (pte::WRITEABLE, "written"),
+            (pte::EXECUTABLE, "executed"),
+        ];
+        let may = may.iter().filter(|(bit, _)| bit.get(entry) == 1);
+        Entry::Page(to, may.map(|(_, what)| *what).collect())
     }
 }

@@ -212,7 +212,7 @@ impl Psp {
             window.fill(length, turn.used - length, 0)?;
         }
         turn.used = length;
-        self.hubs.hdp().flush()
+        Ok(self.hubs.hdp().flush()?)
     }
 
     /// Gives the secure OS a ring. It forgets that of an earlier driver.

@@ -46,7 +46,7 @@ impl Xcc {
                 card: card.clone(),
                 block: block.clone(),
                 index,
-                select: Select::new(card.bus(), name, at, 0),
+                select: Select::new(card.bus().clone(), name, at, 0),
             })
         };
         card.blocks().gc.iter().enumerate().map(xcc).collect()

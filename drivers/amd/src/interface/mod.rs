@@ -42,3 +42,9 @@ pub struct Gpu {
     /// Queues that the copy engines have.
     pub copy_queues: u32,
 }
+
+impl AsRef<Facts> for Gpu {
+    fn as_ref(&self) -> &Facts {
+        &self.facts
+    }
+}

@@ -10,6 +10,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
 use drivers_spec::amd::kfd::{
     self, CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData,
     SIGNAL_EVENT_LIMIT, SetEventArgs, WaitEventsArgs, event_type, exception, wait_result,
@@ -22,7 +24,6 @@ use zerocopy::{FromBytes, FromZeros, IntoBytes};
 use super::call::Call;
 use super::memory::{Memory, MemoryError, Request, Use, again, map_handle};
 use super::process::{Gpu, Process};
-use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
 
 /// The version of the interface that tells how often an event was signalled, so that none is missed
 /// between a look and a wait.

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drivers_gpu::interface::shared::Shareable;
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
     UnmapMemoryFromGpuArgs, mmap,
@@ -212,16 +213,6 @@ impl Memory {
         (self.reserved.take(), self.view.take())
     }
 
-    /// The address, for host and GPUs.
-    pub(super) fn va(&self) -> u64 {
-        self.va
-    }
-
-    /// Its size in bytes, whole pages.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
-    }
-
     /// The host's mapping; none for VRAM that the host does not see.
     pub(super) fn view(&self) -> Option<&View> {
         self.view.as_ref()
@@ -246,12 +237,6 @@ impl Memory {
     /// Whether a GPU has it.
     pub(super) fn is_mapped_for(&self, gpu_id: u32) -> bool {
         self.lock().contains(&gpu_id)
-    }
-
-    /// Whether a GPU could be given a way to it.
-    pub(super) fn reachable(&self, gpu: &Gpu) -> bool {
-        let linked = gpu.node.peers.contains(&self.gpu.node.number);
-        gpu.id == self.gpu.id || !self.purpose.is_vram() || linked
     }
 
     fn unmap(&self) -> Result<(), TransportError> {
@@ -284,6 +269,31 @@ impl Memory {
     fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
         // Changed in single steps.
         self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shareable<Gpu> for Memory {
+    type Error = TransportError;
+
+    fn va(&self) -> u64 {
+        self.va
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn share(&self, gpu: &Arc<Gpu>) -> Result<(), TransportError> {
+        if !self.purpose.is_vram() || gpu.id == self.gpu.id {
+            return self.map(gpu.id);
+        }
+        if gpu.node.peers.contains(&self.gpu.node.number)
+            && let Err(error) = self.map(gpu.id)
+        {
+            // Copies between the two go through host memory then.
+            tracing::debug!(%error, va = self.va, gpu = gpu.id, "not mapped for a peer");
+        }
+        Ok(())
     }
 }
 

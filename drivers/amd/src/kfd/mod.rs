@@ -8,7 +8,7 @@
 //! | [`topology`] | the nodes of sysfs |
 //! | [`mod@survey`] | which of them can be used, and why not |
 //! | `process` | what the kernel keeps of this process: its file, address spaces |
-//! | `memory` | memory objects, `shared`: those that several GPUs reach |
+//! | `memory` | memory objects, which several GPUs may reach |
 //! | `event` | what a thread sleeps on, and how it learns of faults |
 //! | `queue` | queues and what the kernel wants of their buffers |
 //! | [`open`] | all of them as an [`AmdInterface`] |
@@ -20,7 +20,6 @@ mod memory;
 mod open;
 mod process;
 mod queue;
-mod shared;
 pub mod survey;
 pub mod topology;
 

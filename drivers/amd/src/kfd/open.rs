@@ -1,15 +1,18 @@
 //! [`open`]: a GPU through KFD.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_gpu::interface::shared::{Shareable, Shared};
+use drivers_gpu::interface::{
+    Age, Event, Exception, Facts, Interface, Memory, Presence, RING_COSTS, Request, Space,
+};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
-use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::call::Call;
 use super::error::{memory_error, os};
@@ -17,21 +20,11 @@ use super::event::{self, Watch};
 use super::memory::{self, PAGE, Use};
 use super::process::{self, Process};
 use super::queue;
-use super::shared::{Reach, Shared};
 use super::survey::{Found, Unusable, survey_for};
 use crate::VENDOR;
 use crate::chip::{Chip, Language, QueueSizes};
 use crate::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 use crate::options::Options;
-
-/// A ring of the usual size holds several batches.
-const COSTS: Costs = Costs {
-    batch: 64,
-    in_flight: 64,
-};
-
-/// How often it is asked whether a GPU is there while threads sleep: of one that has left the bus no event tells.
-const ASK: Duration = Duration::from_millis(100);
 
 /// Opens GPU number `index` of a machine ([`Found::index`]).
 ///
@@ -60,7 +53,7 @@ pub fn open(
             vram: node.vram,
             vram_windows: options.host_visible && node.large_bar,
             clock_hz: u64::from(gpu.info.gpu_counter_freq) * 1000,
-            costs: COSTS,
+            costs: RING_COSTS,
             log: "amdgpu",
         },
         chip,
@@ -84,7 +77,7 @@ pub fn open(
         hdp,
         watch,
         sizes: OnceLock::new(),
-        asked: Mutex::new(Instant::now()),
+        presence: Presence::now(),
     }))
 }
 
@@ -137,7 +130,7 @@ struct Kfd {
     id: DeviceId,
     machine: Arc<dyn Machine>,
     process: Arc<Process>,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<process::Gpu, memory::Memory>>,
     gpu: Arc<process::Gpu>,
     known: Gpu,
     /// Host memory is that of the process.
@@ -146,8 +139,7 @@ struct Kfd {
     hdp: Option<HdpFlush>,
     watch: Watch,
     sizes: OnceLock<QueueSizes>,
-    /// When it was asked last whether it is there.
-    asked: Mutex<Instant>,
+    presence: Presence,
 }
 
 impl Kfd {
@@ -160,22 +152,8 @@ impl Kfd {
     /// # Errors
     /// [`Error::Fault`]: it is not.
     fn ask(&self, at_once: bool) -> Result<()> {
-        {
-            let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-            if !at_once && asked.elapsed() < ASK {
-                return Ok(());
-            }
-            *asked = Instant::now();
-        }
-        match self.gpu.is_there().map_err(|e| os(&self.id, e)) {
-            Err(gone @ Error::Fault { .. }) => Err(gone),
-            // Whatever else is against the question.
-            Err(error) => {
-                tracing::debug!(%error, "the GPU does not tell what it is");
-                Ok(())
-            }
-            Ok(()) => Ok(()),
-        }
+        let is_there = || self.gpu.is_there().map_err(|e| os(&self.id, e));
+        self.presence.ask(at_once, is_there)
     }
 
     fn purpose(&self, kind: MemoryKind) -> Use {
@@ -234,11 +212,7 @@ impl Interface for Kfd {
         };
         let made = memory::Memory::new(&*self.machine, &self.process, &self.gpu, &wanted);
         let memory = Arc::new(made.map_err(|e| self.failed(e))?);
-        let reach = match purpose.is_vram() {
-            true => Reach::Peers,
-            false => Reach::All,
-        };
-        let shared = self.shared.share(&self.process, &memory, reach);
+        let shared = self.shared.add(&memory);
         shared.map_err(|e| self.failed(e.into()))?;
         let name = match request.what {
             "" => "memory",

@@ -5,8 +5,9 @@
 //!
 //! Source: Linux, amdkfd/kfd_process.c, `kfd_process_device_init_vm`.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use drivers_gpu::interface::Space;
 use drivers_spec::amd::drm::{self, Info, InfoDevice, info};
 use drivers_spec::amd::kfd::{
     self, AcquireVmArgs, GetAvailableMemoryArgs, GetProcessAperturesNewArgs,
@@ -19,7 +20,6 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::call::Call;
 use super::survey::{self, KFD, Unusable};
 use super::topology::Node;
-use drivers_gpu::interface::Space;
 
 /// KFD's side of this process.
 pub(super) struct Process {
@@ -76,7 +76,8 @@ impl Process {
         machine: &dyn Machine,
         node: &Node,
     ) -> Result<Arc<Gpu>, TransportError> {
-        let mut gpus = self.lock();
+        // Entries are pushed whole.
+        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gpu) = gpus.iter().find(|gpu| gpu.id == node.gpu_id) {
             return Ok(gpu.clone());
         }
@@ -121,16 +122,6 @@ impl Process {
             let ioctl = kfd::GET_PROCESS_APERTURES_NEW.name;
             TransportError::new(self.kfd.name(), ioctl, Fault::Unsupported(why))
         })
-    }
-
-    /// Its GPUs.
-    pub(super) fn gpus(&self) -> Vec<Arc<Gpu>> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Gpu>>> {
-        // Entries are pushed whole.
-        self.gpus.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

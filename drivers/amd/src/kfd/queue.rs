@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drivers_gpu::interface::shared::Shareable as _;
 use drivers_spec::amd::kfd::{
     self, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, UpdateQueueArgs, mmap,
     queue_type,

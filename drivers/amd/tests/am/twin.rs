@@ -6,6 +6,7 @@ use std::sync::Arc;
 use drivers_amd::am::boot::{self, Options, Started};
 use drivers_amd::am::card::Card;
 use drivers_amd::am::{AmError, Stage};
+use drivers_gpu::bare::Mmu as _;
 use drivers_spec::amd::psp::{bl, cmd};
 use drivers_spec::amd::smu::{NAVI, result};
 use firmware_tools::search::Search;

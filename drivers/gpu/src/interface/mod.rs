@@ -6,12 +6,16 @@
 //! |---|---|
 //! | here | the trait, memory, events, exceptions |
 //! | [`space`] | what devices of one address space know of each other; `ranges`: which addresses are whose |
+//! | [`shared`] | memory that the GPUs of a process have in common |
+//! | [`presence`] | whether a GPU of a kernel driver is still there |
 //! | [`verdict`] | whose a fault is, where several handles have one GPU |
 //!
 //! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
 //! interface is freed with it.
 
+pub mod presence;
 mod ranges;
+pub mod shared;
 pub mod space;
 pub mod verdict;
 
@@ -25,6 +29,7 @@ use hcq::mem::window::Window;
 use hcq::transport::{BusRange, Relay};
 use hcq::{Costs, DeviceId, GpuVa, MemoryKind, Result};
 
+pub use presence::Presence;
 pub use ranges::Ranges;
 pub use space::Space;
 
@@ -130,6 +135,13 @@ pub trait Interface: Send + Sync {
         Evidence::default()
     }
 }
+
+/// What accesses cost where the host writes rings in memory: a ring of the usual size holds several batches, and where
+/// nobody is woken several in flight hide the looks.
+pub const RING_COSTS: Costs = Costs {
+    batch: 64,
+    in_flight: 64,
+};
 
 /// What an interface knows of its GPU, whatever the vendor.
 #[derive(Clone, Debug)]

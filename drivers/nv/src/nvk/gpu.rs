@@ -34,6 +34,8 @@ pub(super) struct Gpu {
     pub(super) uuid: Uuid,
     pub(super) path: String,
     pub(super) facts: Facts,
+    /// Numbers of the GPUs of the process that reach its memory.
+    pub(super) peers: Mutex<Vec<u32>>,
     /// Whether the subdevice notifies of channels that die.
     pub(super) tells_deaths: Mutex<bool>,
 }
@@ -81,6 +83,7 @@ impl Gpu {
             uuid,
             path: found.path.clone(),
             facts,
+            peers: Mutex::default(),
             tells_deaths: Mutex::default(),
         })
     }

@@ -1,13 +1,15 @@
 //! [`open`]: a GPU through NVIDIA's kernel driver.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_gpu::interface::{
+    Age, Event, Exception, Facts, Interface, Memory, Presence, RING_COSTS, Request, Space,
+};
 use hcq::mem::window::Window;
 use hcq::transport::Machine;
-use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use super::channel::Channel;
 use super::error::{gone, of_call, of_memory, of_open};
@@ -21,18 +23,8 @@ use crate::interface::{ChannelHandle, ChannelRequest, Gpu, HardwareChannel, NvIn
 use crate::options::Options;
 use crate::rm::fault;
 
-/// A ring of the usual size holds several batches.
-const COSTS: Costs = Costs {
-    batch: 64,
-    in_flight: 64,
-};
-
 /// The clock of a GPU counts nanoseconds.
 const CLOCK_HZ: u64 = 1_000_000_000;
-
-/// How often a GPU is asked whether it is there while threads sleep: one that has left the bus tells
-/// nothing by itself.
-const ASK: Duration = Duration::from_millis(100);
 
 /// Opens GPU number `index` of a machine ([`Found::index`]).
 ///
@@ -58,7 +50,7 @@ pub fn open(
             vram: told.vram,
             vram_windows: options.host_visible && told.bar >= told.vram,
             clock_hz: CLOCK_HZ,
-            costs: COSTS,
+            costs: RING_COSTS,
             log: "-e NVRM -e Xid",
         },
         product: told.product.clone(),
@@ -74,7 +66,7 @@ pub fn open(
         facts,
         pinned: options.pinned,
         channels: Mutex::default(),
-        asked: Mutex::new(Instant::now()),
+        presence: Presence::now(),
     }))
 }
 
@@ -105,8 +97,7 @@ struct Nvk {
     pinned: bool,
     /// Those that may die.
     channels: Mutex<Vec<Weak<Channel>>>,
-    /// When it was there the last time.
-    asked: Mutex<Instant>,
+    presence: Presence,
 }
 
 /// Locks: what is in there is changed in one step.
@@ -157,26 +148,6 @@ impl Nvk {
         }
         Ok(None)
     }
-
-    /// Asks whether the GPU is there, unless that was a moment ago.
-    fn ask(&self, at_once: bool) -> Result<()> {
-        {
-            let mut asked = lock(&self.asked);
-            if !at_once && asked.elapsed() < ASK {
-                return Ok(());
-            }
-            *asked = Instant::now();
-        }
-        match self.ticks() {
-            Err(gone @ Error::Fault { .. }) => Err(gone),
-            // It is there, whatever it has against the question.
-            Err(error) => {
-                tracing::debug!(%error, "the GPU does not tell its time");
-                Ok(())
-            }
-            Ok(_) => Ok(()),
-        }
-    }
 }
 
 impl Interface for Nvk {
@@ -206,7 +177,7 @@ impl Interface for Nvk {
         };
         let made = memory::Memory::new(&*self.machine, &self.gpu, &wanted);
         let memory = Arc::new(made.map_err(|e| self.failed(e))?);
-        let shared = self.process.share(&memory);
+        let shared = self.process.shared.add(&memory);
         shared.map_err(|e| of_call(&self.id, e))?;
         let name = match request.what {
             "" => "memory",
@@ -226,7 +197,7 @@ impl Interface for Nvk {
     }
 
     fn reaches(&self, va: u64) -> bool {
-        let found = self.process.memory_at(va);
+        let found = self.process.shared.memory_at(va);
         found.is_some_and(|(memory, _)| memory.is_mapped_for(&self.gpu))
     }
 
@@ -260,7 +231,8 @@ impl Interface for Nvk {
         if let Some(exception) = self.exception()? {
             return Ok(Some(exception));
         }
-        self.ask(limit.is_zero())?;
+        let is_there = || self.ticks().map(|_| ());
+        self.presence.ask(limit.is_zero(), is_there)?;
         if limit.is_zero() {
             return Ok(None);
         }
@@ -284,7 +256,7 @@ impl Interface for Nvk {
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
-        let (memory, offset) = self.process.memory_at(va)?;
+        let (memory, offset) = self.process.shared.memory_at(va)?;
         let view = memory.view()?.clone();
         Some((self.machine.window("memory", memory.va(), view), offset))
     }

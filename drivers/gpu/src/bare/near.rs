@@ -1,60 +1,52 @@
 //! VRAM that stands in for memory of the host, where the card reaches none: host and card share it, neither keeps it
 //! in a cache.
 //!
-//! What the host writes waits in the host data path. Whatever makes the card look, a doorbell or a signal of the
-//! host's, is written behind a flush: posted writes arrive in their order, so that nobody waits for the flush.
+//! What the host writes may wait on its way. Whatever makes the card look, a doorbell or a signal of the host's, is
+//! written behind a flush: posted writes arrive in their order, so that nobody waits for the flush.
 
 use std::sync::Arc;
 
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::TransportError;
 
-use super::hdp::Hdp;
+use super::mmu::Mmu;
 
 /// A window to VRAM whose writes go on to memory when they are sent.
-pub(super) fn memory(vram: &Window, hdp: Hdp) -> Window {
-    let after = Flushed {
-        window: vram.clone(),
-        hdp,
-        first: false,
-    };
-    Window::remote(vram.name(), Arc::new(after))
+pub fn memory<M: Mmu>(vram: &Window, mmu: &Arc<M>) -> Window {
+    flushed(vram, mmu, false)
 }
 
 /// A doorbell that rings when what was written to VRAM is there.
-pub(super) fn doorbell(bell: &Window, hdp: Hdp) -> Window {
-    let before = Flushed {
-        window: bell.clone(),
-        hdp,
-        first: true,
-    };
-    Window::remote(bell.name(), Arc::new(before))
+pub fn doorbell<M: Mmu>(bell: &Window, mmu: &Arc<M>) -> Window {
+    flushed(bell, mmu, true)
 }
 
-/// A window with a flush of the host data path before its writes, or behind them.
-struct Flushed {
+fn flushed<M: Mmu>(window: &Window, mmu: &Arc<M>, first: bool) -> Window {
+    let flushed = Flushed {
+        window: window.clone(),
+        mmu: mmu.clone(),
+        first,
+    };
+    Window::remote(window.name(), Arc::new(flushed))
+}
+
+/// A window with a flush before its writes, or behind them.
+struct Flushed<M> {
     window: Window,
-    hdp: Hdp,
+    mmu: Arc<M>,
     first: bool,
 }
 
-impl Flushed {
-    fn before(&self) -> Result<(), TransportError> {
-        match self.first {
-            true => self.hdp.post(),
+impl<M: Mmu> Flushed<M> {
+    fn post(&self, first: bool) -> Result<(), TransportError> {
+        match self.first == first {
+            true => self.mmu.post(),
             false => Ok(()),
-        }
-    }
-
-    fn behind(&self) -> Result<(), TransportError> {
-        match self.first {
-            true => Ok(()),
-            false => self.hdp.post(),
         }
     }
 }
 
-impl RemoteWindow for Flushed {
+impl<M: Mmu> RemoteWindow for Flushed<M> {
     fn len(&self) -> u64 {
         self.window.len()
     }
@@ -73,7 +65,7 @@ impl RemoteWindow for Flushed {
     }
 
     fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError> {
-        self.before()?;
+        self.post(true)?;
         match width {
             AccessWidth::W8 => self.window.write(offset, value as u8),
             AccessWidth::W16 => self.window.write(offset, value as u16),
@@ -83,17 +75,17 @@ impl RemoteWindow for Flushed {
     }
 
     fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
-        self.before()?;
+        self.post(true)?;
         self.window.write_many(pieces)
     }
 
     fn send(&self) -> Result<(), TransportError> {
-        self.behind()?;
+        self.post(false)?;
         self.window.send()
     }
 
     fn flush(&self) -> Result<(), TransportError> {
-        self.behind()?;
+        self.post(false)?;
         self.window.flush()
     }
 }

@@ -1,0 +1,123 @@
+//! Queues in their slots, and out of them: what [`Queues`] asks of a card.
+//!
+//! Source: Linux, amdkfd/kfd_device_queue_manager.c; amdgpu_amdkfd_gfx_v11.c, `hqd_sdma_destroy_v11` and
+//! `hqd_sdma_load_v11`: the read pointer of a copy queue is kept.
+
+use std::sync::Arc;
+
+use drivers_gpu::bare::{Live, Queues, Slots};
+use hcq::mem::window::Window;
+
+use super::areas::MQDS;
+use super::error::Cause;
+use super::hqd::{self, Leave, Pointers};
+use super::mqd::{self, Mqd};
+use super::running::Am;
+use super::sdma;
+use crate::chip::Language;
+use crate::interface::queue::WPTR;
+
+/// What a queue is made of.
+pub(super) struct Parts {
+    /// The image of each XCC that has it, with the XCC's number.
+    pub(super) images: Vec<(usize, Arc<Mqd>)>,
+    /// What it is made of, if it copies.
+    pub(super) copies: Option<sdma::Queue>,
+    /// Its page of pointers.
+    pub(super) control: Window,
+    /// Its doorbells.
+    pub(super) doorbells: Vec<Window>,
+}
+
+/// How far a queue was.
+pub(super) enum At {
+    /// On each XCC that has it.
+    Compute(Vec<Pointers>),
+    /// In its ring, in bytes since it was made.
+    Copy(u64),
+}
+
+impl Queues for Am {
+    type Cause = Cause;
+    type Kind = Language;
+    type Queue = Parts;
+    type At = At;
+
+    fn slots(&self, language: Language) -> Slots {
+        if language == Language::Sdma {
+            return Slots {
+                of: "copy queues",
+                count: self.sdma().queues(),
+            };
+        }
+        let images = (MQDS.bytes / mqd::STRIDE) as u32;
+        let images = images / (self.gfx().xccs().len() as u32).max(1);
+        Slots {
+            of: "compute queues",
+            count: images.min(hqd::queues(self.card().gfx())),
+        }
+    }
+
+    fn stop(&self, language: Language, number: u32) -> Result<bool, Cause> {
+        if language == Language::Sdma {
+            return self.sdma().unload(number);
+        }
+        let mut xccs = self.gfx().xccs().iter();
+        Ok(xccs.all(|xcc| hqd::unload(xcc, number, Leave::Reset).is_ok()))
+    }
+
+    fn pause(&self, queue: &Live<Am>) -> Result<At, Cause> {
+        if queue.kind == Language::Sdma {
+            return self.sdma().pause(queue.number).map(At::Copy);
+        }
+        let (xccs, images) = (self.gfx().xccs(), queue.parts.images.iter());
+        let xccs = images.filter_map(|(i, _)| xccs.get(*i));
+        let were = xccs.map(|xcc| hqd::unload(xcc, queue.number, Leave::Drain));
+        were.collect::<Result<_, _>>().map(At::Compute)
+    }
+
+    fn resume(&self, queue: &Live<Am>, at: At) -> Result<(), Cause> {
+        match (at, &queue.parts.copies) {
+            (At::Compute(were), _) => {
+                let xccs = self.gfx().xccs();
+                for ((i, image), was) in queue.parts.images.iter().zip(were) {
+                    if let Some(xcc) = xccs.get(*i) {
+                        hqd::load(xcc, queue.number, image, Some(was))?;
+                    }
+                }
+                Ok(())
+            }
+            (At::Copy(at), Some(copies)) => self.sdma().load(queue.number, copies, at),
+            (At::Copy(_), None) => Ok(()),
+        }
+    }
+
+    fn ring(&self, queue: &Live<Am>) -> Result<(), Cause> {
+        let written: u64 = queue.parts.control.load(WPTR)?;
+        let bell = match queue.kind {
+            Language::Pm4 | Language::Sdma => written,
+            // The index of the last packet.
+            Language::Aql => match written.checked_sub(1) {
+                Some(last) => last,
+                None => return Ok(()),
+            },
+        };
+        let doorbells = &queue.parts.doorbells;
+        Ok(doorbells.iter().try_for_each(|one| one.ring(0, bell))?)
+    }
+
+    fn is_reset_with(&self, queue: &Live<Am>, (language, number): (Language, u32)) -> bool {
+        match (queue.kind, language) {
+            (Language::Sdma, Language::Sdma) => self.sdma().share(queue.number, number),
+            // Command processors are restarted together.
+            (one, other) => one != Language::Sdma && other != Language::Sdma,
+        }
+    }
+
+    fn reset(&self, (language, number): (Language, u32)) -> Result<(), Cause> {
+        match language {
+            Language::Sdma => self.sdma().restart(number),
+            Language::Pm4 | Language::Aql => self.gfx().restart(),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! [`Addresses`]: those that the cards of a process share, and what they belong to.
+
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hcq::mem::tlsf::Tlsf;
+use hcq::{DeviceId, Error, GpuVa};
+
+use super::mmu::PAGE;
+use crate::interface::Space;
+
+/// Addresses of a process.
+pub struct Addresses {
+    /// What belongs to what.
+    pub space: Arc<Space>,
+    free: Mutex<Tlsf>,
+}
+
+impl Addresses {
+    /// All of a range.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: it has no whole pages.
+    pub(super) fn new(device: &DeviceId, all: RangeInclusive<u64>) -> Result<Addresses, Error> {
+        let bytes = (all.end() - all.start()) & !(PAGE - 1);
+        let free = Tlsf::new(*all.start(), bytes, PAGE);
+        let free = free.map_err(|error| Error::Os {
+            device: device.clone(),
+            call: "addresses of the GPU".into(),
+            source_text: error.to_string(),
+            errno: None,
+            hint: "This is a defect of the program".into(),
+        })?;
+        Ok(Addresses {
+            space: Arc::default(),
+            free: Mutex::new(free),
+        })
+    }
+
+    /// Addresses for so many bytes, with a page behind them that stays without memory: whoever goes too far is told.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub(super) fn take(&self, device: &DeviceId, bytes: u64, align: u64) -> Result<GpuVa, Error> {
+        let mut free = self.lock();
+        let found = free.alloc(bytes.saturating_add(PAGE), align);
+        found.map(GpuVa).map_err(|error| {
+            let stats = free.stats();
+            Error::OutOfMemory {
+                device: device.clone(),
+                asked: bytes,
+                free: stats.free,
+                total: stats.size,
+                hint: format!(" of the addresses that GPUs of the process share ({error})"),
+            }
+        })
+    }
+
+    /// Gives addresses back.
+    pub(super) fn give_back(&self, va: GpuVa) {
+        // What was not given out is not taken back.
+        let freed = self.lock().free(va.0);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Tlsf> {
+        // Each change is one call.
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,55 @@
+//! [`Driver`]: what the driver of a card does, once the card is started.
+
+use std::sync::Arc;
+
+use drivers_bundle::Evidence;
+
+use super::function::Function;
+use super::mmu::Mmu;
+use super::queues::Queues;
+use super::told::Told;
+use crate::interface::{Exception, Facts};
+
+/// A card that its driver has started, and leaves in order when this is dropped.
+pub trait Driver: Queues {
+    /// What its addresses go through.
+    type Mmu: Mmu;
+    /// What a handle knows of its GPU.
+    type Gpu: AsRef<Facts> + Send + Sync;
+
+    /// The card.
+    fn function(&self) -> &Function;
+
+    /// What its addresses go through.
+    fn mmu(&self) -> &Arc<Self::Mmu>;
+
+    /// What went wrong since the last look; `told` is what was told before. Makes room for the next fault.
+    ///
+    /// # Errors
+    /// The card cannot be looked at, or has left.
+    fn faults(&self, told: &Told) -> Result<Vec<Exception>, Self::Cause>;
+
+    /// Takes from a card that cannot be stopped what it reaches of the host.
+    ///
+    /// # Errors
+    /// It may go on writing there.
+    fn cut_off(&self) -> Result<(), Self::Cause>;
+
+    /// Has queues raise the first interrupt of the function where a packet asks for it.
+    ///
+    /// # Errors
+    /// What is in the way.
+    fn interrupt(&self) -> Result<(), Self::Cause>;
+
+    /// The counter of its clock, now.
+    ///
+    /// # Errors
+    /// What is in the way.
+    fn ticks(&self) -> Result<u64, Self::Cause>;
+
+    /// Where kernels are now: see [`crate::interface::Interface::places`].
+    fn places(&self) -> Option<Vec<u64>>;
+
+    /// What can be read of the card when something has gone wrong, but for page tables. Nothing is changed by looking.
+    fn evidence(&self) -> Evidence;
+}

@@ -1,0 +1,96 @@
+//! Memory of the host for a card: it stays where it is, and its places on the bus do.
+
+use hcq::addr::PhysAddr;
+use hcq::transport::{BusRange, Dma, Fault, TransportError};
+use hcq::{DeviceId, Error};
+
+use super::function::Function;
+use super::mmu::{LARGE, PAGE};
+
+/// Memory of the host that stays where it is: in large pages, if it can be had.
+pub(super) fn pinned(function: &Function, bytes: u64) -> Result<Dma, Error> {
+    let pci = function.pci();
+    let large = match bytes.is_multiple_of(LARGE) {
+        true => pci.dma(bytes, LARGE).ok(),
+        false => None,
+    };
+    let dma = match large {
+        Some(dma) => Ok(dma),
+        None => pci.dma(bytes, PAGE),
+    };
+    dma.map_err(|error| not_pinned(function.device(), bytes, error))
+}
+
+fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
+    /// What the system says where no more of its memory can be had, or locked.
+    const EPERM: i32 = 1;
+    const EAGAIN: i32 = 11;
+    const ENOMEM: i32 = 12;
+    let device = device.clone();
+    match error.fault {
+        Fault::Errno(ENOMEM | EAGAIN) => Error::OutOfMemory {
+            device,
+            asked: bytes,
+            free: 0,
+            total: 0,
+            hint: format!(" of the host's memory that cards may be given: {error}"),
+        },
+        Fault::Errno(EPERM) => Error::NoPermission {
+            asked: device.to_string(),
+            why: format!(
+                "{error}. This process may lock no memory: raise `ulimit -l`, or run as root"
+            ),
+        },
+        fault => Error::Os {
+            device,
+            call: format!("{}: {}", error.device, error.operation),
+            source_text: fault.to_string(),
+            errno: fault.errno(),
+            hint: "Run `doorbell doctor`, which says what this way to a GPU needs".into(),
+        },
+    }
+}
+
+/// The first so many bytes of ranges: there may be more of the host's memory than was asked for.
+pub(super) fn cut(ranges: &[BusRange], bytes: u64) -> Vec<(PhysAddr, u64)> {
+    let mut left = bytes;
+    let fit = |range: &BusRange| {
+        let bytes = range.bytes.min(left);
+        left -= bytes;
+        (bytes > 0).then_some((PhysAddr::Bus(range.addr), bytes))
+    };
+    ranges.iter().map_while(fit).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_pinned_is_told_by_its_number() {
+        let device = DeviceId::new("AMD", 0);
+        let of = |errno| {
+            let fault = Fault::Errno(errno);
+            not_pinned(
+                &device,
+                4096,
+                TransportError::new("0000:03:00.0", "map", fault),
+            )
+        };
+        // ENOMEM, EAGAIN: what is kept for reuse is given back then.
+        for errno in [12, 11] {
+            assert!(matches!(of(errno), Error::OutOfMemory { asked: 4096, .. }));
+        }
+        let denied = of(1);
+        assert!(matches!(denied, Error::NoPermission { .. }));
+        assert!(denied.to_string().contains("ulimit -l"), "{denied}");
+        // EINVAL
+        assert!(matches!(
+            of(22),
+            Error::Os {
+                errno: Some(22),
+                ..
+            }
+        ));
+    }
+}

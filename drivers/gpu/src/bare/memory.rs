@@ -1,0 +1,302 @@
+//! [`Memory`]: VRAM, or memory of the host that stays where it is, at an address that means the same to every card of the
+//! process that reaches it.
+//!
+//! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
+//! back, then the address. Where a card could not be told, both stay taken: it may go on writing there.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hcq::addr::{AddrError, BusAddr, PhysAddr, VramAddr};
+use hcq::mem::window::Window;
+use hcq::transport::{BusRange, Dma, Fault, TransportError};
+use hcq::{Error, GpuVa, MemoryKind};
+
+use super::addresses::Addresses;
+use super::driver::Driver;
+use super::function::Function;
+use super::host::{cut, pinned};
+use super::mmu::{Attr, LARGE, PAGE};
+use super::near;
+use super::running::Running;
+use crate::interface::Request;
+use crate::interface::shared::Shareable;
+
+/// Memory of a card, or of the host.
+pub struct Memory<D: Driver> {
+    addresses: Arc<Addresses>,
+    card: Arc<Running<D>>,
+    va: GpuVa,
+    bytes: u64,
+    place: Option<Place>,
+    window: Option<Window>,
+    /// The cards that know the address.
+    mapped: Mutex<Vec<Weak<Running<D>>>>,
+    is_named: bool,
+}
+
+/// What is behind an address.
+enum Place {
+    Vram(VramAddr),
+    /// VRAM in the place of memory of the host.
+    Near(VramAddr),
+    Host(Dma),
+    /// Memory of somebody else's on the bus.
+    Bus(BusAddr),
+}
+
+impl<D: Driver> Memory<D> {
+    /// Memory for a request, which its card reaches.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`], and nothing is left behind; [`Error::Fault`].
+    pub fn new(
+        addresses: &Arc<Addresses>,
+        card: &Arc<Running<D>>,
+        request: &Request<'_>,
+        has_windows: bool,
+    ) -> Result<Memory<D>, Error> {
+        let function = card.function();
+        let bytes = request.bytes.max(1).checked_next_multiple_of(PAGE);
+        let bytes = bytes.unwrap_or(!(PAGE - 1));
+        let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
+        let va = addresses.take(function.device(), bytes, align)?;
+        // From here on the drop takes apart what has been made.
+        let mut memory = Memory::nowhere(addresses, card, va, bytes);
+        memory.is_named = !request.what.is_empty();
+        let name = match request.what {
+            "" => "memory",
+            what => what,
+        };
+        let window = |at: VramAddr| {
+            let window = function.vram().sub(at.0, bytes);
+            window.map_err(|e| function.broken("VRAM", e))
+        };
+        match request.kind {
+            MemoryKind::Device => {
+                let at = card.vram(bytes, align)?;
+                memory.place = Some(Place::Vram(at));
+                if has_windows {
+                    memory.window = Some(window(at)?);
+                }
+            }
+            MemoryKind::Host | MemoryKind::Control if !function.pci().reaches_host() => {
+                let at = card.vram(bytes, align)?;
+                memory.place = Some(Place::Near(at));
+                memory.window = Some(near::memory(&window(at)?, card.driver().mmu()));
+            }
+            MemoryKind::Host | MemoryKind::Control => {
+                let dma = pinned(function, bytes)?;
+                memory.window = Some(function.pci().window(name, &dma));
+                memory.place = Some(Place::Host(dma));
+            }
+        }
+        if memory.is_named {
+            addresses.space.ranges.insert(va.0, bytes, name);
+        }
+        memory.map(card)?;
+        Ok(memory)
+    }
+
+    /// Memory of somebody else's on the bus, for its card alone.
+    ///
+    /// # Errors
+    /// As [`Memory::new`].
+    pub fn on_bus(
+        addresses: &Arc<Addresses>,
+        card: &Arc<Running<D>>,
+        range: BusRange,
+        name: &str,
+    ) -> Result<Memory<D>, Error> {
+        let va = addresses.take(card.function().device(), range.bytes, PAGE)?;
+        let mut memory = Memory::nowhere(addresses, card, va, range.bytes);
+        memory.place = Some(Place::Bus(range.addr));
+        addresses.space.ranges.insert(va.0, range.bytes, name);
+        memory.is_named = true;
+        memory.map(card)?;
+        Ok(memory)
+    }
+
+    /// Addresses without memory yet.
+    fn nowhere(
+        addresses: &Arc<Addresses>,
+        card: &Arc<Running<D>>,
+        va: GpuVa,
+        bytes: u64,
+    ) -> Memory<D> {
+        Memory {
+            addresses: addresses.clone(),
+            card: card.clone(),
+            va,
+            bytes,
+            place: None,
+            window: None,
+            mapped: Mutex::default(),
+            is_named: false,
+        }
+    }
+
+    /// The address.
+    pub fn va(&self) -> GpuVa {
+        self.va
+    }
+
+    /// Its size in bytes, whole pages.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The host's way to it.
+    pub fn window(&self) -> Option<&Window> {
+        self.window.as_ref()
+    }
+
+    /// Whether a card knows it.
+    pub fn is_mapped_for(&self, card: &Arc<Running<D>>) -> bool {
+        let card = Arc::downgrade(card);
+        self.lock().iter().any(|known| known.ptr_eq(&card))
+    }
+
+    /// Filled with zeros when it was made.
+    pub fn is_zeroed(&self) -> bool {
+        matches!(self.place, Some(Place::Host(_)))
+    }
+
+    fn map(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
+        let (pieces, attr) = match &self.place {
+            None => return Ok(()),
+            Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
+                (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
+            }
+            Some(Place::Near(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
+            Some(Place::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
+            Some(Place::Vram(at)) => {
+                let at = on_bus(self.card.function(), card.function(), *at)?;
+                (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)
+            }
+            Some(Place::Host(dma)) => {
+                let (own, other) = (self.card.function(), card.function());
+                let pieces = dma.ranges.for_domain(other.pci().domain());
+                let pieces = pieces.map_err(|e| strangers(own, other, &e))?;
+                (cut(pieces, self.bytes), Attr::HOST)
+            }
+        };
+        card.space().map(self.va, &pieces, attr)?;
+        self.lock().push(Arc::downgrade(card));
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Running<D>>>> {
+        // Changed in single steps.
+        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<D: Driver> Shareable<Running<D>> for Memory<D> {
+    type Error = Error;
+
+    fn va(&self) -> u64 {
+        self.va.0
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn share(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
+        let (own, other) = (self.card.function().pci(), card.function().pci());
+        // A card behind a bridge shares nothing with others.
+        if self.is_mapped_for(card) || !own.reaches_host() || !other.reaches_host() {
+            return Ok(());
+        }
+        let done = self.map(card);
+        let may_lack = match &self.place {
+            Some(Place::Vram(_)) => true,
+            Some(Place::Host(_)) => own.domain() != other.domain(),
+            _ => false,
+        };
+        match done {
+            // Copies between the two go through memory of the host then.
+            Err(error) if may_lack => {
+                tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}
+
+/// Where VRAM of a card is on the bus for another one.
+fn on_bus(card: &Function, other: &Function, at: VramAddr) -> Result<BusAddr, Error> {
+    let (of, asked) = (card.pci().domain(), other.pci().domain());
+    if of != asked {
+        return Err(strangers(
+            card,
+            other,
+            &AddrError::OtherDomain { of, asked },
+        ));
+    }
+    if !card.has_large_bar() {
+        return Err(Error::NoHostAccess {
+            device: card.device().clone(),
+            va: at.0,
+            has: "a part of its VRAM behind the BAR",
+            needs: "all of it",
+        });
+    }
+    let bar = format!("BAR {}", card.bar());
+    let shown = card.pci().shown(card.bar(), card.vram().len());
+    let shown = shown.map_err(|e| card.broken(&bar, e))?;
+    let ranges = shown.for_domain(asked);
+    let first = ranges.ok().and_then(|ranges| ranges.first());
+    let at = first.map(|range| range.addr.add(at.0));
+    at.and_then(Result::ok).ok_or_else(|| {
+        let why = Fault::Unsupported("it lies nowhere on the bus".into());
+        card.broken(&bar, TransportError::new(card.pci().name(), &bar, why))
+    })
+}
+
+/// Two cards that share no memory.
+fn strangers(card: &Function, other: &Function, error: &AddrError) -> Error {
+    Error::Os {
+        device: other.device().clone(),
+        call: format!("memory of {} for {}", card.pci().name(), other.pci().name()),
+        source_text: error.to_string(),
+        errno: None,
+        hint: "Copies between the two go through the host. Take both cards by VFIO, behind IOMMUs of one kind, to share \
+               memory"
+            .into(),
+    }
+}
+
+impl<D: Driver> Drop for Memory<D> {
+    fn drop(&mut self) {
+        if self.is_named {
+            self.addresses.space.ranges.remove(self.va.0);
+        }
+        let mut is_free = true;
+        let mapped = std::mem::take(&mut *self.lock());
+        // A card that is finished has forgotten it.
+        for card in mapped.iter().filter_map(Weak::upgrade) {
+            if let Err(error) = card.space().unmap(self.va, self.bytes) {
+                // A card that is lost keeps all of its memory.
+                match card.function().soil() {
+                    true => {
+                        tracing::debug!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                    }
+                    false => {
+                        tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                    }
+                }
+                is_free = false;
+            }
+        }
+        match (self.place.take(), is_free) {
+            (Some(Place::Vram(at) | Place::Near(at)), true) => self.card.give_back(at),
+            (Some(Place::Host(dma)), false) => std::mem::forget(dma),
+            _ => {}
+        }
+        if is_free {
+            self.addresses.give_back(self.va);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Mmu`] and [`Format`]: what turns the addresses of a card into places in memory, as its driver gives it.
+//!
+//! The walk, and which pages a mapping is made of, are [`hcq::mem::pages`]. A driver says how many levels there are, what an
+//! entry holds, and how its hardware is told that entries have changed.
+
+use std::fmt::Display;
+use std::ops::RangeInclusive;
+
+use hcq::GpuVa;
+use hcq::addr::PhysAddr;
+use hcq::mem::pages::PteFormat;
+use hcq::transport::TransportError;
+
+use super::function::Function;
+
+/// Bytes of the smallest page, and of the smallest table.
+pub const PAGE: u64 = 4096;
+
+/// From this size on memory starts at a multiple of it, for large pages.
+pub(super) const LARGE: u64 = 2 << 20;
+
+/// What a page may be used for, and how it is cached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Attr {
+    /// Stores are no fault.
+    pub write: bool,
+    /// Instructions may be fetched.
+    pub execute: bool,
+    /// Accesses look into the caches of the processor, or of the GPU that has the memory.
+    pub snooped: bool,
+    /// Kept by no cache of the GPU.
+    pub uncached: bool,
+}
+
+impl Attr {
+    /// Memory of its own: all accesses, cached.
+    pub const LOCAL: Attr = Attr {
+        write: true,
+        execute: true,
+        snooped: false,
+        uncached: false,
+    };
+
+    /// Memory of its own that it shares with the host: cached by nobody.
+    pub const SHARED: Attr = Attr {
+        uncached: true,
+        ..Attr::LOCAL
+    };
+
+    /// Memory of the host, which sees what the GPU writes, and the other way round.
+    pub const HOST: Attr = Attr {
+        snooped: true,
+        ..Attr::SHARED
+    };
+}
+
+/// What an entry says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// Nothing is mapped there.
+    None,
+    /// There is a table of the next level.
+    Table(PhysAddr),
+    /// A page, and what may be done with it: read, written, executed.
+    Page(PhysAddr, Vec<&'static str>),
+}
+
+/// The entries of page tables, both ways.
+pub trait Format: PteFormat<Attr = Attr> + Send {
+    /// The vendor's name of a level, the root's first.
+    fn name(&self, level: usize) -> &'static str;
+
+    /// What an entry of a level says.
+    fn decode(&self, level: usize, entry: u128) -> Entry;
+}
+
+/// What turns addresses into places: all that a card has of it.
+pub trait Mmu: Send + Sync + 'static {
+    /// Its entries.
+    type Format: Format;
+    /// What was in the way.
+    type Cause: Display;
+
+    /// The address that the first entry of the root is for.
+    const START: GpuVa;
+
+    /// Addresses that memory may have; whole pages, none of them 0.
+    const ADDRESSES: RangeInclusive<u64>;
+
+    /// The card.
+    fn function(&self) -> &Function;
+
+    /// The entries of this chip.
+    fn format(&self) -> Self::Format;
+
+    /// What the host has written to VRAM is there, and nothing uses an entry of page tables from before.
+    ///
+    /// # Errors
+    /// An invalidation that is not acknowledged: what was unmapped may be used on.
+    fn invalidate(&self) -> Result<(), Self::Cause>;
+
+    /// What the host has written to VRAM is there when it returns.
+    ///
+    /// # Errors
+    /// The transport's.
+    fn flush(&self) -> Result<(), TransportError>;
+
+    /// Asks for a flush, behind what is written before and before what is written behind, and does not wait for it.
+    ///
+    /// # Errors
+    /// The transport's.
+    fn post(&self) -> Result<(), TransportError>;
+}

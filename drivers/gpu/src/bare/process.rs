@@ -1,0 +1,55 @@
+//! [`Process`]: what the cards of a driver that this process has open share: their addresses, and memory that several of
+//! them reach. It is kept with the machine.
+
+use std::sync::Arc;
+
+use hcq::transport::Machine;
+use hcq::{DeviceId, Error};
+
+use super::addresses::Addresses;
+use super::driver::Driver;
+use super::memory::Memory;
+use super::mmu::Mmu;
+use super::running::Running;
+use crate::interface::Request;
+use crate::interface::shared::Shared;
+
+/// What cards share.
+pub struct Process<D: Driver> {
+    /// Their addresses.
+    pub addresses: Arc<Addresses>,
+    /// Cards that are open, and their memory.
+    pub shared: Shared<Running<D>, Memory<D>>,
+}
+
+impl<D: Driver> Process<D> {
+    /// That of a machine.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: cannot be, the addresses are as they should.
+    pub fn on(machine: &dyn Machine, device: &DeviceId) -> Result<Arc<Process<D>>, Error> {
+        machine.kept().get_or_make(|| {
+            let addresses = Addresses::new(device, <D::Mmu as Mmu>::ADDRESSES)?;
+            Ok(Process {
+                addresses: Arc::new(addresses),
+                shared: Shared::default(),
+            })
+        })
+    }
+
+    /// Memory for a request, which its card and every other one of the process reaches that can.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::Os`], and nothing is left behind; [`Error::Fault`].
+    pub fn memory(
+        &self,
+        card: &Arc<Running<D>>,
+        request: &Request<'_>,
+        has_windows: bool,
+    ) -> Result<Arc<Memory<D>>, Error> {
+        let memory = Memory::new(&self.addresses, card, request, has_windows)?;
+        let memory = Arc::new(memory);
+        self.shared.add(&memory)?;
+        Ok(memory)
+    }
+}

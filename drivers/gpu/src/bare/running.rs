@@ -1,0 +1,174 @@
+//! [`Running`]: a card that is started, and what is divided among those who use it: its addresses, its VRAM, the slots for
+//! queues, and word of what went wrong.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use hcq::Error;
+use hcq::addr::VramAddr;
+use hcq::mem::tlsf::Tlsf;
+
+use super::driver::Driver;
+use super::function::Function;
+use super::mmu::PAGE;
+use super::queues::Live;
+use super::space::AddressSpace;
+use super::told::Told;
+use crate::interface::Exception;
+
+/// A card that is started, and left when the last one drops it.
+pub struct Running<D: Driver> {
+    driver: D,
+    space: AddressSpace<D::Mmu>,
+    vram: Mutex<Tlsf>,
+    /// Slots that are taken, a bit for each.
+    taken: Mutex<BTreeMap<&'static str, u64>>,
+    /// Queues that are alive, of all handles.
+    queues: Mutex<Vec<Weak<Live<D>>>>,
+    told: Mutex<Told>,
+}
+
+impl<D: Driver> Running<D> {
+    /// A card with no queue, whose addresses mean nothing yet. The `bytes` bytes of VRAM from `from` on are free.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: they are no range of whole pages.
+    pub fn new(
+        driver: D,
+        space: AddressSpace<D::Mmu>,
+        (from, bytes): (VramAddr, u64),
+    ) -> Result<Running<D>, Error> {
+        let vram = Tlsf::new(from.0, bytes & !(PAGE - 1), PAGE);
+        let vram = vram.map_err(|e| driver.function().broken("VRAM", e))?;
+        Ok(Running {
+            driver,
+            space,
+            vram: Mutex::new(vram),
+            taken: Mutex::default(),
+            queues: Mutex::default(),
+            told: Mutex::default(),
+        })
+    }
+
+    /// Its driver.
+    pub fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// The card.
+    pub fn function(&self) -> &Function {
+        self.driver.function()
+    }
+
+    /// Its addresses.
+    pub fn space(&self) -> &AddressSpace<D::Mmu> {
+        &self.space
+    }
+
+    /// VRAM for so many bytes.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn vram(&self, bytes: u64, align: u64) -> Result<VramAddr, Error> {
+        let mut vram = lock(&self.vram);
+        vram.alloc(bytes, align).map(VramAddr).map_err(|error| {
+            let stats = vram.stats();
+            Error::OutOfMemory {
+                device: self.function().device().clone(),
+                asked: bytes,
+                free: stats.free,
+                total: stats.size,
+                hint: format!("; {error}"),
+            }
+        })
+    }
+
+    /// Takes VRAM back.
+    pub fn give_back(&self, at: VramAddr) {
+        // What was not given out is not taken back.
+        let freed = lock(&self.vram).free(at.0);
+        debug_assert!(freed.is_ok(), "{freed:?}");
+    }
+
+    /// Takes a slot for a queue.
+    ///
+    /// # Errors
+    /// [`Error::Os`]: all are taken.
+    pub(super) fn take(&self, kind: D::Kind) -> Result<u32, Error> {
+        let slots = self.driver.slots(kind);
+        let mut all = lock(&self.taken);
+        let taken = all.entry(slots.of).or_default();
+        let number = taken.trailing_ones();
+        if number >= slots.count.min(u64::BITS) {
+            return Err(Error::Os {
+                device: self.function().device().clone(),
+                call: format!("a slot among {} {}", slots.count, slots.of),
+                source_text: "all of them are taken".into(),
+                errno: None,
+                hint: "Close other devices of this process".into(),
+            });
+        }
+        *taken |= 1 << number;
+        Ok(number)
+    }
+
+    /// Frees a slot.
+    pub(super) fn leave(&self, kind: D::Kind, number: u32) {
+        if let Some(taken) = lock(&self.taken).get_mut(self.driver.slots(kind).of) {
+            *taken &= !(1 << number);
+        }
+    }
+
+    /// Notes a queue that is alive.
+    pub(super) fn enter(&self, queue: &Arc<Live<D>>) {
+        let mut queues = lock(&self.queues);
+        queues.retain(|queue| queue.strong_count() > 0);
+        queues.push(Arc::downgrade(queue));
+    }
+
+    /// Queues that are alive, of all handles.
+    pub fn live(&self, which: impl Fn(&Live<D>) -> bool) -> Vec<Arc<Live<D>>> {
+        let queues = lock(&self.queues);
+        let queues = queues.iter().filter_map(Weak::upgrade);
+        queues.filter(|queue| which(queue)).collect()
+    }
+
+    /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one
+    /// address space.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: the card cannot be looked at.
+    pub fn exception(&self, heard: &AtomicU64) -> Result<Option<Exception>, Error> {
+        let mut told = lock(&self.told);
+        self.hear(&mut told)?;
+        Ok(told.next(heard))
+    }
+
+    /// How much went wrong so far, for a new handle, which has nothing to do with it.
+    ///
+    /// # Errors
+    /// As [`Running::exception`].
+    pub fn heard(&self) -> Result<u64, Error> {
+        let mut told = lock(&self.told);
+        if self.function().is_dirty() {
+            self.hear(&mut told)?;
+        }
+        Ok(told.count())
+    }
+
+    fn hear(&self, told: &mut Told) -> Result<(), Error> {
+        let found = self.driver.faults(told);
+        let found = found.map_err(|e| self.function().broken("GPU", e))?;
+        if !found.is_empty() {
+            self.function().soil();
+        }
+        found.into_iter().for_each(|one| told.tell(one));
+        Ok(())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each change is one call of a collection, or one store.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,142 @@
+//! [`AddressSpace`]: what the addresses of a card mean: page tables in VRAM, and what its hardware has to be told when they
+//! change.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use drivers_bundle::Hex;
+use drivers_bundle::schema::Step;
+use hcq::addr::PhysAddr;
+use hcq::mem::pages::{PageError, PageTable, PteFormat};
+use hcq::transport::TransportError;
+use hcq::{Error, GpuVa};
+
+use super::mmu::{Attr, Entry, Format, Mmu};
+use super::tables::Tables;
+
+/// The addresses of a card.
+pub struct AddressSpace<M: Mmu> {
+    mmu: Arc<M>,
+    root: PhysAddr,
+    table: Mutex<PageTable<M::Format, Tables>>,
+}
+
+impl<M: Mmu> AddressSpace<M> {
+    /// Addresses that mean nothing yet, whatever an earlier process has left there.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: no room for the root; [`Error::Fault`].
+    pub fn new(mmu: &Arc<M>, tables: Tables) -> Result<AddressSpace<M>, Error> {
+        let table = PageTable::new(mmu.format(), tables, M::START);
+        let table = table.map_err(|e| refused(&**mmu, e))?;
+        let space = AddressSpace {
+            mmu: mmu.clone(),
+            root: table.root(),
+            table: Mutex::new(table),
+        };
+        space.invalidate()?;
+        Ok(space)
+    }
+
+    /// Where the root is, for hardware that is told once there is one.
+    pub fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// Lets addresses from `va` on mean pieces of memory, one behind the other.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]: no room for tables, and nothing is mapped; [`Error::Fault`]: the card is lost.
+    pub fn map(&self, va: GpuVa, pieces: &[(PhysAddr, u64)], attr: Attr) -> Result<(), Error> {
+        let mut table = self.lock();
+        let mapped = table.map(va, pieces, attr);
+        mapped.map_err(|e| refused(&*self.mmu, e))?;
+        // The hardware may hold that there was no table.
+        self.invalidate()
+    }
+
+    /// Lets addresses mean nothing again. When it returns, the card does not use what was there any more.
+    ///
+    /// # Errors
+    /// [`Error::Fault`]: the card is lost, and may go on using it.
+    pub fn unmap(&self, va: GpuVa, bytes: u64) -> Result<(), Error> {
+        let mut table = self.lock();
+        let retired = table.unmap(va, bytes);
+        let retired = retired.map_err(|e| refused(&*self.mmu, e))?;
+        self.invalidate()?;
+        table.release(retired);
+        Ok(())
+    }
+
+    /// The walk to an address, as the hardware does it: what lies in VRAM is read.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub fn walk(&self, va: u64) -> Result<Vec<Step>, TransportError> {
+        let Some(at) = va.checked_sub(M::START.0) else {
+            return Ok(vec![Step {
+                level: "context".into(),
+                text: format!(
+                    "below {}, where the addresses of the context start",
+                    M::START
+                ),
+                ..Step::default()
+            }]);
+        };
+        let (format, vram) = (self.mmu.format(), self.mmu.function().vram());
+        let (mut steps, mut table) = (Vec::new(), self.root);
+        for (number, level) in format.levels().iter().enumerate() {
+            let PhysAddr::Vram(first) = table else {
+                break;
+            };
+            let index = at >> level.shift & ((1 << level.index_bits) - 1);
+            let place = first.0 + index * u64::from(level.entry_bytes);
+            let low: u64 = vram.read(place)?;
+            let high: u64 = match level.entry_bytes {
+                16 => vram.read(place + 8)?,
+                _ => 0,
+            };
+            let entry = format.decode(number, u128::from(high) << 64 | u128::from(low));
+            steps.push(Step {
+                level: format.name(number).into(),
+                at: Hex(place),
+                // Of a pair the half that says something.
+                entry: Hex(if low == 0 { high } else { low }),
+                text: text(&entry),
+            });
+            match entry {
+                Entry::Table(next) => table = next,
+                Entry::None | Entry::Page(..) => break,
+            }
+        }
+        Ok(steps)
+    }
+
+    fn invalidate(&self) -> Result<(), Error> {
+        let done = self.mmu.invalidate();
+        done.map_err(|e| self.mmu.function().broken("memory hub", e))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, PageTable<M::Format, Tables>> {
+        // What a table holds after a panic is written anew with the next change of it.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(mmu: &impl Mmu, error: PageError) -> Error {
+    match error {
+        PageError::NoTable(error) => error,
+        error => mmu.function().broken("page tables", error),
+    }
+}
+
+fn text(entry: &Entry) -> String {
+    let of = |to: &PhysAddr| match to {
+        PhysAddr::Vram(at) => format!("VRAM {at}"),
+        PhysAddr::Bus(at) => format!("the host's memory, by the bus, at {at}"),
+    };
+    match entry {
+        Entry::None => "not valid: nothing is mapped here".into(),
+        Entry::Table(to) => format!("leads to the table at {}", of(to)),
+        Entry::Page(to, may) => format!("a page of {}, which may be {}", of(to), may.join(", ")),
+    }
+}

@@ -1,0 +1,43 @@
+//! [`Presence`]: whether a GPU of a kernel driver is still there. One that has left the bus tells nothing by itself, so it
+//! is asked now and then.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use hcq::{Error, Result};
+
+/// How often a GPU is asked while threads sleep.
+const ASK: Duration = Duration::from_millis(100);
+
+/// When a GPU was there the last time.
+pub struct Presence(Mutex<Instant>);
+
+impl Presence {
+    /// Of one that is there now.
+    pub fn now() -> Presence {
+        Presence(Mutex::new(Instant::now()))
+    }
+
+    /// Asks a question that a GPU answers if it is there, at once, or else unless that was a moment ago.
+    ///
+    /// # Errors
+    /// [`Error::Fault`] of the question: the GPU is gone.
+    pub fn ask(&self, at_once: bool, question: impl FnOnce() -> Result<()>) -> Result<()> {
+        {
+            let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if !at_once && asked.elapsed() < ASK {
+                return Ok(());
+            }
+            *asked = Instant::now();
+        }
+        match question() {
+            Err(gone @ Error::Fault { .. }) => Err(gone),
+            // It is there, whatever it has against the question.
+            Err(error) => {
+                tracing::debug!(%error, "the GPU does not answer what it was asked");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
+    }
+}

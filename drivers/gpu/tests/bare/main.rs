@@ -1,0 +1,7 @@
+//! Cards without a kernel driver, with formats of page tables and hardware that nobody has made: what holds here holds for
+//! whoever adds a vendor.
+
+mod card;
+mod formats;
+mod memory;
+mod queues;

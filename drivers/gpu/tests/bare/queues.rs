@@ -1,0 +1,148 @@
+//! Queues: slots for them, and what becomes of others where one does not leave.
+
+use std::sync::atomic::Ordering;
+
+use drivers_gpu::bare::{Handle, Slot as InSlot, config};
+use drivers_gpu::interface::{Age, Interface};
+use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
+use hcq::mem::window::AccessWidth;
+use hcq::transport::Pci;
+use hcq::{Error, Result};
+
+use super::card::{Card, Computer, Engine, NOW, Slot, hardware, open};
+use super::formats::Five;
+
+type Made = Handle<Card<Five>>;
+
+fn take(handle: &Made, engine: Engine) -> Result<InSlot<Card<Five>>> {
+    let slot = InSlot::take(handle.card(), engine, handle.number())?;
+    slot.enter(());
+    Ok(slot)
+}
+
+fn look(handle: &Made) -> Result<()> {
+    handle.sleep(None, &mut Age::NEW.clone(), NOW).map(|_| ())
+}
+
+fn bus_master(machine: &Computer) -> bool {
+    let command = machine.slots[0].config_read(PCI_COMMAND, AccessWidth::W16);
+    command.unwrap() & u32::from(Command::MASTER.bits()) != 0
+}
+
+#[test]
+fn slots_are_taken_and_given_back() {
+    let machine = Computer::with(vec![Slot::new(0)]);
+    let handle = open::<Five>(&machine, 0).unwrap();
+    let all: Vec<_> = (0..3)
+        .map(|_| take(&handle, Engine::Compute).unwrap())
+        .collect();
+    let numbers: Vec<_> = all.iter().map(InSlot::number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    let error = take(&handle, Engine::Compute).map(|_| ()).unwrap_err();
+    assert!(
+        error.to_string().contains("a slot among 3 compute queues"),
+        "{error}"
+    );
+    // Copy queues have slots of their own.
+    assert_eq!(take(&handle, Engine::Copy).unwrap().number(), 0);
+    hardware(&handle).log();
+    drop(all);
+    let log = hardware(&handle).log();
+    assert_eq!(log, ["stop Compute 0", "stop Compute 1", "stop Compute 2"]);
+    let again = take(&handle, Engine::Compute).unwrap();
+    assert_eq!(again.number(), 0);
+    again.remap().unwrap();
+    assert_eq!(hardware(&handle).log(), ["pause 0", "resume 0 at 0"]);
+    // Once is enough.
+    assert!(again.stop() && again.stop());
+    assert_eq!(hardware(&handle).log(), ["stop Compute 0"]);
+}
+
+#[test]
+fn a_reset_for_one_brings_back_the_queues_of_others() {
+    let machine = Computer::with(vec![Slot::new(0)]);
+    let (one, two) = (
+        open::<Five>(&machine, 0).unwrap(),
+        open::<Five>(&machine, 0).unwrap(),
+    );
+    let hung = take(&one, Engine::Compute).unwrap();
+    let _own = take(&one, Engine::Compute).unwrap();
+    let other = take(&two, Engine::Compute).unwrap();
+    let _copies = take(&two, Engine::Copy).unwrap();
+    hardware(&one).script().hangs = vec![0];
+    assert!(hung.stop());
+    let done = [
+        "stop Compute 0",
+        "pause 2",
+        "reset Compute for 0",
+        "resume 2 at 200",
+        "ring 2",
+    ];
+    assert_eq!(hardware(&one).log(), done);
+    look(&two).unwrap();
+    assert!(!one.card().function().is_dirty());
+
+    // One that cannot be brought back is told to who has it, and to nobody else.
+    hardware(&one).script().lost = vec![2];
+    let again = take(&one, Engine::Compute);
+    drop(hung);
+    assert!(again.is_err(), "all slots were taken");
+    let again = take(&one, Engine::Compute).unwrap();
+    assert!(again.stop());
+    let Err(Error::Fault { what, .. }) = look(&two) else {
+        panic!("its queue is gone");
+    };
+    assert!(
+        what.contains("a reset has taken this queue") && what.contains("queue 0"),
+        "{what}"
+    );
+    look(&one).unwrap();
+    drop(other);
+    look(&two).unwrap();
+}
+
+#[test]
+fn a_card_that_cannot_be_reset_is_cut_off() {
+    let machine = Computer::with(vec![Slot::new(0)]);
+    let (one, two) = (
+        open::<Five>(&machine, 0).unwrap(),
+        open::<Five>(&machine, 0).unwrap(),
+    );
+    config::master(&*machine.slots[0], true).unwrap();
+    let (hung, _other) = (
+        take(&one, Engine::Compute).unwrap(),
+        take(&two, Engine::Compute).unwrap(),
+    );
+    {
+        let gpu = hardware(&one);
+        let mut script = gpu.script();
+        (script.hangs, script.dead) = (vec![0], true);
+    }
+    assert!(bus_master(&machine));
+    assert!(hung.stop(), "it reaches nothing of the host any more");
+    assert!(!bus_master(&machine) && one.card().function().is_dirty());
+    assert!(look(&two).is_err(), "its queue went with the engine");
+    // One that is not there writes nothing, and is not asked.
+    let queue = take(&one, Engine::Copy).unwrap();
+    hardware(&one).log();
+    machine.slots[0].has_left.store(true, Ordering::Relaxed);
+    assert!(queue.stop() && hardware(&one).log().is_empty());
+}
+
+#[test]
+fn what_a_reset_takes_of_configuration_space_is_put_back() {
+    let slot = Slot::new(0);
+    let write = |at, value| slot.config_write(at, AccessWidth::W32, value).unwrap();
+    write(PCI_BASE_ADDRESS_0, 0xe000_000c);
+    write(PCI_BASE_ADDRESS_0 + 4, 0x80);
+    config::answer(&slot).unwrap();
+    let kept = config::Kept::of(&slot).unwrap();
+    slot.config.lock().unwrap().clear();
+    kept.restore(&slot).unwrap();
+    let read = |at| slot.config_read(at, AccessWidth::W32).unwrap();
+    assert_eq!(
+        (read(PCI_BASE_ADDRESS_0), read(PCI_BASE_ADDRESS_0 + 4)),
+        (0xe000_000c, 0x80)
+    );
+    assert_eq!(read(PCI_COMMAND), u32::from(Command::MEMORY.bits()));
+}
