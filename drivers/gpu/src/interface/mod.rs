@@ -49,6 +49,11 @@ pub trait Interface: Send + Sync {
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory>;
 
+    /// Bytes of the host's memory that device memory is made of, where the GPU has none of its own ([`Facts::vram`] is 0).
+    fn host_share(&self) -> u64 {
+        0
+    }
+
     /// Whether the GPU has the memory at an address that some GPU of the process has. Slow: asked once for each copy
     /// between two GPUs.
     fn reaches(&self, va: u64) -> bool {
@@ -136,7 +141,7 @@ pub trait Interface: Send + Sync {
 pub struct Facts {
     /// Where it is: `0000:03:00.0`.
     pub place: String,
-    /// Bytes of VRAM.
+    /// Bytes of VRAM; 0 where the GPU has none of its own, and uses the host's memory.
     pub vram: u64,
     /// Whether the host has windows to VRAM.
     pub vram_windows: bool,

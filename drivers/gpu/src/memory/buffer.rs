@@ -17,8 +17,10 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
     let piece = Arc::new(piece);
     let va = piece.va();
     let zero = spec.zeroed && !is_zero;
-    let host = match spec.kind {
-        MemoryKind::Host | MemoryKind::Control => {
+    // Where a device has no memory of its own, it has the host's.
+    let is_host = spec.kind != MemoryKind::Device || core.facts().vram == 0;
+    let host = match is_host {
+        true => {
             let window = piece.shared()?;
             if zero {
                 let zeroed = window.fill(0, spec.bytes, 0);
@@ -26,7 +28,7 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
             }
             HostAccess::Window(window)
         }
-        MemoryKind::Device => {
+        false => {
             let vram = Vram::new(core.clone(), piece.clone());
             if zero {
                 vram.zero(spec.bytes)?;
