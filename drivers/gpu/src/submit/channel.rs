@@ -37,7 +37,7 @@ pub struct Channel<H: Hardware> {
     pub(super) event: Arc<Event>,
     pub(super) fences: Fences,
     /// What every submission starts with, and what that points to.
-    pub(super) begin: Vec<u32>,
+    pub(super) begin: Box<[u32]>,
     pub(super) _begin_data: Piece,
     pub(super) full_limit: Duration,
     /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
@@ -69,7 +69,6 @@ pub(super) struct Host {
     pub(super) freed: Vec<Keep>,
     pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
-    pub(super) words: Vec<u32>,
     pub(super) entries: Vec<u32>,
     pub(super) fence: Packets,
 }
@@ -95,10 +94,10 @@ impl<H: Hardware> Channel<H> {
             pool: pool.clone(),
             kind,
             index,
-            timeline: Timeline::new(&core.id, kind, index, parts.timeline),
+            timeline: Timeline::headed(&core.id, kind, index, parts.timeline, begin.clone()),
             event: parts.event,
             fences,
-            begin,
+            begin: begin.into(),
             _begin_data: begin_data,
             full_limit: parts.full_limit,
             done: AtomicU64::new(0),
@@ -114,7 +113,6 @@ impl<H: Hardware> Channel<H> {
                 read: VecDeque::new(),
                 freed: Vec::new(),
                 recent: Recent::default(),
-                words: Vec::new(),
                 entries: Vec::new(),
                 fence: Packets::new(),
             }),
@@ -172,7 +170,7 @@ impl<H: Hardware> Channel<H> {
         self.core.interface.wake(&self.event);
     }
 
-    /// Submits packets, behind what every submission starts with. `makes` is what they raise the timeline to; 0 for those of the driver's own.
+    /// Submits packets, behind what every submission starts with: those of the timeline have it. `makes` is what they raise the timeline to; 0 for those of the driver's own.
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
@@ -186,7 +184,7 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// As [`Channel::submit`].
     pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
-        match before.filter(|before| !before.words.is_empty()) {
+        match before.filter(|before| before.words.len() > before.head()) {
             None => self.push(words, makes),
             Some(before) => self.submit_with(before, words, makes),
         }
@@ -196,10 +194,12 @@ impl<H: Hardware> Channel<H> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
-        let begin = self.begin.len();
-        // Words that the ring names lie before what they point to.
+        if packets.head() < self.begin.len() {
+            packets.set_head(&self.begin);
+        }
+        // Words that the queue only names lie before what they point to.
         let data_at = match self.by_name {
-            true => ((begin + packets.words.len()) as u64 * 4).next_multiple_of(DATA_ALIGN),
+            true => (packets.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
             false => 0,
         };
         let bytes = data_at + packets.data.len() as u64 * 4;
@@ -207,51 +207,63 @@ impl<H: Hardware> Channel<H> {
             0 => None,
             bytes => Some(self.room(host, bytes)?),
         };
-        packets.relocate(room.as_ref().map_or(0, Room::va) + data_at);
-        host.words.clear();
-        host.words.extend_from_slice(&self.begin);
-        host.words.extend_from_slice(&packets.words);
         if let Some(room) = &room {
-            self.place(host, room, data_at, &packets.data)?;
+            packets.relocate(room.va() + data_at);
+            self.place(host, room, data_at, packets)
+                .map_err(|e| self.broken(e))?;
         }
-        host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
         let this = host.marks.whole() + 1;
         host.retired
             .extend(outgrown.map(|kept| (this, kept.clone())));
-        self.write_all(host, makes)?;
+        match &room {
+            Some(room) if self.by_name => {
+                let mut entries = std::mem::take(&mut host.entries);
+                entries.clear();
+                self.hardware.run(room.va(), &packets.words, &mut entries);
+                entries.extend_from_slice(behind);
+                let done = self.write_all(host, &entries, makes);
+                host.entries = entries;
+                done?;
+            }
+            _ => {
+                packets.words.extend_from_slice(behind);
+                self.write_all(host, &packets.words, makes)?;
+            }
+        }
         if let Some(room) = &room {
             host.arguments.prefetch(room, bytes);
         }
         Ok(())
     }
 
-    /// Writes what a submission points to, and the words if the ring only names them.
-    fn place(&self, host: &mut Host, room: &Room, data_at: u64, data: &[u32]) -> Result<()> {
-        let broken = |e| self.broken(e);
+    /// Writes what a submission points to, and the words if the queue only names them.
+    #[inline]
+    fn place(
+        &self,
+        host: &Host,
+        room: &Room,
+        data_at: u64,
+        packets: &Packets,
+    ) -> Result<(), TransportError> {
+        let (words, data) = (&packets.words, &packets.data);
         if self.by_name && self.way().is_remote() {
             // In one piece.
-            let mut all = host.words.clone();
+            let mut all = words.clone();
             if !data.is_empty() {
                 all.resize(data_at as usize / 4, 0);
                 all.extend_from_slice(data);
             }
-            host.arguments.write(room, 0, &all).map_err(broken)?;
-        } else {
-            if !data.is_empty() {
-                host.arguments.write(room, data_at, data).map_err(broken)?;
-            }
-            if self.by_name {
-                host.arguments.write(room, 0, &host.words).map_err(broken)?;
-            }
+            return host.arguments.write(room, 0, &all);
         }
-        if self.by_name {
-            host.entries.clear();
-            self.hardware.run(room.va(), &host.words, &mut host.entries);
-            std::mem::swap(&mut host.words, &mut host.entries);
+        if !data.is_empty() {
+            host.arguments.write(room, data_at, data)?;
         }
-        Ok(())
+        match self.by_name {
+            true => host.arguments.write(room, 0, words),
+            false => Ok(()),
+        }
     }
 
     /// Submits words as they are.
@@ -259,12 +271,9 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// As [`Channel::submit`].
     fn push(&self, words: &[u32], makes: u64) -> Result<()> {
-        let mut guard = self.lock();
-        let host = &mut *guard;
+        let mut host = self.lock();
         self.core.lost.check()?;
-        host.words.clear();
-        host.words.extend_from_slice(words);
-        self.write_all(host, makes)
+        self.write_all(&mut host, words, makes)
     }
 
     /// Room for what a submission points to.
@@ -298,21 +307,18 @@ impl<H: Hardware> Channel<H> {
         Ok(room)
     }
 
-    /// Submits `host.words`: in one piece where they fit, else cut between packets.
-    fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
-        let words = std::mem::take(&mut host.words);
+    /// Submits words: in one piece where they fit, else cut between packets.
+    #[inline]
+    fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
         host.is_inside = true;
-        let done = self.write_pieces(host, &words);
+        let done = self.write_pieces(host, words);
         host.is_inside = false;
-        if let Ok(doorbell) = done {
-            host.marks.submitted(makes, host.wptr);
-            host.recent.note(&words, makes, host.wptr, doorbell);
-            if LevelFilter::current() >= Level::DEBUG {
-                self.trace(&words, makes, host.wptr, doorbell);
-            }
+        let doorbell = done?;
+        host.marks.submitted(makes, host.wptr);
+        host.recent.note(words, makes, host.wptr, doorbell);
+        if LevelFilter::current() >= Level::DEBUG {
+            self.trace(words, makes, host.wptr, doorbell);
         }
-        host.words = words;
-        done?;
         self.mark_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing.
         let has_none = host.retired.is_empty() && host.read.is_empty();
