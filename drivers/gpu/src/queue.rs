@@ -114,7 +114,7 @@ impl<H: Load> BoundPackets<H> {
         packets.relocate(base + data_at as u64);
         let mut launch = Vec::new();
         if indirect {
-            channel.hardware().run(base, &packets.words, &mut launch);
+            channel.run(base, &packets.words, &mut launch);
         }
         let slots = packets.patches.iter().map(|p| usize::from(p.slot.0) + 1);
         let bound = BoundPackets {

@@ -62,7 +62,7 @@ impl Hardware for AmdHardware {
     }
 
     fn names_words(&self) -> bool {
-        false
+        self.encoder.names_words()
     }
 
     fn binds_words(&self) -> bool {

@@ -36,9 +36,10 @@ pub struct Channel<H: Hardware> {
     pub(super) timeline: Timeline,
     pub(super) event: Arc<Event>,
     pub(super) fences: Fences,
-    /// What every submission starts with, and what that points to.
+    /// What every submission starts with: words, what names some, and the memory that they point to.
     pub(super) begin: Box<[u32]>,
-    pub(super) _begin_data: Piece,
+    pub(super) names: Box<[u32]>,
+    pub(super) _begin: Piece,
     pub(super) full_limit: Duration,
     /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
     /// of a cable, where a submission is one piece of memory and a few words more.
@@ -82,7 +83,7 @@ impl<H: Hardware> Channel<H> {
         let (kind, index) = (parts.kind, parts.index);
         let name = format!("{kind} queue {index}");
         let fences = Fences::new(core, pool, parts.progress, &name)?;
-        let (begin, begin_data) = prologue(core, pool, &parts.hardware, &name)?;
+        let begin = prologue(core, pool, &parts.hardware, &name)?;
         let arguments = Arguments::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
         let hardware = &parts.hardware;
         let by_name =
@@ -94,11 +95,12 @@ impl<H: Hardware> Channel<H> {
             pool: pool.clone(),
             kind,
             index,
-            timeline: Timeline::headed(&core.id, kind, index, parts.timeline, begin.clone()),
+            timeline: Timeline::headed(&core.id, kind, index, parts.timeline, begin.words.clone()),
             event: parts.event,
             fences,
-            begin: begin.into(),
-            _begin_data: begin_data,
+            begin: begin.words.into(),
+            names: begin.names.into(),
+            _begin: begin.memory,
             full_limit: parts.full_limit,
             done: AtomicU64::new(0),
             seen: Seen::default(),
@@ -155,9 +157,16 @@ impl<H: Hardware> Channel<H> {
         &self.timeline
     }
 
-    /// What every submission starts with.
+    /// What the words of every submission start with.
     pub fn begin(&self) -> &[u32] {
         &self.begin
+    }
+
+    /// Appends what the queue takes to run a submission whose words lie at an address.
+    #[inline]
+    pub fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
+        out.extend_from_slice(&self.names);
+        self.hardware.run(address, words, out);
     }
 
     /// What its timeline wakes threads by.
@@ -221,7 +230,7 @@ impl<H: Hardware> Channel<H> {
             Some(room) if self.by_name => {
                 let mut entries = std::mem::take(&mut host.entries);
                 entries.clear();
-                self.hardware.run(room.va(), &packets.words, &mut entries);
+                self.run(room.va(), &packets.words, &mut entries);
                 entries.extend_from_slice(behind);
                 let done = self.write_all(host, &entries, makes);
                 host.entries = entries;
