@@ -45,6 +45,9 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
 /// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
 /// stands at, waves where the GPU shows them.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
+    if let Some(known) = channel.hardware().silence(asked) {
+        return known;
+    }
     let own = channel.unmoved();
     if own < JUST_NOW {
         return own;

@@ -262,10 +262,8 @@ impl<H: Load> Queues for Engine<H> {
     }
 
     fn report(&self) -> String {
-        let lines = self.channels.iter().filter_map(|channel| {
-            let range = channel.in_flight();
-            (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), report::report(channel)))
-        });
+        let lines = self.channels.iter().map(|channel| report::line(channel));
+        let lines = lines.filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ")
     }
 

@@ -9,8 +9,22 @@ use crate::submit::{Channel, Hardware, Submit};
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
 
+/// Where a queue stands, with its name; empty if it has nothing to do.
+pub(super) fn line<H: Hardware>(channel: &Channel<H>) -> String {
+    if let Some(known) = channel.hardware().report() {
+        return known;
+    }
+    match channel.in_flight().is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", channel.unit(), report(channel)),
+    }
+}
+
 /// Where a queue stands: pointers, and the packet that it waits at or runs.
 pub(super) fn report<H: Hardware>(channel: &Channel<H>) -> String {
+    if let Some(known) = channel.hardware().report() {
+        return known;
+    }
     let way = channel.way();
     let (wptr, rptr) = way.pointers();
     let mut text = match way.ring() {

@@ -82,6 +82,28 @@ pub trait Interface: Send + Sync {
         limit: Duration,
     ) -> Result<Option<Exception>>;
 
+    /// The same, for a signal at an address that is to be at least a value. An interface that is told who raises which signal
+    /// sleeps until that, unless it is `reached`.
+    ///
+    /// # Errors
+    /// As [`Interface::sleep`].
+    fn sleep_for(
+        &self,
+        signal: (GpuVa, u64),
+        reached: &dyn Fn() -> bool,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        let _ = (signal, reached);
+        self.sleep(event, age, limit)
+    }
+
+    /// The host has set the signal at an address to a value.
+    fn raised(&self, at: GpuVa, value: u64) {
+        let _ = (at, value);
+    }
+
     /// Whether an exception is of this handle for sure. Where not, all handles of the GPU in this process are told, and what
     /// was in flight says whose it is ([`verdict`]).
     fn tells_whose(&self) -> bool {

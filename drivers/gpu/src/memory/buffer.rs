@@ -21,7 +21,8 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
     let is_host = spec.kind != MemoryKind::Device || core.facts().vram == 0;
     let host = match is_host {
         true => {
-            let window = piece.shared()?;
+            // A view that outlives the buffer keeps the memory from reuse.
+            let window = piece.shared()?.with_guard(piece.clone());
             if zero {
                 let zeroed = window.fill(0, spec.bytes, 0);
                 zeroed.map_err(|e| core.broken("memory", e))?;

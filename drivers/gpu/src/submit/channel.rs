@@ -414,7 +414,10 @@ impl<H: Hardware> Channel<H> {
             let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
             self.pause(host, wait, |host| {
                 let free = self.way().size() - (host.wptr - host.free);
-                let what = format!("free {} of {}", <H::Way>::UNIT, self.unit());
+                let mut what = format!("free {} of {}", <H::Way>::UNIT, self.unit());
+                if let Some(known) = self.hardware.report() {
+                    what += &format!(" ({known})");
+                }
                 (what, free + missing, free)
             })?;
         }

@@ -7,8 +7,10 @@
 //! Positions say where in a queue something is. They only grow: dwords of a ring, or calls.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use hcq::packets::Keep;
+use hcq::progress::Asked;
 use hcq::transport::TransportError;
 use hcq::{Command, Error, Packets, Result};
 
@@ -35,9 +37,12 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// [`hcq::Error::Command`] for a command that the queue cannot take; `out` then holds a part.
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
 
-    /// Appends what every submission starts with: what follows sees what the host wrote before the
-    /// doorbell.
-    fn begin(&self, out: &mut Packets);
+    /// Appends what every submission starts with: what an earlier one has left is done before, and what follows sees
+    /// what the host wrote before the doorbell.
+    ///
+    /// # Errors
+    /// None: every queue can.
+    fn begin(&self, out: &mut Packets) -> Result<()>;
 
     /// Whether what packets keep is what kernels use now, and so kept by the queue itself.
     fn uses(&self, kept: &Keep) -> bool {
@@ -63,6 +68,19 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// What words that were handed over do, in order, for messages and traces. They stand at these positions from `start`
     /// on. What they name in memory is read there.
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet>;
+
+    /// Where it stands, in words, with its name, if it knows better than its ring and its packets tell; empty if it has
+    /// nothing to do.
+    fn report(&self) -> Option<String> {
+        None
+    }
+
+    /// For how long nothing has moved here, nor in what it waits for, if it knows better than its pointers and its
+    /// packets tell.
+    fn silence(&self, asked: &mut Asked) -> Option<Duration> {
+        let _ = asked;
+        None
+    }
 
     /// Whether an address is one at which parts of the queue wait for each other: a wait there is for
     /// nobody else.

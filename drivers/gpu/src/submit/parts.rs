@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::mem::window::Window;
-use hcq::{Command, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
+use hcq::{GpuVa, MemoryKind, Packets, QueueKind, Result, Signal};
 
 use super::arguments::DATA_ALIGN;
 use super::hardware::Hardware;
@@ -54,12 +54,7 @@ pub(super) fn prologue<H: Hardware>(
     name: &str,
 ) -> Result<Prologue> {
     let mut begin = Packets::new();
-    // What an earlier submission has left is done before: submissions are in order.
-    let order = Command::Barrier {
-        scope: Scope::Queue,
-    };
-    hardware.encode(&[order], &mut begin)?;
-    hardware.begin(&mut begin);
+    hardware.begin(&mut begin)?;
     let is_named = hardware.names_words() && begin.words.len() > FEW;
     let data_at = match is_named {
         true => (begin.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),

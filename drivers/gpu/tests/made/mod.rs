@@ -426,7 +426,9 @@ impl Hardware for Queue {
         Ok(())
     }
 
-    fn begin(&self, _: &mut Packets) {}
+    fn begin(&self, _: &mut Packets) -> Result<()> {
+        Ok(())
+    }
 
     fn names_words(&self) -> bool {
         true

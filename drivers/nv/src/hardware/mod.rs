@@ -20,7 +20,7 @@ use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
 use drivers_gpu::submit::ring::Ring;
-use hcq::{Command, KernelImage, Packets, Program, Result};
+use hcq::{Command, KernelImage, Packets, Program, Result, Scope};
 
 use self::local::Locals;
 use self::ring::NvRing;
@@ -50,8 +50,14 @@ impl Hardware for NvHardware {
         self.encoder.encode(commands, out)
     }
 
-    fn begin(&self, out: &mut Packets) {
+    fn begin(&self, out: &mut Packets) -> Result<()> {
+        // Submissions are in order.
+        let order = Command::Barrier {
+            scope: Scope::Queue,
+        };
+        self.encoder.encode(&[order], out)?;
         self.encoder.begin(out);
+        Ok(())
     }
 
     fn names_words(&self) -> bool {
