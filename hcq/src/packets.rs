@@ -79,6 +79,8 @@ pub struct Packets {
     pub patches: Vec<Patch>,
     /// Places that take the address of `data`.
     pub relocs: Vec<Reloc>,
+    /// How many words an encoder leaves as they are, and [`Packets::clear`] too: what every submission starts with.
+    head: usize,
     /// What the words name: kept until whoever submits or binds them knows that it is not needed any more.
     pub keep: Vec<Keep>,
 }
@@ -94,14 +96,45 @@ impl Packets {
             data: Vec::new(),
             patches: Vec::new(),
             relocs: Vec::new(),
+            head: 0,
             keep: Vec::new(),
         }
     }
 
-    /// Forgets the content, keeps the memory.
+    /// Packets that begin with these words, also when they are cleared.
+    pub fn headed(words: Vec<u32>) -> Self {
+        Packets {
+            head: words.len(),
+            words,
+            ..Packets::new()
+        }
+    }
+
+    /// Puts words before all others, as [`Packets::headed`] does.
+    #[cold]
+    pub fn set_head(&mut self, words: &[u32]) {
+        let old = self.head;
+        self.words.splice(..old, words.iter().copied());
+        self.head = words.len();
+        let moved =
+            |offset: &mut u32| *offset = *offset + (words.len() as u32 * 4) - old as u32 * 4;
+        let in_words = |section: Section| section == Section::Words;
+        let patches = self.patches.iter_mut().filter(|p| in_words(p.section));
+        patches.for_each(|p| moved(&mut p.offset));
+        let relocs = self.relocs.iter_mut().filter(|r| in_words(r.section));
+        relocs.for_each(|r| moved(&mut r.offset));
+    }
+
+    /// How many words they begin with that stay.
+    #[inline]
+    pub fn head(&self) -> usize {
+        self.head
+    }
+
+    /// Forgets the content but the [head](Packets::headed), keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
-        self.words.clear();
+        self.words.truncate(self.head);
         self.data.clear();
         self.patches.clear();
         self.relocs.clear();
@@ -230,6 +263,20 @@ mod tests {
         assert_eq!(p.words, [0xc0de, 0x10, 1, 0x1004, 0]);
         assert_eq!(p.data, [5, 0]);
         assert_eq!(p.patch(&[5]), Err(Slot(1)));
+    }
+
+    #[test]
+    fn a_head_stays() {
+        let mut p = Packets::headed(vec![1, 2]);
+        p.word(3);
+        p.data_val(Val::Const(4));
+        assert_eq!((p.head(), &p.words[..]), (2, &[1, 2, 3][..]));
+        p.clear();
+        assert_eq!((&p.words[..], p.data.len()), (&[1, 2][..], 0));
+        p.val(Val::Slot(Slot(0), 0));
+        p.set_head(&[7, 8, 9]);
+        p.patch(&[5]).unwrap();
+        assert_eq!(p.words, [7, 8, 9, 5, 0]);
     }
 
     #[test]

@@ -33,8 +33,7 @@ pub trait Queue: Send + Sync {
     /// cleared by the caller.
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
 
-    /// Writes packets to the ring and rings the doorbell. Returns before they are done. The packets
-    /// hold no open patches; the address of their data block is filled in, and they are copied. `makes` is
+    /// Writes packets to the ring and rings the doorbell. Returns before they are done. They hold no open patches; the address of their data block is filled in, and they are copied. `makes` is
     /// what they raise the timeline to, for kernels that count submissions themselves.
     ///
     /// Called by [`Stream`]s, which hold the timeline meanwhile.

@@ -33,6 +33,17 @@ struct State {
 impl Timeline {
     /// The timeline of a new queue; `signal`, which nobody else sets, has value 0.
     pub fn new(device: &DeviceId, kind: QueueKind, index: u32, signal: Signal) -> Timeline {
+        Timeline::headed(device, kind, index, signal, Vec::new())
+    }
+
+    /// The same of a queue whose submissions all start with some words: their packets begin with them.
+    pub fn headed(
+        device: &DeviceId,
+        kind: QueueKind,
+        index: u32,
+        signal: Signal,
+        head: Vec<u32>,
+    ) -> Timeline {
         Timeline {
             device: device.clone(),
             unit: format!("{kind} {index}"),
@@ -40,7 +51,7 @@ impl Timeline {
             state: Mutex::new(State {
                 count: Counter::after(0),
                 next: Counter::after(0),
-                packets: Packets::new(),
+                packets: Packets::headed(head),
             }),
         }
     }
@@ -157,7 +168,7 @@ impl<'a> Turn<'a> {
         self.state.next.last().signal
     }
 
-    /// Packets of the submission, none at first. They are the timeline's, so that a steady state does not
+    /// Packets of the submission, none at first but what every one starts with. They are the timeline's, so that a steady state does not
     /// allocate.
     #[inline]
     pub(crate) fn packets(&mut self) -> &mut Packets {

@@ -1,4 +1,4 @@
-//! What blocked command processors wait for, and when that is hopeless.
+//! What blocked command processors wait for.
 
 use std::fmt;
 
@@ -65,42 +65,5 @@ impl fmt::Display for Hold {
             }
             .fmt(f),
         }
-    }
-}
-
-/// The processors of a device: how many can still do something, and what the others wait for.
-#[derive(Default)]
-pub(crate) struct Holds {
-    /// Processors that have not ended and are in no hold.
-    pub(crate) running: usize,
-    holds: Vec<Hold>,
-}
-
-impl Holds {
-    /// A processor starts. Room is made for it to block later, when nothing may be allocated.
-    pub(crate) fn start(&mut self) {
-        self.running += 1;
-        self.holds.reserve(self.running);
-    }
-
-    /// A running processor blocks.
-    pub(crate) fn begin(&mut self, hold: Hold) {
-        self.running -= 1;
-        self.holds.push(hold);
-    }
-
-    /// It runs again, or ends.
-    pub(crate) fn end(&mut self, hold: Hold) {
-        self.running += 1;
-        if let Some(i) = self.holds.iter().position(|h| *h == hold) {
-            self.holds.swap_remove(i);
-        }
-    }
-
-    /// Whether no processor can go on: none runs, and what the blocked ones wait for is not there.
-    /// A hold that is met counts as running, its processor just has not woken up yet.
-    pub(crate) fn all_stuck(&self, bus: &Bus<'_>) -> bool {
-        let met = |hold: &Hold| hold.met(bus).unwrap_or(true);
-        self.running == 0 && !self.holds.iter().any(met)
     }
 }

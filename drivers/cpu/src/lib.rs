@@ -14,7 +14,9 @@
 //! | `progress` | whether a queue goes on, for who has waited long |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
-//! | `memory`, `signal`, `queue`, `device` | the traits of `hcq` |
+//! | `interface`, `hardware`, `device` | what [`drivers_gpu`] makes a device of: memory, queues, how they are opened |
+//!
+//! Submissions, bound packets, memory, signals and the end of the device are those of GPUs.
 #![deny(unsafe_code)]
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -27,19 +29,18 @@ pub mod encode;
 mod event;
 #[allow(unsafe_code)]
 mod guard;
+mod hardware;
 mod hold;
-pub mod loader;
 #[allow(unsafe_code)]
-mod memory;
+mod interface;
+pub mod loader;
 pub mod packet;
 #[allow(unsafe_code)]
 mod processor;
 mod progress;
-mod queue;
 mod relocate;
 mod ring;
 mod shared;
-mod signal;
 mod waiters;
 #[allow(unsafe_code)]
 mod workers;

@@ -1,6 +1,7 @@
 //! The command processor: one thread per queue that consumes the ring and does what the packets
 //! say, strictly in order. Whatever it cannot do loses the device, with the place and the reason.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use crate::guard::{Floats, Guard, Trap};
 use crate::hold::Hold;
 use crate::packet::{Packet, decode, extent};
 use crate::progress::{Progress, Worker};
-use crate::ring::Reader;
+use crate::ring::{RingMemory, waiting};
 use crate::shared::Shared;
 use crate::waiters;
 use crate::workers::Workers;
@@ -33,7 +34,7 @@ pub(crate) struct Processor {
     pub(crate) shared: Arc<Shared>,
     /// The queue, as messages name it.
     pub(crate) unit: String,
-    pub(crate) reader: Reader,
+    pub(crate) ring: Arc<RingMemory>,
     /// Who runs kernels; `None` on a copy queue.
     pub(crate) workers: Option<Workers>,
     /// Its own thread, and the queue, for who waits.
@@ -61,7 +62,7 @@ struct Scratch {
 
 impl Processor {
     /// Consumes the ring until the device closes or is lost.
-    pub(crate) fn run(mut self) {
+    pub(crate) fn run(self) {
         self.worker.begin();
         match Guard::new(self.floats) {
             Ok(guard) => {
@@ -74,59 +75,61 @@ impl Processor {
                 self.shared.fault(self.unit.clone(), what);
             }
         }
-        self.shared.lock_holds().running -= 1;
         // Whoever waits for room or for the end looks again and sees the loss.
-        self.reader.memory.space.notify();
+        self.ring.space().notify();
         waiters::wake_all();
     }
 
-    fn consume(&mut self, guard: &Guard) -> Result<(), Stop> {
-        let capacity = self.reader.memory.capacity();
+    fn consume(&self, guard: &Guard) -> Result<(), Stop> {
+        let capacity = self.ring.capacity();
         let mut packet = vec![0u32; capacity];
         let mut scratch = Scratch {
             indirect: Vec::new(),
             args: Vec::with_capacity(capacity / 2),
         };
         loop {
-            let (at, waiting) = self.next()?;
-            if waiting == 0 {
+            let Range { start: at, end } = self.next()?;
+            if at == end {
                 return Ok(());
             }
+            let waiting = (end - at) as usize;
             let mut done = 0;
             while done < waiting {
-                if self.shared.lost.is_lost() {
+                if self.shared.core.lost.is_lost() {
                     return Err(Stop::Lost);
                 }
                 let start = at + done as u64;
-                let place = self.reader.index(start) as usize;
+                let place = self.ring.index(start) as usize;
                 let malformed = |e: &dyn std::fmt::Display| {
                     Stop::Fault(format!("malformed packet in the ring: {e}"))
                 };
                 let left = waiting - done;
-                let length =
-                    extent(self.reader.word(start), place, left).map_err(|e| malformed(&e))?;
-                let words = &mut packet[..length];
-                self.reader.copy(start, words);
+                let (first, rest) = packet.split_at_mut(1);
+                self.ring.copy(start, first);
+                let length = extent(first[0], place, left).map_err(|e| malformed(&e))?;
+                self.ring.copy(start + 1, &mut rest[..length - 1]);
+                let words = &packet[..length];
                 let (packet, _) = decode(words, place).map_err(|e| malformed(&e))?;
                 self.execute(guard, packet, &mut scratch)?;
                 done += length;
-                self.reader.release(at + done as u64);
+                self.ring.release(at + done as u64);
             }
         }
     }
 
     /// What waits in the ring; nothing once the device closes.
-    fn next(&self) -> Result<(u64, usize), Stop> {
+    fn next(&self) -> Result<Range<u64>, Stop> {
         loop {
-            let come = spin(self.spin, || self.reader.waiting().1 > 0);
-            if self.shared.lost.is_lost() {
+            let has_some = || !waiting(&self.ring).is_empty();
+            let come = spin(self.spin, has_some);
+            if self.shared.core.lost.is_lost() {
                 return Err(Stop::Lost);
             }
             if come || self.shared.closing() {
-                return Ok(self.reader.waiting());
+                return Ok(waiting(&self.ring));
             }
-            self.reader.memory.doorbell.wait(LONGEST_IDLE, || {
-                self.reader.waiting().1 > 0 || self.shared.lost.is_lost() || self.shared.closing()
+            self.ring.doorbell().wait(LONGEST_IDLE, || {
+                has_some() || self.shared.core.lost.is_lost() || self.shared.closing()
             });
         }
     }
@@ -160,7 +163,7 @@ impl Processor {
                     "word {at}: INDIRECT inside of INDIRECT"
                 )));
             }
-            if self.shared.lost.is_lost() {
+            if self.shared.core.lost.is_lost() {
                 return Err(Stop::Lost);
             }
             self.execute_direct(guard, packet, args)?;
@@ -261,8 +264,7 @@ impl Processor {
         }
     }
 
-    /// Returns once memory is as `hold` wants it. Gives up when the device is lost, or closes and
-    /// nobody is left in it who could end the wait.
+    /// Returns once memory is as `hold` wants it. Gives up when the device is lost.
     fn hold(&self, bus: &Bus<'_>, hold: Hold) -> Result<(), Stop> {
         let met = || hold.met(bus);
         if spin(self.spin, || met().is_ok_and(|met| met)) {
@@ -270,7 +272,6 @@ impl Processor {
         }
         let shared = &*self.shared;
         let mut nap = Duration::from_micros(5);
-        shared.lock_holds().begin(hold);
         self.progress.set_held(Some(hold));
         let ended = loop {
             match met() {
@@ -278,17 +279,12 @@ impl Processor {
                 Ok(false) => {}
                 Err(trap) => break Err(self.trapped(&hold.to_string(), &trap)),
             }
-            if shared.lost.is_lost() {
+            if shared.core.lost.is_lost() {
                 break Err(Stop::Lost);
-            }
-            if shared.closing() && shared.lock_holds().all_stuck(bus) {
-                break Err(Stop::Fault(format!(
-                    "closed while it was blocked in {hold}"
-                )));
             }
             match hold {
                 Hold::Signal { va, value } => waiters::sleep(va, value, LONGEST_BLOCK, || {
-                    shared.lost.is_lost() || met().unwrap_or(true)
+                    shared.core.lost.is_lost() || met().unwrap_or(true)
                 }),
                 // Whoever writes a plain word wakes nobody.
                 Hold::Word { .. } => {
@@ -298,7 +294,6 @@ impl Processor {
             }
         };
         self.progress.set_held(None);
-        shared.lock_holds().end(hold);
         ended
     }
 

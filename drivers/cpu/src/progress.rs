@@ -125,25 +125,6 @@ impl Progress {
         self.ring.consumed() < self.ring.submitted()
     }
 
-    /// Whether something in the ring raises the signal at an address. What a bound list does is not looked at: it may.
-    pub(crate) fn raises(&self, at: u64) -> bool {
-        // Others may wait for a half of its value.
-        let is_there = |to: u64| to & !7 == at & !7;
-        let words = self.ring.in_flight();
-        let mut rest = &words[..];
-        while !rest.is_empty() {
-            match decode(rest, 0) {
-                Ok((Packet::Signal { va, .. }, _)) if is_there(va) => return true,
-                Ok((Packet::Write { at: to, .. }, _)) if is_there(to) => return true,
-                Ok((Packet::Indirect { .. }, _)) => return true,
-                Ok((_, length)) => rest = &rest[length.clamp(1, rest.len())..],
-                // The queue has gone on meanwhile, and others write there.
-                Err(_) => return true,
-            }
-        }
-        false
-    }
-
     /// Where the queue stands, in words; none if it has nothing to do.
     pub(crate) fn report(&self) -> Option<String> {
         let (held, _) = *self.lock_held();

@@ -1,185 +1,197 @@
 //! The command ring: words in memory that the host and a command processor share, with a doorbell
-//! in one direction and "there is room" in the other. Arithmetic and publication are
-//! [`hcq::ring`]'s; packets may wrap at any word, since the processor copies them out.
+//! in one direction and "there is room" in the other. Packets may wrap at any word, since the processor copies them out.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use hcq::ring::{Consumer, Producer, RingError, RingLayout, ring};
+use drivers_gpu::submit::ring::OwnRing;
+use hcq::mem::view::{View, ViewError};
+use hcq::mem::window::Window;
+use hcq::transport::TransportError;
 
 use crate::event::Event;
+use crate::packet::length;
 
-/// What both ends reach besides the pointers.
+/// A pointer with what is notified when it moves, in cache lines of their own: another thread writes the other one.
+#[repr(align(128))]
+#[derive(Default)]
+struct Pointer {
+    at: AtomicU64,
+    moved: Event,
+}
+
+/// What both ends reach.
 pub(crate) struct RingMemory {
-    words: Box<[AtomicU32]>,
-    /// Rung after wptr moved.
-    pub(crate) doorbell: Event,
-    /// Notified after rptr moved.
-    pub(crate) space: Event,
-    /// Copies of the pointers, for those who only watch.
-    submitted: AtomicU64,
-    consumed: AtomicU64,
+    window: Window,
+    /// Words less one.
+    mask: u64,
+    submitted: Pointer,
+    consumed: Pointer,
 }
 
 impl RingMemory {
+    /// A ring of so many words, a power of two.
+    ///
+    /// # Errors
+    /// [`ViewError::NoMemory`].
+    pub(crate) fn new(words: u32) -> Result<Arc<RingMemory>, ViewError> {
+        let view = View::alloc(words as usize * 4, 4096)?;
+        Ok(Arc::new(RingMemory {
+            window: Window::mapped("a command ring", view),
+            mask: u64::from(words) - 1,
+            submitted: Pointer::default(),
+            consumed: Pointer::default(),
+        }))
+    }
+
     /// Words in the ring.
     pub(crate) fn capacity(&self) -> usize {
-        self.words.len()
+        self.mask as usize + 1
     }
 
     /// Pointer up to which packets were submitted.
+    #[inline]
     pub(crate) fn submitted(&self) -> u64 {
-        self.submitted.load(Ordering::Acquire)
+        // With the release in `publish`: whoever sees the pointer sees the words.
+        self.submitted.at.load(Ordering::Acquire)
     }
 
     /// Pointer up to which packets are done.
+    #[inline]
     pub(crate) fn consumed(&self) -> u64 {
-        self.consumed.load(Ordering::Acquire)
+        // With the release in `release`: the processor has read what is written over now.
+        self.consumed.at.load(Ordering::Acquire)
     }
 
-    /// The words between them. Others than were meant, where the device goes on meanwhile.
+    /// Rung after words were submitted.
+    pub(crate) fn doorbell(&self) -> &Event {
+        &self.submitted.moved
+    }
+
+    /// Notified after packets were done.
+    pub(crate) fn space(&self) -> &Event {
+        &self.consumed.moved
+    }
+
+    /// Position in the ring.
+    #[inline]
+    pub(crate) fn index(&self, at: u64) -> u64 {
+        at & self.mask
+    }
+
+    /// Copies words out from a pointer on. What is not there is zeros.
+    #[inline]
+    pub(crate) fn copy(&self, at: u64, to: &mut [u32]) {
+        let start = self.index(at);
+        let cut = to.len().min((self.mask + 1 - start) as usize);
+        let (head, tail) = to.split_at_mut(cut);
+        for (at, words) in [(start, head), (0, tail)] {
+            if !words.is_empty() && self.window.read_words(at * 4, words).is_err() {
+                words.fill(0);
+            }
+        }
+    }
+
+    /// The words that are not done. Others than were meant, where the device goes on meanwhile.
     pub(crate) fn in_flight(&self) -> Vec<u32> {
         let (consumed, submitted) = (self.consumed(), self.submitted());
-        let words = self.words.len() as u64;
         // The two are not read together.
-        let count = submitted.saturating_sub(consumed).min(words);
-        let word = |at: u64| self.words[(at % words) as usize].load(Ordering::Relaxed);
-        (consumed..consumed + count).map(word).collect()
+        let count = submitted.saturating_sub(consumed).min(self.mask + 1);
+        let mut words = vec![0; count as usize];
+        self.copy(consumed, &mut words);
+        words
+    }
+
+    /// Gives the words before `until` back: their packets are done.
+    #[inline]
+    pub(crate) fn release(&self, until: u64) {
+        self.consumed.at.store(until, Ordering::Release);
+        self.space().notify();
     }
 }
 
 /// The host's end.
-pub(crate) struct Writer {
-    pub(crate) memory: Arc<RingMemory>,
-    producer: Producer,
-}
+pub struct CpuRing(pub(crate) Arc<RingMemory>);
 
-/// The command processor's end.
-pub(crate) struct Reader {
-    pub(crate) memory: Arc<RingMemory>,
-    consumer: Consumer,
-}
-
-/// A ring of `words` words.
-///
-/// # Errors
-/// [`RingError::BadLayout`] for 0.
-pub(crate) fn command_ring(words: u32) -> Result<(Writer, Reader), RingError> {
-    let (producer, consumer) = ring(RingLayout::new(words as u64)?);
-    let memory = Arc::new(RingMemory {
-        words: (0..words).map(|_| AtomicU32::new(0)).collect(),
-        doorbell: Event::default(),
-        space: Event::default(),
-        submitted: AtomicU64::new(0),
-        consumed: AtomicU64::new(0),
-    });
-    let writer = Writer {
-        memory: memory.clone(),
-        producer,
-    };
-    Ok((writer, Reader { memory, consumer }))
-}
-
-impl Writer {
-    /// Words that fit into the empty ring.
-    pub(crate) fn capacity(&self) -> usize {
-        self.producer.layout().units() as usize
+impl OwnRing for CpuRing {
+    #[inline]
+    fn window(&self) -> &Window {
+        &self.0.window
     }
 
-    /// Writes whole packets, publishes them and rings the doorbell.
-    ///
-    /// # Errors
-    /// [`RingError::Full`] for now, [`RingError::TooLarge`] for ever.
-    pub(crate) fn push(&mut self, packets: &[u32]) -> Result<u64, RingError> {
-        let room = self.producer.reserve(packets.len() as u64)?;
-        let spans = self
-            .producer
-            .layout()
-            .spans(room.start, packets.len() as u64);
-        let (head, tail) = packets.split_at((spans.first.end - spans.first.start) as usize);
-        // Spans lie inside of the ring.
-        for (range, from) in [(spans.first, head), (spans.wrapped, tail)] {
-            let slots = &self.memory.words[range.start as usize..range.end as usize];
-            for (slot, &word) in slots.iter().zip(from) {
-                slot.store(word, Ordering::Relaxed);
-            }
+    fn whole(&self, words: &[u32], room: usize) -> usize {
+        if words.len() <= room {
+            return words.len();
         }
-        self.producer.publish(room);
-        self.memory.submitted.store(room.end, Ordering::Release);
-        self.memory.doorbell.notify();
-        Ok(room.end)
+        let mut at = 0;
+        while let Some(&header) = words.get(at) {
+            let end = at + length(header).max(1);
+            if end > room {
+                break;
+            }
+            at = end;
+        }
+        at.min(words.len())
+    }
+
+    #[inline]
+    fn publish(&self, end: u64) -> Result<u64, TransportError> {
+        self.0.submitted.at.store(end, Ordering::Release);
+        self.0.doorbell().notify();
+        Ok(end)
+    }
+
+    #[inline]
+    fn taken(&self) -> Result<Option<u64>, TransportError> {
+        Ok(Some(self.0.consumed()))
+    }
+
+    fn pointers(&self, end: u64) -> (u64, u64) {
+        (end, self.0.consumed())
+    }
+
+    fn fetched(&self, _: u64) -> Option<u64> {
+        Some(self.0.consumed())
     }
 }
 
-impl Reader {
-    /// Words that wait, and the pointer of the first.
-    pub(crate) fn waiting(&self) -> (u64, usize) {
-        let range = self.consumer.readable();
-        (range.start, (range.end - range.start) as usize)
-    }
-
-    /// The word at a pointer.
-    pub(crate) fn word(&self, at: u64) -> u32 {
-        let index = self.consumer.layout().index(at) as usize;
-        self.memory.words[index].load(Ordering::Relaxed)
-    }
-
-    /// Copies words out from a pointer on.
-    pub(crate) fn copy(&self, at: u64, to: &mut [u32]) {
-        let spans = self.consumer.layout().spans(at, to.len() as u64);
-        let (head, tail) = to.split_at_mut((spans.first.end - spans.first.start) as usize);
-        for (range, to) in [(spans.first, head), (spans.wrapped, tail)] {
-            let slots = &self.memory.words[range.start as usize..range.end as usize];
-            for (slot, word) in slots.iter().zip(to) {
-                *word = slot.load(Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Position in the ring, for messages.
-    pub(crate) fn index(&self, at: u64) -> u64 {
-        self.consumer.layout().index(at)
-    }
-
-    /// Gives the words before `until` back: their packets are done.
-    pub(crate) fn release(&mut self, until: u64) {
-        self.consumer.release(until);
-        self.memory.consumed.store(until, Ordering::Release);
-        self.memory.space.notify();
-    }
+/// What waits in a ring, for its command processor.
+pub(crate) fn waiting(memory: &RingMemory) -> Range<u64> {
+    // Only the processor moves this one.
+    memory.consumed()..memory.submitted()
 }
 
 #[cfg(test)]
 mod tests {
+    use drivers_gpu::submit::Submit;
+    use drivers_gpu::submit::ring::Ring;
+
     use super::*;
 
     #[test]
     fn words_pass_in_order_around_the_end() {
-        let (mut writer, mut reader) = command_ring(8).unwrap();
-        let mut next = 0u32;
-        let mut expected = 0u32;
+        let memory = RingMemory::new(256).unwrap();
+        let ring = Ring::new(CpuRing(memory.clone()));
+        let (mut next, mut expected, mut at) = (0u32, 0u32, 0);
         for round in 0..100usize {
             let n = round % 8 + 1;
             let words: Vec<u32> = (0..n as u32).map(|i| next + i).collect();
             next += n as u32;
-            writer.push(&words).unwrap();
-            let (at, waiting) = reader.waiting();
-            assert_eq!(waiting, n);
+            at = ring.submit(at, &words).unwrap().end;
+            let range = waiting(&memory);
+            assert_eq!(range, at - n as u64..at);
             let mut seen = vec![0; n];
-            reader.copy(at, &mut seen);
-            assert_eq!(seen[0], reader.word(at));
+            memory.copy(range.start, &mut seen);
             for word in seen {
                 assert_eq!(word, expected);
                 expected += 1;
             }
-            reader.release(at + n as u64);
-            assert_eq!(writer.memory.submitted(), writer.memory.consumed());
+            assert_eq!(memory.in_flight(), words);
+            memory.release(at);
+            assert_eq!(ring.taken().unwrap(), Some(at));
         }
-        writer.push(&[0; 8]).unwrap();
-        assert!(matches!(writer.push(&[0]), Err(RingError::Full { .. })));
-        assert!(matches!(
-            writer.push(&[0; 9]),
-            Err(RingError::TooLarge { .. })
-        ));
+        assert_eq!(ring.missing(0, 192), 0);
+        assert_eq!(ring.missing(8, 192), 8);
     }
 }

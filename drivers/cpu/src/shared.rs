@@ -1,63 +1,41 @@
-//! [`Shared`]: what every part of one open device knows: its name, whether it is lost, its memory,
-//! and which kernel lies where.
+//! [`Shared`]: what the threads of one open device know besides [`Core`]: where kernels lie, and whether all handles are
+//! gone.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
+use drivers_bundle::schema::Owner;
+use drivers_gpu::core::Core;
 use drivers_host::mmap::CodeArenas;
-use hcq::kernels::Kernels;
-use hcq::progress::{Asked, Queues};
-use hcq::{DeviceId, Error, LostState};
+use hcq::Error;
 
 use crate::guard::Trap;
-use crate::hold::Holds;
-use crate::memory::Pool;
-use crate::progress::Progress;
 use crate::waiters;
 
-/// State of one open device.
-pub(crate) struct Shared {
-    pub(crate) id: DeviceId,
-    pub(crate) lost: Arc<LostState>,
-    pub(crate) pool: Arc<Pool>,
+/// What the threads of one open device share.
+pub struct Shared {
+    pub(crate) core: Arc<Core>,
     /// Where kernels lie.
     pub(crate) code: Arc<CodeArenas>,
-    /// The loaded kernels, for messages.
-    pub(crate) kernels: Arc<Kernels>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
-    holds: Mutex<Holds>,
-    /// Of the queues, for who waits.
-    progress: Mutex<Vec<Arc<Progress>>>,
 }
 
 impl Shared {
-    pub(crate) fn new(id: DeviceId, memory: u64) -> Shared {
-        let lost = Arc::new(LostState::new(id.clone()));
+    pub(crate) fn new(core: &Arc<Core>) -> Shared {
         Shared {
-            pool: Pool::new(&lost, id.clone(), memory),
-            lost,
-            id,
+            core: core.clone(),
             code: Arc::default(),
-            kernels: Arc::default(),
             closing: AtomicBool::new(false),
-            holds: Mutex::default(),
-            progress: Mutex::default(),
         }
     }
 
-    /// Loses the device and wakes whoever waits for it.
-    pub(crate) fn lose(&self, cause: Error) -> Error {
-        let error = self.lost.lose(cause);
+    /// Loses the device for a fault of one of its units.
+    pub(crate) fn fault(&self, unit: String, what: String) -> Error {
+        let device = self.core.id.clone();
+        let error = self.core.lose(Error::Fault { device, unit, what });
         waiters::wake_all();
         error
-    }
-
-    /// The same for a fault of one of its units.
-    pub(crate) fn fault(&self, unit: String, what: String) -> Error {
-        let device = self.id.clone();
-        self.lose(Error::Fault { device, unit, what })
     }
 
     pub(crate) fn close(&self) {
@@ -69,40 +47,41 @@ impl Shared {
         self.closing.load(Ordering::Acquire)
     }
 
-    /// What the command processors wait for.
-    pub(crate) fn lock_holds(&self) -> MutexGuard<'_, Holds> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes a queue, for who waits.
-    pub(crate) fn watch(&self, queue: Arc<Progress>) {
-        self.lock_progress().push(queue);
-    }
-
-    /// Where the queues stand that have something to do, for messages.
-    pub(crate) fn report(&self) -> String {
-        let queues = self.lock_progress().clone();
-        let lines: Vec<_> = queues.iter().filter_map(|queue| queue.report()).collect();
-        match lines.is_empty() {
-            true => "no queue has work".into(),
-            false => lines.join("; "),
+    /// Where an address lies, beside the memory of the device.
+    fn locate(&self, address: u64) -> String {
+        let of = |span: &drivers_bundle::schema::Span| match &*span.what {
+            "device memory" | "host memory" | "control memory" => {
+                format!("the buffer {:#x}+{:#x}", span.start.0, span.bytes.0)
+            }
+            what => format!("{what} at {:#x}+{:#x}", span.start.0, span.bytes.0),
+        };
+        match self.core.ranges().whose(address) {
+            Owner::Inside(span) => format!("offset {} of {}", span.distance.0, of(&span)),
+            Owner::Behind(span) => {
+                format!("{} bytes past the end of {}", span.distance.0, of(&span))
+            }
+            Owner::Before(span) => format!("{} bytes before {}", span.distance.0, of(&span)),
+            Owner::Freed(span) => {
+                format!(
+                    "offset {} of {}, which is freed",
+                    span.distance.0,
+                    of(&span)
+                )
+            }
+            Owner::Nobody => "near no buffer of this device".into(),
         }
-    }
-
-    fn lock_progress(&self) -> MutexGuard<'_, Vec<Arc<Progress>>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A trap in words. `entry` is the kernel that ran; `None` for the processor's own accesses.
     pub(crate) fn describe(&self, trap: &Trap, entry: Option<u64>) -> String {
         let mut text = match entry {
-            Some(entry) => match self.kernels.at(entry) {
+            Some(entry) => match self.core.kernels.at(entry) {
                 Some((kernel, _)) => format!("kernel {}", kernel.name),
                 None => format!("kernel at {entry:#x}, which no loaded program has"),
             },
             None => "memory access".into(),
         };
-        if let Some((_, offset)) = entry.and_then(|_| self.kernels.at(trap.pc)) {
+        if let Some((_, offset)) = entry.and_then(|_| self.core.kernels.at(trap.pc)) {
             text += &format!(", code offset {offset:#x}");
         } else if entry.is_some() {
             text += &format!(", at {:#x}, outside of its code", trap.pc);
@@ -127,20 +106,11 @@ impl Shared {
             if near_stack && entry.is_some() && trap.sp != 0 {
                 text += "beside the stack pointer: the stack of the worker is exhausted";
             } else {
-                text += &self.pool.locate(address);
+                text += &self.locate(address);
             }
         } else if matches!(trap.signal, libc::SIGSEGV | libc::SIGBUS) {
             text += " at an address that the processor does not tell (not canonical)";
         }
         text
-    }
-}
-
-impl Queues for Shared {
-    fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
-        // A copy: what a queue waits for may be raised by this device again.
-        let queues = self.lock_progress().clone();
-        let raising = queues.iter().filter(|queue| queue.raises(at));
-        raising.map(|queue| queue.silence(asked)).min()
     }
 }

@@ -1,5 +1,5 @@
-//! What drivers of GPUs share whose queues lie in memory: everything that knows no packet, no register and
-//! no kernel driver.
+//! What drivers of devices with queues share: everything that knows no packet, no register and
+//! no kernel driver. Most queues are rings in memory; some are calls of a kernel driver.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -18,7 +18,7 @@
 //! doing: `core` has a trait for that, which `engine` implements.
 //!
 //! A vendor's driver gives an [`interface::Interface`], and for each queue a [`submit::Hardware`]: its encoder,
-//! its ring, and how its packets are read back.
+//! how words reach it (a [ring](submit::ring) of its own, or calls), and how its packets are read back.
 //!
 //! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
 //! program or signal only `core` and its memory. The queues end with the last handle of the device, of a

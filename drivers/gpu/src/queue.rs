@@ -93,16 +93,12 @@ impl<H: Load> BoundPackets<H> {
     fn new(
         engine: Arc<Engine<H>>,
         channel: Arc<Channel<H>>,
-        packets: Packets,
+        mut packets: Packets,
     ) -> Result<BoundPackets<H>> {
-        let begin = channel.begin();
-        let mut words = Vec::with_capacity(begin.len() + packets.words.len());
-        words.extend_from_slice(begin);
-        words.extend_from_slice(&packets.words);
-        let shift = begin.len() as u32 * 4;
+        packets.set_head(channel.begin());
         let indirect = channel.hardware().binds_words();
         let data_at = match indirect {
-            true => (words.len() * 4).next_multiple_of(DATA_ALIGN as usize),
+            true => (packets.words.len() * 4).next_multiple_of(DATA_ALIGN as usize),
             false => 0,
         };
         let bytes = (data_at + packets.data.len() * 4) as u64;
@@ -115,38 +111,24 @@ impl<H: Load> BoundPackets<H> {
             }
         };
         let base = memory.as_ref().map_or(0, |(_, piece)| piece.va().0);
-        let mut data = packets.data;
-        for reloc in &packets.relocs {
-            let (section, offset) = match reloc.section {
-                Section::Words => (&mut words, reloc.offset + shift),
-                Section::Data => (&mut data, reloc.offset),
-            };
-            let value = base + data_at as u64 + u64::from(reloc.add);
-            place(section, offset, reloc.part, value);
-        }
-        let mut patches = packets.patches;
-        for patch in &mut patches {
-            if patch.section == Section::Words {
-                patch.offset += shift;
-            }
-        }
+        packets.relocate(base + data_at as u64);
         let mut launch = Vec::new();
         if indirect {
-            channel.hardware().run(base, &words, &mut launch);
+            channel.run(base, &packets.words, &mut launch);
         }
-        let slots = patches.iter().map(|p| usize::from(p.slot.0) + 1).max();
+        let slots = packets.patches.iter().map(|p| usize::from(p.slot.0) + 1);
         let bound = BoundPackets {
             engine,
             channel,
-            words,
-            data,
-            patches,
+            slots: slots.max().unwrap_or(0),
+            words: packets.words,
+            data: packets.data,
+            patches: packets.patches,
             memory,
             keep: packets.keep,
             data_at,
             launch,
             values: Vec::new(),
-            slots: slots.unwrap_or(0),
         };
         let (words, data) = (0..bound.words.len() * 4, 0..bound.data.len() * 4);
         for (section, all) in [(Section::Words, words), (Section::Data, data)] {

@@ -56,9 +56,11 @@ fn until(oldest: &Option<u64>) -> String {
 #[derive(Debug)]
 pub struct Bump {
     size: u64,
-    /// Growing counts of bytes; the offset is the count modulo the size.
+    /// Growing counts of bytes.
     head: u64,
     tail: u64,
+    /// The offset of the head: its count modulo the size.
+    offset: u64,
     /// Ends of the sealed runs, with the points that free them.
     sealed: VecDeque<(u64, u64)>,
 }
@@ -73,6 +75,7 @@ impl Bump {
             size,
             head: 0,
             tail: 0,
+            offset: 0,
             sealed: VecDeque::with_capacity(SEALS),
         }
     }
@@ -102,14 +105,18 @@ impl Bump {
         }
         if self.head == self.tail {
             // Nothing is in use: begin at the start, where everything has its best place.
-            (self.head, self.tail) = (0, 0);
+            (self.head, self.tail, self.offset) = (0, 0, 0);
         }
-        let offset = self.head % size;
-        let place = match offset.checked_next_multiple_of(align) {
-            Some(place) if place <= size - asked => place - offset,
-            _ => size - offset,
+        // By bits: a division takes as long as all the rest.
+        let aligned = self
+            .offset
+            .checked_add(align - 1)
+            .map(|end| end & !(align - 1));
+        let (start, skipped) = match aligned {
+            Some(start) if start <= size - asked => (start, start - self.offset),
+            _ => (0, size - self.offset),
         };
-        if place + asked > self.free() {
+        if skipped + asked > self.free() {
             let oldest = self.sealed.front().map(|&(_, point)| point);
             return Err(BumpError::Full {
                 asked,
@@ -118,9 +125,9 @@ impl Bump {
                 oldest,
             });
         }
-        let start = self.head + place;
-        self.head = start + asked;
-        Ok(start % size)
+        self.head += skipped + asked;
+        self.offset = start + asked;
+        Ok(start)
     }
 
     /// Ties everything allocated since the last seal to `point`, which is not before the last one.

@@ -15,6 +15,7 @@
 //! So a submission is any number of writes and one `ring`: a few stores on a mapping, one transfer
 //! over a cable. Bits that must go together in one piece go through [`Window::write_many`].
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -201,6 +202,15 @@ impl Window {
     pub fn with_readback(mut self, offset: usize) -> Window {
         if let Arm::Mapped { readback, .. } = &mut self.arm {
             *readback = Some(offset);
+        }
+        self
+    }
+
+    /// The same, which keeps something for as long as its mapping is used, where it has one: see [`View::with_guard`].
+    #[must_use]
+    pub fn with_guard(mut self, guard: impl Any + Send + Sync) -> Window {
+        if let Arm::Mapped { view, .. } = &mut self.arm {
+            *view = view.clone().with_guard(guard);
         }
         self
     }

@@ -5,7 +5,7 @@
 //!
 //! | language | words | data block |
 //! |---|---|---|
-//! | [`pm4`] | packets, as the ring takes them | kernel arguments; on several XCCs the packets, which indirect buffers in the words name |
+//! | [`pm4`] | packets, as the ring takes them | kernel arguments |
 //! | [`aql`] | packets of 16 dwords | kernel arguments; PM4 that vendor packets name |
 //! | [`sdma`] | packets, as the ring takes them | nothing |
 //!
@@ -20,8 +20,9 @@
 //!    [`Language::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
-//! 4. A bound submission runs from an indirect buffer: [`pm4::indirect`], [`sdma::indirect`] give the
-//!    ring packet. AQL has none, nor PM4 on several XCCs ([`Encoder::binds_words`]): its packets go to the ring again.
+//! 4. A bound submission of PM4 runs from an indirect buffer, which [`pm4::indirect`] names for the ring; on several XCCs
+//!    every one does ([`Encoder::names_words`]). AQL has none: a dispatch is a packet of the ring
+//!    ([`Encoder::binds_words`]), and goes there again.
 
 pub mod aql;
 mod commands;
@@ -189,10 +190,14 @@ impl Encoder {
         }
     }
 
-    /// Whether bound words run from an indirect buffer. Where not, they are packets that name some
-    /// themselves, and go to the ring.
+    /// Whether words run from indirect buffers alone.
+    pub fn names_words(&self) -> bool {
+        matches!(self, Encoder::Pm4(pm4) if pm4.apart())
+    }
+
+    /// Whether bound words run from an indirect buffer. Where not, they go to the ring.
     pub fn binds_words(&self) -> bool {
-        matches!(self, Encoder::Pm4(pm4) if !pm4.indirect())
+        matches!(self, Encoder::Pm4(_))
     }
 
     /// What it makes.

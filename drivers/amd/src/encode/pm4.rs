@@ -17,7 +17,7 @@
 //! the workgroups. They have an L2 each, and do not know of each other: where what follows depends on
 //! what all have done (a barrier, a signal, a timestamp, a write), each writes its L2 back, and they meet
 //! at counters in memory. What everybody sees is done by the first one (PRED_EXEC), which works in
-//! indirect buffers only: the packets lie in the data block, and the words name them.
+//! indirect buffers only: the ring names words in memory ([`super::Encoder::names_words`]).
 //!
 //! Scopes: vector and scalar caches stand between kernels of a queue. The copy engines, other devices
 //! and the host see memory below GL2, so that the scopes of device and system write GL2 back, and
@@ -44,9 +44,19 @@ pub fn length(header: u32) -> usize {
     }
 }
 
-/// How many of the first words are whole packets and take no more than `room` dwords.
+/// How many of the first words are whole packets and take no more than `room` dwords; PRED_EXEC with what it is about.
 pub fn whole(words: &[u32], room: usize) -> usize {
-    super::whole(words, room, |words| length(words[0]))
+    super::whole(words, room, |words| {
+        let own = length(words[0]);
+        match pm4::OPCODE.get(words[0]) as u8 {
+            pm4::PRED_EXEC => {
+                own + words
+                    .get(1)
+                    .map_or(0, |&w| pm4::op::EXEC_COUNT.get(w) as usize)
+            }
+            _ => own,
+        }
+    })
 }
 
 /// Dwords of an indirect buffer at most.
@@ -103,25 +113,16 @@ impl Pm4 {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the words are packets that name indirect buffers in the data block.
-    pub fn indirect(&self) -> bool {
+    /// Whether the words run on several XCCs, and so from indirect buffers alone.
+    pub fn apart(&self) -> bool {
         self.commands.apart()
     }
 
     /// See [`super::Encoder::begin`].
     pub fn begin(&self, out: &mut Packets) {
-        let start = Start::of(out);
         let mut sink = Sink::words(out);
         self.commands.begin(&mut sink);
         self.commands.shares(&mut sink);
-        self.close(start, out);
-    }
-
-    /// What was appended becomes an indirect buffer, where it has to be one.
-    fn close(&self, start: Start, out: &mut Packets) {
-        if self.indirect() {
-            start.move_words(out);
-        }
     }
 
     /// See [`super::Encoder::encode`].
@@ -129,12 +130,7 @@ impl Pm4 {
     /// # Errors
     /// [`hcq::Error::Command`].
     pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
-        let mut start = Start::of(out);
         for command in commands {
-            if self.indirect() && out.words.len() - start.words > INDIRECT_MAX / 2 {
-                start.move_words(out);
-                start = Start::of(out);
-            }
             match *command {
                 Command::Exec {
                     program,
@@ -144,7 +140,7 @@ impl Pm4 {
                 } => self.exec(program, args, grid, block, out)?,
                 Command::Barrier { scope } => {
                     let generation = self.setup().chip.generation;
-                    let apart = self.indirect();
+                    let apart = self.apart();
                     let mut sink = Sink::words(out);
                     match apart {
                         true => self.commands.gather(&mut sink),
@@ -161,7 +157,6 @@ impl Pm4 {
                 ref other => self.commands.encode(other, &mut Sink::words(out))?,
             }
         }
-        self.close(start, out);
         Ok(())
     }
 
@@ -367,58 +362,6 @@ impl Pm4 {
             _ => out.words[header] = set_sh(count as u32),
         }
         Ok(())
-    }
-}
-
-/// Where packets begin that may become an indirect buffer.
-#[derive(Clone, Copy)]
-struct Start {
-    words: usize,
-    relocs: usize,
-    patches: usize,
-}
-
-impl Start {
-    fn of(out: &Packets) -> Start {
-        Start {
-            words: out.words.len(),
-            relocs: out.relocs.len(),
-            patches: out.patches.len(),
-        }
-    }
-
-    /// Moves the words since then to the data block, and puts packets that run them in their place.
-    fn move_words(self, out: &mut Packets) {
-        if out.words.len() == self.words {
-            return;
-        }
-        let at = out.data.len().next_multiple_of(IB_ALIGN);
-        out.data.resize(at, 0);
-        let moved = |offset: u32| offset - self.words as u32 * 4 + at as u32 * 4;
-        for reloc in &mut out.relocs[self.relocs..] {
-            if reloc.section == Section::Words {
-                (reloc.section, reloc.offset) = (Section::Data, moved(reloc.offset));
-            }
-        }
-        for patch in &mut out.patches[self.patches..] {
-            if patch.section == Section::Words {
-                (patch.section, patch.offset) = (Section::Data, moved(patch.offset));
-            }
-        }
-        out.data.extend_from_slice(&out.words[self.words..]);
-        out.words.truncate(self.words);
-        let mut first = at;
-        while first < out.data.len() {
-            let whole = whole(&out.data[first..], INDIRECT_MAX).max(1);
-            out.relocs.push(Reloc {
-                section: Section::Words,
-                offset: (out.words.len() as u32 + 1) * 4,
-                part: Part::Whole,
-                add: first as u32 * 4,
-            });
-            out.words.extend_from_slice(&indirect(0, whole as u32));
-            first += whole;
-        }
     }
 }
 

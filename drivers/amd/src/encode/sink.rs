@@ -16,9 +16,9 @@ impl<'a> Sink<'a> {
     /// The words.
     pub fn words(out: &'a mut Packets) -> Self {
         Sink {
+            start: out.head(),
             out,
             section: Section::Words,
-            start: 0,
         }
     }
 

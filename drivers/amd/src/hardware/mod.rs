@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | here | encoder and ring as one queue |
-//! | [`ring`] | words to where the hardware takes them, and the doorbell |
+//! | [`ring`] | how packets lie in a ring, and how the hardware is told of them |
 //! | [`parts`] | what a queue is made of |
 //! | [`scratch`] | the scratch memory of kernels |
 //! | [`decode`] | packets read back, for messages and traces |
@@ -13,26 +13,24 @@ pub(crate) mod parts;
 mod ring;
 pub(crate) mod scratch;
 
-use std::ops::Range;
-
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
 use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
+use drivers_gpu::submit::ring::Ring;
 use hcq::packets::Keep;
-use hcq::transport::TransportError;
-use hcq::{Command, KernelImage, Packets, Program, Result};
+use hcq::{Command, KernelImage, Packets, Program, Result, Scope};
 
-use self::ring::Ring;
+use self::ring::AmdRing;
 use self::scratch::Scratches;
-use crate::chip::{Chip, Language};
-use crate::encode::{Encoder, MEET_BYTES, aql, pm4};
+use crate::chip::Chip;
+use crate::encode::{Encoder, MEET_BYTES, pm4};
 
 /// A queue of an AMD GPU.
 pub struct AmdHardware {
     // Destroyed first: nothing below is used by the hardware then.
-    ring: Ring,
+    ring: Ring<AmdRing>,
     encoder: Encoder,
     chip: &'static Chip,
     /// What the XCCs of a PM4 queue meet at.
@@ -40,22 +38,37 @@ pub struct AmdHardware {
 }
 
 impl Hardware for AmdHardware {
-    const ENTRIES: bool = false;
+    type Way = Ring<AmdRing>;
     // An interrupt has the number of its event.
     const WAKES_ALL: bool = false;
+
+    #[inline]
+    fn way(&self) -> &Ring<AmdRing> {
+        &self.ring
+    }
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
         self.encoder.encode(commands, out)
     }
 
-    fn begin(&self, out: &mut Packets) {
+    fn begin(&self, out: &mut Packets) -> Result<()> {
+        // Submissions are in order.
+        let order = Command::Barrier {
+            scope: Scope::Queue,
+        };
+        self.encoder.encode(&[order], out)?;
         self.encoder.begin(out);
+        Ok(())
     }
 
     #[inline]
     fn uses(&self, kept: &Keep) -> bool {
         self.encoder.uses(kept)
+    }
+
+    fn names_words(&self) -> bool {
+        self.encoder.names_words()
     }
 
     fn binds_words(&self) -> bool {
@@ -73,69 +86,7 @@ impl Hardware for AmdHardware {
     }
 
     fn stop(&self) -> bool {
-        self.ring.queue().handle.stop()
-    }
-
-    #[inline]
-    fn is_remote(&self) -> bool {
-        self.ring.is_remote()
-    }
-
-    #[inline]
-    fn dwords(&self) -> u64 {
-        self.ring.dwords()
-    }
-
-    #[inline]
-    fn most(&self) -> usize {
-        self.ring.most()
-    }
-
-    #[inline]
-    fn missing(&self, used: u64, more: u64) -> u64 {
-        self.ring.missing(used, more)
-    }
-
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        self.ring.whole(words, room)
-    }
-
-    #[inline]
-    fn write(&self, wptr: u64, words: &[u32]) -> Result<(u64, u64), TransportError> {
-        self.ring.write(wptr, words)
-    }
-
-    #[inline]
-    fn taken(&self) -> Result<Option<u64>, TransportError> {
-        self.ring.taken()
-    }
-
-    fn published(&self) -> u64 {
-        self.ring.published()
-    }
-
-    fn pointers(&self) -> (u64, u64) {
-        self.ring.queue().raw_pointers()
-    }
-
-    fn fetched(&self) -> Option<u64> {
-        Some(self.ring.fetched())
-    }
-
-    fn words(&self, range: Range<u64>) -> Vec<u32> {
-        self.ring.words(range)
-    }
-
-    fn is_straight(&self, place: &Range<u64>) -> bool {
-        // Packets of SDMA that do not fit in front of the end of the ring lie behind it.
-        let dwords = self.ring.dwords();
-        self.encoder.language() != Language::Sdma || place.start % dwords < place.end % dwords
-    }
-
-    fn is_left(&self, position: u64) -> bool {
-        // The header of an AQL packet that was taken becomes INVALID.
-        let is_header = position.is_multiple_of(aql::PACKET as u64);
-        self.encoder.language() != Language::Aql || !is_header
+        self.ring.own().queue().handle.stop()
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::{Piece, Pool};
 use drivers_gpu::memory::signal::new_timeline;
+use drivers_gpu::submit::ring::Ring;
 use drivers_gpu::submit::{Channel, Parts};
 use hcq::{Error, GpuVa, MemoryKind, QueueKind, Result};
 
 use super::AmdHardware;
-use super::ring::Ring;
+use super::ring::AmdRing;
 use crate::chip::Language;
 use crate::encode::{Aql, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
 use crate::interface::{AmdInterface, Gpu, QueueRequest};
@@ -85,7 +86,7 @@ pub(crate) fn open(
         Language::Sdma => Encoder::Sdma(Sdma::new(setup)),
     };
     let hardware = AmdHardware {
-        ring: Ring::new(queue, gpu.chip.generation.gfx),
+        ring: Ring::new(AmdRing::new(queue, gpu.chip.generation.gfx)),
         encoder,
         chip: gpu.chip,
         meet,

@@ -114,7 +114,7 @@ impl AmdHardware {
             (SCRATCH_BACKING_MEMORY_LOCATION, &[base.lo(), base.hi()]),
             (SCRATCH_WAVE64_LANE_BYTE_SIZE, &[scratch.lane_bytes]),
         ];
-        let queue = self.ring.queue();
+        let queue = self.ring.own().queue();
         let broken = |e| core.broken("compute 0", e);
         for (at, words) in fields {
             let written = queue.control.write_words(at as u64, words);

@@ -136,7 +136,28 @@ impl Core {
     /// [`Error::DeviceLost`] if the GPU has stopped, or cannot be looked at.
     pub fn sleep(&self, event: Option<&Event>, age: &mut Age, limit: Duration) -> Result<()> {
         self.lost.check()?;
-        match self.interface.sleep(event, age, limit) {
+        self.slept(self.interface.sleep(event, age, limit))
+    }
+
+    /// The same for a signal: see [`Interface::sleep_for`].
+    ///
+    /// # Errors
+    /// As [`Core::sleep`].
+    pub fn sleep_for(
+        &self,
+        signal: (GpuVa, u64),
+        reached: &dyn Fn() -> bool,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<()> {
+        self.lost.check()?;
+        let interface = &self.interface;
+        self.slept(interface.sleep_for(signal, reached, event, age, limit))
+    }
+
+    fn slept(&self, slept: Result<Option<Exception>>) -> Result<()> {
+        match slept {
             Ok(None) => self.lost.check(),
             Ok(Some(exception)) if !self.is_own(&exception) => self.of_another(&exception),
             Ok(Some(exception)) => {

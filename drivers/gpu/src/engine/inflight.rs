@@ -1,5 +1,5 @@
 //! What a queue may be doing: the packets behind the last point that it is known to have reached, read
-//! back from its ring. Only looked at when something is wrong, or takes long.
+//! back from its ring, or from what was submitted last. Only looked at when something is wrong, or takes long.
 
 use std::time::Duration;
 
@@ -14,10 +14,7 @@ const JUST_NOW: Duration = Duration::from_millis(1);
 /// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
 /// reached.
 pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
-    let range = channel.in_flight();
-    let hardware = channel.hardware();
-    let words = hardware.words(range.clone());
-    let mut found = hardware.decode(channel.core(), &words, range.start);
+    let mut found = channel.packets(channel.in_flight());
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
@@ -48,6 +45,9 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
 /// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
 /// stands at, waves where the GPU shows them.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
+    if let Some(known) = channel.hardware().silence(asked) {
+        return known;
+    }
     let own = channel.unmoved();
     if own < JUST_NOW {
         return own;

@@ -40,7 +40,7 @@ const SLICE: Duration = Duration::from_millis(1);
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
 
-/// Opens the queue of the driver's own.
+/// Opens the queue of the driver's own, which copies: a copy queue, or a compute queue where there is no other.
 type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;
 
 /// The queues of a device.
@@ -58,8 +58,8 @@ pub struct Engine<H: Load> {
 }
 
 impl<H: Load> Engine<H> {
-    /// The engine of these queues. `open` makes a copy queue of the driver's own, once the host needs
-    /// one; the end of the device waits for work that still runs until nothing has moved for `drain_timeout`.
+    /// The engine of these queues. `open` makes a queue of the driver's own that copies, once the host needs
+    /// one: never where all memory is the host's; the end of the device waits for work that still runs until nothing has moved for `drain_timeout`.
     pub fn new(
         core: &Arc<Core>,
         pool: &Arc<Pool>,
@@ -262,10 +262,8 @@ impl<H: Load> Queues for Engine<H> {
     }
 
     fn report(&self) -> String {
-        let lines = self.channels.iter().filter_map(|channel| {
-            let range = channel.in_flight();
-            (!range.is_empty()).then(|| format!("{}: {}", channel.unit(), report::report(channel)))
-        });
+        let lines = self.channels.iter().map(|channel| report::line(channel));
+        let lines = lines.filter(|line| !line.is_empty());
         lines.collect::<Vec<_>>().join("; ")
     }
 

@@ -4,26 +4,46 @@ use super::inflight::{blocked, packets};
 use crate::core::Core;
 use crate::core::queues::Suspects;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
-use crate::submit::{Channel, Hardware};
+use crate::submit::{Channel, Hardware, Submit};
 
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
 
+/// Where a queue stands, with its name; empty if it has nothing to do.
+pub(super) fn line<H: Hardware>(channel: &Channel<H>) -> String {
+    if let Some(known) = channel.hardware().report() {
+        return known;
+    }
+    match channel.in_flight().is_empty() {
+        true => String::new(),
+        false => format!("{}: {}", channel.unit(), report(channel)),
+    }
+}
+
 /// Where a queue stands: pointers, and the packet that it waits at or runs.
 pub(super) fn report<H: Hardware>(channel: &Channel<H>) -> String {
-    let hardware = channel.hardware();
-    let (wptr, rptr) = hardware.pointers();
-    let mut text = format!("wptr {wptr:#x}, rptr {rptr:#x}");
+    if let Some(known) = channel.hardware().report() {
+        return known;
+    }
+    let way = channel.way();
+    let (wptr, rptr) = way.pointers();
+    let mut text = match way.ring() {
+        Some(_) => format!("wptr {wptr:#x}, rptr {rptr:#x}"),
+        None => format!("submission {wptr}, of which {rptr} is done"),
+    };
     let at = match blocked(channel) {
         Some((packet, true)) => Some(packet),
         _ => packets(channel).first().cloned(),
     };
     if let Some(packet) = at {
-        text += &format!(
-            ", at dword {:#x} of the ring: {}",
-            packet.position % hardware.dwords(),
-            sentence(channel.core(), &packet.doing)
-        );
+        text += &match way.ring() {
+            Some(_) => format!(
+                ", at dword {:#x} of the ring: ",
+                packet.position % way.size()
+            ),
+            None => format!(", at submission {}: ", packet.position + 1),
+        };
+        text += &sentence(channel.core(), &packet.doing);
     }
     text
 }

@@ -50,7 +50,7 @@ enum Way {
 }
 
 impl<H: Hardware> StagingQueue<H> {
-    /// Over a copy queue that nobody else uses.
+    /// Over a queue that nobody else uses: a copy queue, or a compute queue that copies.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Fault`].

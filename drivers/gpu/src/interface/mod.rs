@@ -54,6 +54,11 @@ pub trait Interface: Send + Sync {
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory>;
 
+    /// Bytes of the host's memory that device memory is made of, where the GPU has none of its own ([`Facts::vram`] is 0).
+    fn host_share(&self) -> u64 {
+        0
+    }
+
     /// Whether the GPU has the memory at an address that some GPU of the process has. Slow: asked once for each copy
     /// between two GPUs.
     fn reaches(&self, va: u64) -> bool {
@@ -81,6 +86,28 @@ pub trait Interface: Send + Sync {
         age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>>;
+
+    /// The same, for a signal at an address that is to be at least a value. An interface that is told who raises which signal
+    /// sleeps until that, unless it is `reached`.
+    ///
+    /// # Errors
+    /// As [`Interface::sleep`].
+    fn sleep_for(
+        &self,
+        signal: (GpuVa, u64),
+        reached: &dyn Fn() -> bool,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        let _ = (signal, reached);
+        self.sleep(event, age, limit)
+    }
+
+    /// The host has set the signal at an address to a value.
+    fn raised(&self, at: GpuVa, value: u64) {
+        let _ = (at, value);
+    }
 
     /// Whether an exception is of this handle for sure. Where not, all handles of the GPU in this process are told, and what
     /// was in flight says whose it is ([`verdict`]).
@@ -148,7 +175,7 @@ pub const RING_COSTS: Costs = Costs {
 pub struct Facts {
     /// Where it is: `0000:03:00.0`.
     pub place: String,
-    /// Bytes of VRAM.
+    /// Bytes of VRAM; 0 where the GPU has none of its own, and uses the host's memory.
     pub vram: u64,
     /// Whether the host has windows to VRAM.
     pub vram_windows: bool,

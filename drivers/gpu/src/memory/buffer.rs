@@ -17,16 +17,19 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
     let piece = Arc::new(piece);
     let va = piece.va();
     let zero = spec.zeroed && !is_zero;
-    let host = match spec.kind {
-        MemoryKind::Host | MemoryKind::Control => {
-            let window = piece.shared()?;
+    // Where a device has no memory of its own, it has the host's.
+    let is_host = spec.kind != MemoryKind::Device || core.facts().vram == 0;
+    let host = match is_host {
+        true => {
+            // A view that outlives the buffer keeps the memory from reuse.
+            let window = piece.shared()?.with_guard(piece.clone());
             if zero {
                 let zeroed = window.fill(0, spec.bytes, 0);
                 zeroed.map_err(|e| core.broken("memory", e))?;
             }
             HostAccess::Window(window)
         }
-        MemoryKind::Device => {
+        false => {
             let vram = Vram::new(core.clone(), piece.clone());
             if zero {
                 vram.zero(spec.bytes)?;

@@ -34,11 +34,13 @@ const MAX_ALIGN: u64 = 1 << 30;
 /// The memory of one device.
 pub struct Pool {
     core: Arc<Core>,
+    /// Bytes of device memory: VRAM, or the device's share of the host's memory.
+    total: u64,
     state: Mutex<State>,
 }
 
 struct State {
-    /// Bytes in live buffers of VRAM.
+    /// Bytes in live buffers of device memory.
     used: u64,
     peak: u64,
     /// Freed large objects by exact size.
@@ -88,17 +90,22 @@ impl Piece {
 }
 
 impl Pool {
-    /// The pool of a device; a quarter of its VRAM may be kept after a free.
+    /// The pool of a device; a quarter of what it has may be kept after a free.
     pub fn new(core: &Arc<Core>) -> Arc<Pool> {
+        let total = match core.facts().vram {
+            0 => core.interface.host_share(),
+            vram => vram,
+        };
         let state = State {
             used: 0,
             peak: 0,
-            cache: BufferCache::new(core.facts().vram / 4),
+            cache: BufferCache::new(total / 4),
             arenas: BTreeMap::new(),
             ended: false,
         };
         Arc::new(Pool {
             core: core.clone(),
+            total,
             state: Mutex::new(state),
         })
     }
@@ -276,14 +283,14 @@ impl Pool {
             used: state.used,
             cached: state.cache.bytes(),
             peak: state.peak,
-            total: self.core.facts().vram,
+            total: self.total,
         }
     }
 
     /// The most that a kind of memory can have.
     fn limit(&self, kind: MemoryKind) -> u64 {
         match kind {
-            MemoryKind::Device => self.core.facts().vram,
+            MemoryKind::Device => self.total,
             // What the kernel lets GPUs have of the host's memory is its business.
             MemoryKind::Host | MemoryKind::Control => 1 << 46,
         }

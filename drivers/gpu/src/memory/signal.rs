@@ -145,7 +145,7 @@ impl SharedSignal {
 
     /// Looks for a short while.
     fn spin(&self, value: u64, limit: Duration) -> Result<bool> {
-        let start = Instant::now();
+        let mut start = None;
         loop {
             for _ in 0..LOOKS {
                 if self.load()? >= value {
@@ -153,6 +153,8 @@ impl SharedSignal {
                 }
                 std::hint::spin_loop();
             }
+            // Most of what is waited for is there before the clock is read.
+            let start = start.get_or_insert_with(Instant::now);
             if start.elapsed() >= limit || self.core.lost.is_lost() {
                 return Ok(false);
             }
@@ -169,7 +171,9 @@ impl SignalMemory for SharedSignal {
 
     fn set(&self, value: u64) -> Result<()> {
         self.core.lost.check()?;
-        self.window.ring(0, value).map_err(|e| self.broken(e))
+        self.window.ring(0, value).map_err(|e| self.broken(e))?;
+        self.core.interface.raised(self.va, value);
+        Ok(())
     }
 
     fn timestamp(&self) -> Result<u64> {
@@ -226,7 +230,10 @@ impl SignalMemory for SharedSignal {
             if left.is_zero() {
                 left = silence.left(&MonotonicClock);
             }
-            self.core.sleep(event, &mut age, left.min(self.slice))?;
+            let reached = || self.core.lost.is_lost() || self.load().is_ok_and(|now| now >= value);
+            let (signal, limit) = ((self.va, value), left.min(self.slice));
+            self.core
+                .sleep_for(signal, &reached, event, &mut age, limit)?;
             if event.is_some() {
                 self.age.fetch_max(age.0, Ordering::AcqRel);
             }

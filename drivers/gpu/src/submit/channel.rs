@@ -14,12 +14,12 @@ use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
 use super::arguments::{Arguments, DATA_ALIGN, Room};
-use super::decode::sentence;
+use super::decode::{Packet, sentence};
 use super::fences::Fences;
-use super::hardware::Hardware;
+use super::hardware::{Failed, Hardware, Submit};
 use super::marks::Marks;
 use super::parts::{Parts, prologue};
-use super::recent::Recent;
+use super::recent::{Recent, Submission};
 use super::wait::{SLICE, Wait};
 use crate::core::Core;
 use crate::interface::{Age, Event};
@@ -36,9 +36,10 @@ pub struct Channel<H: Hardware> {
     pub(super) timeline: Timeline,
     pub(super) event: Arc<Event>,
     pub(super) fences: Fences,
-    /// What every submission starts with, and what that points to.
-    pub(super) begin: Vec<u32>,
-    pub(super) _begin_data: Piece,
+    /// What every submission starts with: words, what names some, and the memory that they point to.
+    pub(super) begin: Box<[u32]>,
+    pub(super) names: Box<[u32]>,
+    pub(super) _begin: Piece,
     pub(super) full_limit: Duration,
     /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
     /// of a cable, where a submission is one piece of memory and a few words more.
@@ -53,9 +54,9 @@ pub struct Channel<H: Hardware> {
 
 /// Where the host is with a queue.
 pub(super) struct Host {
-    /// Dwords written since the queue was made.
+    /// The position behind what was submitted.
     pub(super) wptr: u64,
-    /// Dwords that may be overwritten: what came before is taken.
+    /// The position behind what was taken: in a ring it may be overwritten.
     pub(super) free: u64,
     pub(super) marks: Marks,
     /// A submission is being written: what was taken for it belongs to none that is whole.
@@ -69,7 +70,6 @@ pub(super) struct Host {
     pub(super) freed: Vec<Keep>,
     pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
-    pub(super) words: Vec<u32>,
     pub(super) entries: Vec<u32>,
     pub(super) fence: Packets,
 }
@@ -83,9 +83,11 @@ impl<H: Hardware> Channel<H> {
         let (kind, index) = (parts.kind, parts.index);
         let name = format!("{kind} queue {index}");
         let fences = Fences::new(core, pool, parts.progress, &name)?;
-        let (begin, begin_data) = prologue(core, pool, &parts.hardware, &name)?;
+        let begin = prologue(core, pool, &parts.hardware, &name)?;
         let arguments = Arguments::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
-        let by_name = H::ENTRIES || parts.hardware.is_remote() && parts.hardware.binds_words();
+        let hardware = &parts.hardware;
+        let by_name =
+            hardware.names_words() || hardware.way().is_remote() && hardware.binds_words();
         Ok(Channel {
             by_name,
             hardware: parts.hardware,
@@ -93,11 +95,12 @@ impl<H: Hardware> Channel<H> {
             pool: pool.clone(),
             kind,
             index,
-            timeline: Timeline::new(&core.id, kind, index, parts.timeline),
+            timeline: Timeline::headed(&core.id, kind, index, parts.timeline, begin.words.clone()),
             event: parts.event,
             fences,
-            begin,
-            _begin_data: begin_data,
+            begin: begin.words.into(),
+            names: begin.names.into(),
+            _begin: begin.memory,
             full_limit: parts.full_limit,
             done: AtomicU64::new(0),
             seen: Seen::default(),
@@ -112,7 +115,6 @@ impl<H: Hardware> Channel<H> {
                 read: VecDeque::new(),
                 freed: Vec::new(),
                 recent: Recent::default(),
-                words: Vec::new(),
                 entries: Vec::new(),
                 fence: Packets::new(),
             }),
@@ -127,6 +129,12 @@ impl<H: Hardware> Channel<H> {
     /// The queue of the hardware.
     pub fn hardware(&self) -> &H {
         &self.hardware
+    }
+
+    /// How words reach it.
+    #[inline]
+    pub fn way(&self) -> &H::Way {
+        self.hardware.way()
     }
 
     /// Its kind.
@@ -149,9 +157,16 @@ impl<H: Hardware> Channel<H> {
         &self.timeline
     }
 
-    /// What every submission starts with.
+    /// What the words of every submission start with.
     pub fn begin(&self) -> &[u32] {
         &self.begin
+    }
+
+    /// Appends what the queue takes to run a submission whose words lie at an address.
+    #[inline]
+    pub fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
+        out.extend_from_slice(&self.names);
+        self.hardware.run(address, words, out);
     }
 
     /// What its timeline wakes threads by.
@@ -164,22 +179,21 @@ impl<H: Hardware> Channel<H> {
         self.core.interface.wake(&self.event);
     }
 
-    /// Writes packets to the ring, behind what every submission starts with, and rings the doorbell.
-    /// `makes` is what they raise the timeline to; 0 for those of the driver's own.
+    /// Submits packets, behind what every submission starts with: those of the timeline have it. `makes` is what they raise the timeline to; 0 for those of the driver's own.
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
-    /// [`Error::Command`] for a packet that is larger than the ring.
+    /// [`Error::Command`] for a packet that is larger than the ring; what the queue refuses.
     pub fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
         self.submit_with(packets, &[], makes)
     }
 
-    /// Writes words that are placed already, behind packets if there are any, and rings the doorbell.
+    /// Submits words that are placed already, behind packets if there are any.
     ///
     /// # Errors
     /// As [`Channel::submit`].
     pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
-        match before.filter(|before| !before.words.is_empty()) {
+        match before.filter(|before| before.words.len() > before.head()) {
             None => self.push(words, makes),
             Some(before) => self.submit_with(before, words, makes),
         }
@@ -189,10 +203,12 @@ impl<H: Hardware> Channel<H> {
         let mut guard = self.lock();
         let host = &mut *guard;
         self.core.lost.check()?;
-        let begin = self.begin.len();
-        // Words that the ring names lie before what they point to.
+        if packets.head() < self.begin.len() {
+            packets.set_head(&self.begin);
+        }
+        // Words that the queue only names lie before what they point to.
         let data_at = match self.by_name {
-            true => ((begin + packets.words.len()) as u64 * 4).next_multiple_of(DATA_ALIGN),
+            true => (packets.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
             false => 0,
         };
         let bytes = data_at + packets.data.len() as u64 * 4;
@@ -200,64 +216,73 @@ impl<H: Hardware> Channel<H> {
             0 => None,
             bytes => Some(self.room(host, bytes)?),
         };
-        packets.relocate(room.as_ref().map_or(0, Room::va) + data_at);
-        host.words.clear();
-        host.words.extend_from_slice(&self.begin);
-        host.words.extend_from_slice(&packets.words);
         if let Some(room) = &room {
-            self.place(host, room, data_at, &packets.data)?;
+            packets.relocate(room.va() + data_at);
+            self.place(host, room, data_at, packets)
+                .map_err(|e| self.broken(e))?;
         }
-        host.words.extend_from_slice(behind);
         // What is in use is kept by who has it, and retired by him, behind these packets.
         let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
         let this = host.marks.whole() + 1;
         host.retired
             .extend(outgrown.map(|kept| (this, kept.clone())));
-        self.write_all(host, makes)?;
+        match &room {
+            Some(room) if self.by_name => {
+                let mut entries = std::mem::take(&mut host.entries);
+                entries.clear();
+                self.run(room.va(), &packets.words, &mut entries);
+                entries.extend_from_slice(behind);
+                let done = self.write_all(host, &entries, makes);
+                host.entries = entries;
+                done?;
+            }
+            _ => {
+                packets.words.extend_from_slice(behind);
+                self.write_all(host, &packets.words, makes)?;
+            }
+        }
         if let Some(room) = &room {
             host.arguments.prefetch(room, bytes);
         }
         Ok(())
     }
 
-    /// Writes what a submission points to, and the words if the ring only names them.
-    fn place(&self, host: &mut Host, room: &Room, data_at: u64, data: &[u32]) -> Result<()> {
-        let broken = |e| self.broken(e);
-        if self.by_name && self.hardware.is_remote() {
+    /// Writes what a submission points to, and the words if the queue only names them.
+    #[inline]
+    fn place(
+        &self,
+        host: &Host,
+        room: &Room,
+        data_at: u64,
+        packets: &Packets,
+    ) -> Result<(), TransportError> {
+        let (words, data) = (&packets.words, &packets.data);
+        if self.by_name && self.way().is_remote() {
             // In one piece.
-            let mut all = host.words.clone();
+            let mut all = words.clone();
             if !data.is_empty() {
                 all.resize(data_at as usize / 4, 0);
                 all.extend_from_slice(data);
             }
-            host.arguments.write(room, 0, &all).map_err(broken)?;
-        } else {
-            if !data.is_empty() {
-                host.arguments.write(room, data_at, data).map_err(broken)?;
-            }
-            if self.by_name {
-                host.arguments.write(room, 0, &host.words).map_err(broken)?;
-            }
+            return host.arguments.write(room, 0, &all);
         }
-        if self.by_name {
-            host.entries.clear();
-            self.hardware.run(room.va(), &host.words, &mut host.entries);
-            std::mem::swap(&mut host.words, &mut host.entries);
+        if !data.is_empty() {
+            host.arguments.write(room, data_at, data)?;
         }
-        Ok(())
+        match self.by_name {
+            true => host.arguments.write(room, 0, words),
+            false => Ok(()),
+        }
     }
 
-    /// Writes words to the ring as they are, and rings the doorbell.
+    /// Submits words as they are.
     ///
     /// # Errors
     /// As [`Channel::submit`].
     fn push(&self, words: &[u32], makes: u64) -> Result<()> {
-        let mut guard = self.lock();
-        let host = &mut *guard;
+        let mut host = self.lock();
         self.core.lost.check()?;
-        host.words.clear();
-        host.words.extend_from_slice(words);
-        self.write_all(host, makes)
+        self.write_all(&mut host, words, makes)
     }
 
     /// Room for what a submission points to.
@@ -291,25 +316,22 @@ impl<H: Hardware> Channel<H> {
         Ok(room)
     }
 
-    /// Writes `host.words`: in one piece where they fit the ring, else cut between packets.
-    fn write_all(&self, host: &mut Host, makes: u64) -> Result<()> {
-        let words = std::mem::take(&mut host.words);
+    /// Submits words: in one piece where they fit, else cut between packets.
+    #[inline]
+    fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
         host.is_inside = true;
-        let done = self.write_pieces(host, &words);
+        let done = self.write_pieces(host, words);
         host.is_inside = false;
-        if let Ok(doorbell) = done {
-            host.marks.submitted(makes, host.wptr);
-            host.recent.note(&words, makes, host.wptr, doorbell);
-            if LevelFilter::current() >= Level::DEBUG {
-                self.trace(&words, makes, host.wptr, doorbell);
-            }
+        let doorbell = done?;
+        host.marks.submitted(makes, host.wptr);
+        host.recent.note(words, makes, host.wptr, doorbell);
+        if LevelFilter::current() >= Level::DEBUG {
+            self.trace(words, makes, host.wptr, doorbell);
         }
-        host.words = words;
-        done?;
         self.mark_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing.
         let has_none = host.retired.is_empty() && host.read.is_empty();
-        match has_none || self.hardware.is_remote() {
+        match has_none || self.way().is_remote() {
             true => Ok(()),
             false => self.reclaim(host),
         }
@@ -338,20 +360,20 @@ impl<H: Hardware> Channel<H> {
 
     /// Returns what the doorbell was given last.
     fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let most = self.hardware.most();
+        let most = self.way().most();
         if words.len() <= most {
-            self.make_room(host, words.len() as u64)?;
+            self.make_room(host, words.len())?;
             return self.write(host, words);
         }
         // Checked before anything is written, so that nothing is submitted by half.
         let mut rest = words;
         while !rest.is_empty() {
-            let piece = self.hardware.whole(rest, most);
+            let piece = self.way().whole(rest, most);
             if piece == 0 {
                 return Err(self.refused(format!(
                     "a packet of more than {most} dwords does not fit into the ring of {}: open the \
                      device with a larger ring",
-                    self.hardware.dwords()
+                    self.way().size()
                 )));
             }
             rest = &rest[piece..];
@@ -359,36 +381,43 @@ impl<H: Hardware> Channel<H> {
         rest = words;
         let mut doorbell = 0;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(self.hardware.whole(rest, most));
-            match self.make_room(host, now.len() as u64) {
+            let (now, later) = rest.split_at(self.way().whole(rest, most));
+            let room = self.make_room(host, now.len());
+            doorbell = match room.and_then(|()| self.write(host, now)) {
                 // Some pieces are on their way and cannot be taken back.
-                Err(error @ Error::Timeout { .. }) if rest.len() < words.len() => {
-                    return Err(self.core.lose(error));
-                }
+                Err(error) if rest.len() < words.len() => return Err(self.core.lose(error)),
                 done => done?,
-            }
-            doorbell = self.write(host, now)?;
+            };
             rest = later;
         }
         Ok(doorbell)
     }
 
-    /// Waits until `dwords` fit.
-    fn make_room(&self, host: &mut Host, dwords: u64) -> Result<()> {
+    /// Waits until so many words fit.
+    #[inline]
+    fn make_room(&self, host: &mut Host, words: usize) -> Result<()> {
+        match self.way().missing(host.wptr - host.free, words) {
+            0 => Ok(()),
+            _ => self.wait_for_room(host, words),
+        }
+    }
+
+    #[cold]
+    fn wait_for_room(&self, host: &mut Host, words: usize) -> Result<()> {
         let mut wait = None;
         loop {
-            if self.hardware.missing(host.wptr - host.free, dwords) == 0 {
-                return Ok(());
-            }
             self.reclaim(host)?;
-            let missing = self.hardware.missing(host.wptr - host.free, dwords);
+            let missing = self.way().missing(host.wptr - host.free, words);
             if missing == 0 {
                 return Ok(());
             }
             let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
             self.pause(host, wait, |host| {
-                let free = self.hardware.dwords() - (host.wptr - host.free);
-                let what = format!("free dwords in the ring of {}", self.unit());
+                let free = self.way().size() - (host.wptr - host.free);
+                let mut what = format!("free {} of {}", <H::Way>::UNIT, self.unit());
+                if let Some(known) = self.hardware.report() {
+                    what += &format!(" ({known})");
+                }
                 (what, free + missing, free)
             })?;
         }
@@ -408,12 +437,13 @@ impl<H: Hardware> Channel<H> {
         self.reclaim(host)
     }
 
-    /// Writes words for which there is room, and rings the doorbell. Returns what it was given.
+    /// Hands over words for which there is room. Returns what the device was told.
+    #[inline]
     pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let written = self.hardware.write(host.wptr, words);
-        let (end, doorbell) = written.map_err(|e| self.broken(e))?;
-        host.wptr = end;
-        Ok(doorbell)
+        let done = self.way().submit(host.wptr, words);
+        let done = done.map_err(|e| self.failed(e))?;
+        host.wptr = done.end;
+        Ok(done.told)
     }
 
     /// Takes the queue from the hardware. Says whether nothing of it can write any more.
@@ -499,7 +529,7 @@ impl<H: Hardware> Channel<H> {
     pub fn unmoved(&self) -> Duration {
         let timeline = self.timeline.signal().value().unwrap_or(0);
         let fences = self.fences.reached().unwrap_or(0);
-        let (_, taken) = self.hardware.pointers();
+        let (_, taken) = self.way().pointers();
         self.seen.note(&[timeline, fences, taken])
     }
 
@@ -525,14 +555,14 @@ impl<H: Hardware> Channel<H> {
         look(&host.recent, host.marks.fences());
     }
 
-    /// Positions between which there may be packets that are not done, in dwords.
+    /// Positions between which there may be packets that are not done.
     pub fn in_flight(&self) -> Range<u64> {
         let host = match self.host.try_lock() {
             Ok(host) => host,
             Err(TryLockError::Poisoned(host)) => host.into_inner(),
             // A thread waits for room meanwhile.
             Err(TryLockError::WouldBlock) => {
-                return self.held(self.done.load(Ordering::Relaxed)..self.hardware.published());
+                return self.held(self.done.load(Ordering::Relaxed)..self.way().submitted());
             }
         };
         // Of a device that is lost, what was seen.
@@ -541,12 +571,37 @@ impl<H: Hardware> Channel<H> {
         self.held(host.marks.done_by(reached)..host.wptr)
     }
 
-    /// The part of a range that the ring holds: what the read pointer has passed may be overwritten,
+    /// The part of a range that a ring holds: what the read pointer has passed may be overwritten,
     /// but it need not be done.
     fn held(&self, range: Range<u64>) -> Range<u64> {
-        range
-            .start
-            .max(range.end.saturating_sub(self.hardware.dwords()))..range.end
+        range.start.max(range.end.saturating_sub(self.way().size()))..range.end
+    }
+
+    /// Where a submission is: its words in a ring, or its call.
+    pub(super) fn place_of(&self, one: &Submission) -> Range<u64> {
+        let long = match self.way().ring() {
+            Some(_) => one.dwords.into(),
+            None => 1,
+        };
+        one.end.saturating_sub(long)..one.end
+    }
+
+    /// What stands between two positions: as the ring has it, or, where none can be read, as it was submitted last.
+    pub fn packets(&self, range: Range<u64>) -> Vec<Packet> {
+        let decode = |words: &[u32], start| self.hardware.decode(&self.core, words, start);
+        if let Some(ring) = self.way().ring() {
+            return decode(&ring.words(range.clone()), range.start);
+        }
+        let mut found = Vec::new();
+        self.with_recent(|recent, _| {
+            for (_, one) in recent.all() {
+                let place = self.place_of(one);
+                if range.start <= place.start && place.end <= range.end {
+                    found.extend(decode(one.words(), place.start));
+                }
+            }
+        });
+        found
     }
 
     fn refused(&self, why: String) -> Error {
@@ -555,6 +610,14 @@ impl<H: Hardware> Channel<H> {
             queue: self.unit(),
             command: "submission".into(),
             why,
+        }
+    }
+
+    #[cold]
+    fn failed(&self, failed: Failed) -> Error {
+        match failed {
+            Failed::Broken(error) => self.broken(error),
+            Failed::Refused(error) => error,
         }
     }
 

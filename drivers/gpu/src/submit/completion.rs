@@ -8,7 +8,7 @@ use hcq::Result;
 use hcq::packets::Keep;
 
 use super::channel::{Channel, Host, Locked};
-use super::hardware::Hardware;
+use super::hardware::{Hardware, Submit};
 use super::marks::Reached;
 use crate::memory::pool::Piece;
 
@@ -28,7 +28,7 @@ impl<H: Hardware> Channel<H> {
         // What the host has seen needs no look.
         host.marks.mark();
         self.let_go(host, self.reached_as_seen(host));
-        let looks = !host.marks.is_idle(host.wptr) && !self.hardware.is_remote();
+        let looks = !host.marks.is_idle(host.wptr) && !self.way().is_remote();
         if looks && let Err(error) = self.reclaim(host) {
             tracing::debug!(%error, "nothing is taken back");
         }
@@ -63,7 +63,7 @@ impl<H: Hardware> Channel<H> {
 
     #[inline]
     pub(super) fn mark_if_due(&self, host: &mut Host) {
-        let ring = host.marks.unmarked(host.wptr) >= self.hardware.dwords() / MARK_EVERY;
+        let ring = host.marks.unmarked(host.wptr) >= self.way().size() / MARK_EVERY;
         let arguments = host.arguments.wants_mark(MARK_EVERY);
         let retired = host
             .retired
@@ -105,8 +105,8 @@ impl<H: Hardware> Channel<H> {
             .and_then(|()| {
                 let placed = self.fences.place(fence, &self.hardware, &mut packets);
                 placed.map_err(|e| self.broken(e))?;
-                let (used, more) = (host.wptr - host.free, packets.words.len() as u64);
-                let fits = host.marks.is_empty() || self.hardware.missing(used, more) == 0;
+                let (used, more) = (host.wptr - host.free, packets.words.len());
+                let fits = host.marks.is_empty() || self.way().missing(used, more) == 0;
                 if fits {
                     self.write(host, &packets.words)?;
                     host.marks.fence(host.wptr);
@@ -142,7 +142,7 @@ impl<H: Hardware> Channel<H> {
     pub(super) fn reclaim(&self, host: &mut Host) -> Result<()> {
         let reached = self.reached(host)?;
         self.let_go(host, reached);
-        if let Some(taken) = self.hardware.taken().map_err(|e| self.broken(e))?
+        if let Some(taken) = self.way().taken().map_err(|e| self.broken(e))?
             && taken <= host.wptr
         {
             host.free = host.free.max(taken);

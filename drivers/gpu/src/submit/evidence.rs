@@ -8,7 +8,7 @@ use drivers_bundle::schema::{Altered, Does, Packet, Queue, Submission, Timeline}
 
 use super::channel::Channel;
 use super::decode::{self, Doing, peek, peek_bytes, sentence};
-use super::hardware::Hardware;
+use super::hardware::{Hardware, Readable, Submit};
 use super::recent;
 use crate::core::Core;
 
@@ -20,20 +20,21 @@ const TOLD: usize = 32;
 
 /// What a queue does and did last.
 pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
-    let (core, hardware) = (channel.core(), channel.hardware());
-    let (wptr, rptr) = hardware.pointers();
+    let (core, hardware, way) = (channel.core(), channel.hardware(), channel.way());
+    let (wptr, rptr) = way.pointers();
+    let ring = way.ring();
     let range = channel.in_flight();
     let timeline = channel.timeline().signal();
-    let mut packets = decoded(channel, &hardware.words(range.clone()), range.start);
+    let mut packets = decoded(channel, range.clone());
     packets.truncate(PACKETS);
     let mut told = Queue {
         name: channel.unit(),
-        ring: hardware.dwords(),
+        ring: ring.map_or(0, |_| way.size()),
         wptr: Hex(wptr),
         rptr: Hex(rptr),
         written: range.end,
         done: range.start,
-        taken: hardware.fetched(),
+        taken: ring.and_then(|ring| ring.fetched()),
         timeline: Timeline {
             at: Hex(timeline.va().0),
             made: 0,
@@ -48,16 +49,21 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
         for (number, one) in recent.all() {
             told.timeline.made = told.timeline.made.max(one.makes);
             told.doorbell = Hex(one.doorbell.into());
-            let place = place(one);
+            let place = channel.place_of(one);
+            // Nothing else was written there.
+            let whole = ring
+                .filter(|ring| ring.is_straight(&place) && place.start + way.size() >= range.end);
             if told.altered.is_none() {
-                told.altered = altered(hardware, one, range.end);
+                told.altered = whole.and_then(|ring| altered(ring, one, &place));
             }
-            // What entries name may have been used again.
-            let is_there = !H::ENTRIES || place.end > range.start;
-            let mut does = match (is_there, holds(hardware, one, range.end)) {
+            // What names words in memory may name other words by now.
+            let is_there = !hardware.names_words() || place.end > range.start;
+            let mut does = match (is_there, whole) {
                 (false, _) => Vec::new(),
-                (true, true) => hardware.decode(core, &hardware.words(place.clone()), place.start),
-                (true, false) => hardware.decode(core, one.words(), place.start),
+                (true, Some(ring)) => {
+                    hardware.decode(core, &ring.words(place.clone()), place.start)
+                }
+                (true, None) => hardware.decode(core, one.words(), place.start),
             };
             does.truncate(TOLD);
             told.recent.push(Submission {
@@ -76,26 +82,11 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
     told
 }
 
-/// Where in the ring a submission lies.
-fn place(one: &recent::Submission) -> Range<u64> {
-    one.end.saturating_sub(one.dwords.into())..one.end
-}
-
-/// Whether the ring has all of a submission, in one piece: nothing else was written there.
-fn holds<H: Hardware>(hardware: &H, one: &recent::Submission, wptr: u64) -> bool {
-    let place = place(one);
-    hardware.is_straight(&place) && place.start + hardware.dwords() >= wptr
-}
-
-/// The first word of a submission that the ring does not hold any more, though nothing else was written there.
-fn altered<H: Hardware>(hardware: &H, one: &recent::Submission, wptr: u64) -> Option<Altered> {
-    if !holds(hardware, one, wptr) {
-        return None;
-    }
-    let place = place(one);
-    let there = hardware.words(place.start..place.start + one.words().len() as u64);
+/// The first word of a submission that a ring does not hold any more, though nothing else was written there.
+fn altered(ring: &dyn Readable, one: &recent::Submission, place: &Range<u64>) -> Option<Altered> {
+    let there = ring.words(place.start..place.start + one.words().len() as u64);
     let mut pairs = (place.start..).zip(one.words().iter().zip(&there));
-    let (at, (submitted, found)) = pairs.find(|(at, (a, b))| a != b && hardware.is_left(*at))?;
+    let (at, (submitted, found)) = pairs.find(|(at, (a, b))| a != b && ring.is_left(*at))?;
     Some(Altered {
         at,
         submitted: Hex((*submitted).into()),
@@ -104,9 +95,9 @@ fn altered<H: Hardware>(hardware: &H, one: &recent::Submission, wptr: u64) -> Op
 }
 
 /// Packets behind the last signal of the queue's timeline that is reached.
-fn decoded<H: Hardware>(channel: &Channel<H>, words: &[u32], start: u64) -> Vec<Packet> {
+fn decoded<H: Hardware>(channel: &Channel<H>, range: Range<u64>) -> Vec<Packet> {
     let (core, hardware) = (channel.core(), channel.hardware());
-    let mut found = hardware.decode(core, words, start);
+    let mut found = channel.packets(range);
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(core, timeline).unwrap_or(0);
     let is_done = |packet: &decode::Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);

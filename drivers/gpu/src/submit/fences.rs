@@ -69,7 +69,7 @@ impl Fences {
     ) -> std::result::Result<(), TransportError> {
         let at = fence % MOST * BLOCK;
         let va = self.blocks.va().0 + at;
-        let data_at = match H::ENTRIES {
+        let data_at = match hardware.names_words() {
             true => (packets.words.len() as u64 * 4).next_multiple_of(16),
             false => 0,
         };
@@ -77,7 +77,7 @@ impl Fences {
         if !packets.data.is_empty() {
             self.window.write_words(at + data_at, &packets.data)?;
         }
-        if H::ENTRIES {
+        if hardware.names_words() {
             self.window.write_words(at, &packets.words)?;
             packets.data.clear();
             hardware.run(va, &packets.words, &mut packets.data);

@@ -2,7 +2,8 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`hardware`] | what differs between vendors: commands to words, the ring, packets read back |
+//! | [`hardware`] | what differs between vendors: commands to words, how words are submitted, packets read back |
+//! | [`ring`] | words to a ring in memory that the process owns |
 //! | `arguments` | the block beside the ring that words point to |
 //! | `marks` | how far the device is: which submissions are over |
 //! | `fences` | the same where the timeline does not tell |
@@ -28,9 +29,10 @@ pub mod hardware;
 mod marks;
 pub mod parts;
 pub mod recent;
+pub mod ring;
 mod wait;
 
 pub use arguments::DATA_ALIGN;
 pub use channel::Channel;
-pub use hardware::Hardware;
+pub use hardware::{Hardware, Submit};
 pub use parts::Parts;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::mem::window::Window;
-use hcq::{Command, GpuVa, MemoryKind, Packets, QueueKind, Result, Scope, Signal};
+use hcq::{GpuVa, MemoryKind, Packets, QueueKind, Result, Signal};
 
 use super::arguments::DATA_ALIGN;
 use super::hardware::Hardware;
@@ -33,25 +33,49 @@ pub struct Parts<H> {
     pub full_limit: Duration,
 }
 
-/// What every submission to a queue starts with, and the memory that it points to.
+/// Words of a prologue that are copied into each submission where the queue takes names of words alone; more are named.
+const FEW: usize = 16;
+
+/// What every submission to a queue starts with.
+pub(super) struct Prologue {
+    /// Words before its own.
+    pub words: Vec<u32>,
+    /// What names some, before what names its own.
+    pub names: Vec<u32>,
+    /// The memory that they point to.
+    pub memory: Piece,
+}
+
+/// What every submission to a queue starts with.
 pub(super) fn prologue<H: Hardware>(
     core: &Core,
     pool: &Arc<Pool>,
     hardware: &H,
     name: &str,
-) -> Result<(Vec<u32>, Piece)> {
+) -> Result<Prologue> {
     let mut begin = Packets::new();
-    // What an earlier submission has left is done before: submissions are in order.
-    let order = Command::Barrier {
-        scope: Scope::Queue,
+    hardware.begin(&mut begin)?;
+    let is_named = hardware.names_words() && begin.words.len() > FEW;
+    let data_at = match is_named {
+        true => (begin.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
+        false => 0,
     };
-    hardware.encode(&[order], &mut begin)?;
-    hardware.begin(&mut begin);
-    let bytes = (begin.data.len() as u64 * 4).max(DATA_ALIGN);
+    let bytes = data_at + begin.data.len() as u64 * 4;
     let what = format!("the prologue of {name}");
-    let data = pool.piece(MemoryKind::Control, bytes, &what)?;
-    begin.relocate(data.va().0);
-    let written = data.shared()?.write_words(0, &begin.data);
+    let memory = pool.piece(MemoryKind::Control, bytes.max(DATA_ALIGN), &what)?;
+    let (window, va) = (memory.shared()?, memory.va().0);
+    begin.relocate(va + data_at);
+    let mut written = window.write_words(data_at, &begin.data);
+    let mut names = Vec::new();
+    if is_named {
+        written = written.and_then(|()| window.write_words(0, &begin.words));
+        hardware.run(va, &begin.words, &mut names);
+        begin.words.clear();
+    }
     written.map_err(|e| core.broken(name, e))?;
-    Ok((begin.words, data))
+    Ok(Prologue {
+        words: begin.words,
+        names,
+        memory,
+    })
 }

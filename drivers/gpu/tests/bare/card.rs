@@ -90,7 +90,7 @@ impl Pci for Slot {
         }
         self.pinned.fetch_add(bytes, Ordering::Relaxed);
         // In two parts that do not join, and a page more than was asked for.
-        let parts = [bytes / 2 & !4095, bytes - (bytes / 2 & !4095) + 4096];
+        let parts = [(bytes / 2) & !4095, bytes - ((bytes / 2) & !4095) + 4096];
         let parts = parts.into_iter().filter(|bytes| *bytes > 0);
         let range = |bytes: u64| {
             let step = (bytes + (64 << 10)).next_multiple_of(align);

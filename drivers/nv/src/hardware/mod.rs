@@ -4,7 +4,7 @@
 //! | file | idea |
 //! |---|---|
 //! | here | encoder and ring as one queue |
-//! | [`ring`] | entries to where the hardware takes them, and the doorbell |
+//! | [`ring`] | how the hardware is told of entries |
 //! | [`parts`] | what a queue is made of |
 //! | [`local`] | the local memory of kernels |
 //! | [`decode`] | push buffers read back, for messages and traces |
@@ -14,41 +14,54 @@ pub(crate) mod local;
 pub(crate) mod parts;
 mod ring;
 
-use std::ops::Range;
-
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
 use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
-use hcq::transport::TransportError;
-use hcq::{Command, KernelImage, Packets, Program, Result};
+use drivers_gpu::submit::ring::Ring;
+use hcq::{Command, KernelImage, Packets, Program, Result, Scope};
 
 use self::local::Locals;
-use self::ring::{ENTRY, Ring};
+use self::ring::NvRing;
 use crate::encode::{Encoder, push};
 
 /// A queue of an NVIDIA GPU.
 pub struct NvHardware {
     // Destroyed first: nothing below is used by the hardware then.
-    ring: Ring,
+    ring: Ring<NvRing>,
     encoder: Encoder,
     /// Where fences are counted.
     _progress: Piece,
 }
 
 impl Hardware for NvHardware {
-    const ENTRIES: bool = true;
+    type Way = Ring<NvRing>;
     // The kernel driver tells of interrupts by GPU.
     const WAKES_ALL: bool = true;
+
+    #[inline]
+    fn way(&self) -> &Ring<NvRing> {
+        &self.ring
+    }
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
         self.encoder.encode(commands, out)
     }
 
-    fn begin(&self, out: &mut Packets) {
+    fn begin(&self, out: &mut Packets) -> Result<()> {
+        // Submissions are in order.
+        let order = Command::Barrier {
+            scope: Scope::Queue,
+        };
+        self.encoder.encode(&[order], out)?;
         self.encoder.begin(out);
+        Ok(())
+    }
+
+    fn names_words(&self) -> bool {
+        true
     }
 
     fn binds_words(&self) -> bool {
@@ -64,57 +77,6 @@ impl Hardware for NvHardware {
             out.extend_from_slice(&push::entry(address + at as u64 * 4, piece as u32));
             at += piece;
         }
-    }
-
-    #[inline]
-    fn is_remote(&self) -> bool {
-        self.ring.is_remote()
-    }
-
-    #[inline]
-    fn dwords(&self) -> u64 {
-        self.ring.dwords()
-    }
-
-    #[inline]
-    fn most(&self) -> usize {
-        self.ring.most()
-    }
-
-    #[inline]
-    fn missing(&self, used: u64, more: u64) -> u64 {
-        self.ring.missing(used, more)
-    }
-
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        words.len().min(room) / ENTRY * ENTRY
-    }
-
-    #[inline]
-    fn write(&self, wptr: u64, words: &[u32]) -> Result<(u64, u64), TransportError> {
-        self.ring.write(wptr, words)
-    }
-
-    #[inline]
-    fn taken(&self) -> Result<Option<u64>, TransportError> {
-        // GPGet says what was fetched, and reading it is a round trip over the bus: fences say more.
-        Ok(None)
-    }
-
-    fn published(&self) -> u64 {
-        self.ring.published()
-    }
-
-    fn pointers(&self) -> (u64, u64) {
-        self.ring.pointers()
-    }
-
-    fn fetched(&self) -> Option<u64> {
-        self.ring.fetched()
-    }
-
-    fn words(&self, range: Range<u64>) -> Vec<u32> {
-        self.ring.words(range)
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::Pool;
 use drivers_gpu::memory::signal::new_timeline;
+use drivers_gpu::submit::ring::Ring;
 use drivers_gpu::submit::{Channel, Hardware, Parts};
 use hcq::{Error, MemoryKind, Packets, QueueKind, Result};
 
 use super::NvHardware;
-use super::ring::{LEAST, Ring};
+use super::ring::{LEAST, NvRing};
 use crate::encode::limits::Limits;
 use crate::encode::{Encoder, Setup, Windows};
 use crate::interface::{ChannelKind, ChannelRequest, NvInterface};
@@ -79,7 +80,7 @@ pub(crate) fn open(
         interrupt: Some(timeline.va()),
     };
     let hardware = NvHardware {
-        ring: Ring::new(channel),
+        ring: Ring::new(NvRing(channel)),
         encoder: Encoder::new(setup),
         _progress: progress,
     };

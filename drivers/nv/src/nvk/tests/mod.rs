@@ -34,6 +34,9 @@ use firmware::{Firmware, Messages};
 /// A control by the class of the object that was asked, and its number.
 type Key = (u32, u32);
 
+/// What was asked, and what was answered: bytes, or a status that is no success.
+type Exchange = (Vec<u8>, std::result::Result<Vec<u8>, u32>);
+
 /// What was said.
 #[derive(Default)]
 pub struct Record {
@@ -41,8 +44,7 @@ pub struct Record {
     classes: BTreeMap<u32, u32>,
     /// Classes that were made, each with that of its parent and the bytes of its parameters.
     made: Vec<(u32, u32, usize)>,
-    /// What was asked, and answered: a status that is no success, or bytes.
-    answers: BTreeMap<Key, Vec<(Vec<u8>, std::result::Result<Vec<u8>, u32>)>>,
+    answers: BTreeMap<Key, Vec<Exchange>>,
 }
 
 /// Writes down what goes through it.

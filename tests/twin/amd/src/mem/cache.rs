@@ -798,6 +798,15 @@ impl State {
         }
     }
 
+    /// A store that was under way at [`State::share`] went to what GL2 shows, and was marked after that: memory gets it
+    /// before its wave asks for the page again.
+    pub(crate) fn land(&mut self, at: &At) {
+        let (_, dirty) = self.gl2(at, at.gmc.index);
+        if !at.home() && dirty.is_some_and(|mask| !mask.is_empty()) {
+            self.write_back(at);
+        }
+    }
+
     /// Whether [`State::share`] still holds.
     pub(crate) fn shared(&self, at: &At) -> bool {
         self.shared != 0 && self.shared == at.gmc.stretch()

@@ -432,6 +432,7 @@ impl Memory for Launch<'_> {
                 state.share(&at, &self.vm.home.package());
             }
             if state.shared(&at) {
+                state.land(&at);
                 at.mtype = Mtype::Uc;
             }
         }

@@ -12,7 +12,7 @@ type Meanwhile<'a> = &'a dyn Fn(&At);
 const STORED: std::ops::Range<usize> = 0x108..0x110;
 
 /// A wave of an XCC stores to the first page of what is mapped, and something happens before that is marked:
-/// memory gets it all the same, and the host where it looks at it.
+/// the wave reads it all the same, memory gets it, and the host where it looks at it.
 fn stays(s: &Setup, object: &Arc<Object>, mtype: Mtype, xcc: u32, meanwhile: Meanwhile) {
     let vm = s.vm.on(xcc);
     let launch = vm.launch();
@@ -41,9 +41,11 @@ fn stays(s: &Setup, object: &Arc<Object>, mtype: Mtype, xcc: u32, meanwhile: Mea
             mask.set(&STORED);
         }
     }
+    let place = STORED.start as u64;
+    let own = Bus::new(&launch).get::<u64>(Port::Vector, VA + place);
+    assert_eq!(own, Ok(7), "the wave itself, XCC {xcc}");
     drop(launch);
     s.vm.caches(WB, "release");
-    let place = STORED.start as u64;
     assert_eq!(s.read(Port::Sdma, VA + place), 7, "by XCC {xcc}");
     if object.public() {
         assert_eq!(Client::of(object).get(place), 7, "by XCC {xcc}");
