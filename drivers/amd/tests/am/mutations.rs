@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drivers_amd::Options;
 use drivers_amd::am::areas::MQDS;
-use drivers_gpu::interface::Request;
+use drivers_gpu::interface::{Memory, Request};
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Fault, Machine, VirtualClock};
@@ -449,20 +449,33 @@ fn broken(bug: &'static Bug, image: &KernelImage) -> Vec<&'static str> {
         }
         // An address that means something else the second time.
         let copies = Stream::new(device.queue(QueueKind::Copy, 0)?);
-        for kind in [MemoryKind::Device, MemoryKind::Host] {
-            let memory = interface.memory(&Request {
+        let memory = |kind| {
+            interface.memory(&Request {
                 bytes: 64 << 10,
                 align: 64 << 10,
                 kind,
                 what: "memory for a moment",
-            })?;
+            })
+        };
+        let copy = |at: u64| {
             let copy = Command::Copy {
-                dst: Val::Const(memory.va.0),
-                src: Val::Const(memory.va.0 + 4096),
+                dst: Val::Const(at),
+                src: Val::Const(at + 4096),
                 bytes: 4096,
             };
-            copies.submit(&[], &[copy])?.wait(stand::soon())?;
+            copies.submit(&[], &[copy])?.wait(stand::soon())
+        };
+        let first = memory(MemoryKind::Device)?;
+        let at = first.va.0;
+        copy(at)?;
+        drop(first);
+        // Others may be taken before it.
+        let mut second = Vec::new();
+        while second.last().is_none_or(|one: &Memory| one.va.0 != at) {
+            assert!(second.len() < 1000, "{at:#x} is never given again");
+            second.push(memory(MemoryKind::Host)?);
         }
+        copy(at)?;
         Ok(())
     };
     // Whether it comes to an end in words or not at all noticed, does not matter here.
