@@ -1,6 +1,6 @@
 //! What the scopes of AQL packets do where an agent has several XCCs, and so several GL2s.
 
-use twin_amd::chip::{GFX942, GFX942_CPX, GFX942_DPX, GFX942_QPX};
+use twin_amd::chip::{GFX942_CPX, GFX942_QPX};
 
 use super::xccs::{LOADS, STORES};
 use super::*;
@@ -17,8 +17,7 @@ const ARGUMENTS: u32 = 1 << 3;
 fn kernel(stand: &Stand, at: u64, code: &[u32]) {
     let mut descriptor = [0u32; 16];
     descriptor[4] = 0x100;
-    let user = regs::USER_SGPR.put(2) | regs::TGID_X_EN.put(1);
-    let rsrc = [regs::VGPRS.put(1), user];
+    let rsrc = [regs::VGPRS.put(1), regs::USER_SGPR.put(2)];
     (descriptor[12], descriptor[13], descriptor[14]) = (rsrc[0], rsrc[1], ARGUMENTS);
     stand.write_words(at, &descriptor);
     stand.write_words(at + 0x100, code);
@@ -81,44 +80,4 @@ fn one_xcc_needs_no_write_back_for_itself() {
     let (none, agent) = (0, aql::SCOPE_AGENT);
     assert_eq!(broken(&GFX942_CPX, none, agent), [""; 0]);
     fires("CACHE-SCALAR-STALE").only(&broken(&GFX942_CPX, agent, none));
-}
-
-/// What each lane of a grid does to its own dword: it adds one.
-///
-/// s_lshl_b32 s2, s2, 6; v_add_u32 v0, s2, v0; v_lshlrev_b32 v0, 2, v0; global_load_dword v1, v0, s[0:1];
-/// s_waitcnt vmcnt(0); v_add_u32 v1, 1, v1; global_store_dword v0, v1, s[0:1]; s_endpgm
-const ADDS: [u32; 10] = [
-    0x8e02_8602,
-    0x6800_0002,
-    0x2400_0082,
-    0xdc50_8000,
-    0x0100_0000,
-    0xbf8c_0f70,
-    0x6802_0281,
-    0xdc70_8000,
-    0x0000_0100,
-    0xbf81_0000,
-];
-
-#[test]
-fn what_threads_of_all_xccs_store_to_the_same_pages_stays() {
-    // A page has lines of every XCC, and of every thread of each.
-    const GROUPS: u32 = 512;
-    const TIMES: u32 = 40;
-    for chip in [&GFX942_QPX, &GFX942_DPX, &GFX942] {
-        let stand = Stand::with(chip, 3, |setup| setup.threads = 4);
-        map(&stand, chip);
-        let vram = Kind::Vram { public: false };
-        stand.map_as(SHARED, u64::from(GROUPS) * 256, vram, Mtype::Rw, true);
-        kernel(&stand, CODE, &ADDS);
-        let queue = stand.queue(QueueKind::Aql, RING, RING_BYTES);
-        for _ in 0..TIMES {
-            queue.submit(&dispatch(CODE, GROUPS, aql::SCOPE_AGENT, aql::SCOPE_AGENT));
-        }
-        stand.idle();
-        assert_eq!(stand.broken(), [""; 0]);
-        let lanes = u64::from(GROUPS) * 64;
-        let lost = (0..lanes).filter(|lane| stand.read32(SHARED + 4 * lane) != TIMES);
-        assert_eq!(lost.count(), 0, "{} XCCs", chip.xccs);
-    }
 }
