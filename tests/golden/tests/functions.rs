@@ -45,7 +45,7 @@ const FUNCTIONS: &[Function] = functions! {
     acosh 2.0;
     atanh 2.0;
     erf 2.0;
-    // 2.2 near 9, where it is e^(-x^2) almost alone, by NVIDIA's instruction for 2^x.
+    // 2.2 near 9, where it is e^(-x^2) times a small quotient.
     erfc 2.5;
     sigmoid 3.0;
 };
