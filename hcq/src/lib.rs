@@ -55,7 +55,6 @@ pub mod program;
 pub mod progress;
 pub mod queue;
 pub mod reg;
-pub mod ring;
 pub mod signal;
 pub mod staging;
 mod sync;

@@ -1,6 +1,6 @@
-//! The atomics and locks of the protocols that loom checks: std's, or loom's under `--cfg loom`.
+//! The locks of the protocols that loom checks: std's, or loom's under `--cfg loom`.
 
 #[cfg(loom)]
-pub(crate) use loom::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use loom::sync::{Mutex, MutexGuard};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -407,7 +407,7 @@ mod tests {
 mod loom_tests {
     use super::*;
     use crate::signal::tests::counted;
-    use crate::sync::Arc;
+    use loom::sync::Arc;
 
     /// Two threads submit; each point is made once, and the later one is submitted later.
     #[test]

@@ -31,6 +31,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
             "encode",
             "object",
             "interface",
+            "rm",
             "nvk",
             "program",
             "hardware",

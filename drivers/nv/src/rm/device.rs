@@ -11,8 +11,7 @@ use drivers_spec::nv::control::{self, fb_info};
 use drivers_spec::nv::memory::vaspace_flags;
 
 use super::client::{Client, Object};
-use super::facts::not_passed;
-use super::transport::{CallError, Result};
+use super::transport::{CallError, Result, not_passed};
 
 /// A number, not a text, of as many bytes as a UUID has (`NV2080_GPU_CMD_GPU_GET_GID_FLAGS_FORMAT_BINARY`).
 const BINARY: u32 = 2;

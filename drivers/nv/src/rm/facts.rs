@@ -8,11 +8,10 @@ use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::control::{self, fb_info, gr_info};
 use drivers_spec::nv::query::compute_mode;
 use drivers_spec::nv::{class, query, status};
-use hcq::transport::Fault;
 use thiserror::Error;
 
 use super::device::Device;
-use super::transport::{CallError, Result};
+use super::transport::{CallError, Result, not_passed};
 use crate::chip::{Chip, Units};
 use crate::encode::limits::Limits;
 
@@ -21,14 +20,6 @@ const MOST_GPCS: u32 = 12;
 const MOST_TPCS: u32 = 10;
 /// Multiprocessors of a TPC, since Volta.
 const SMS_PER_TPC: u32 = 2;
-
-/// What a sandbox answers that does not know a call (gVisor passes on those of CUDA): EINVAL.
-const NOT_PASSED: Fault = Fault::Errno(22);
-
-/// Whether a call was not passed on to the driver.
-pub(crate) fn not_passed(error: &CallError) -> bool {
-    matches!(error, CallError::System(error) if error.fault == NOT_PASSED)
-}
 
 /// Why a GPU that RM has is not computed on, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

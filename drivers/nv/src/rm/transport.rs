@@ -5,7 +5,7 @@ use drivers_spec::nv::ioctl::NewObject;
 use drivers_spec::nv::parameters::Parameters;
 use drivers_spec::nv::status;
 use hcq::mem::view::View;
-use hcq::transport::{Machine, Prot, TransportError};
+use hcq::transport::{Fault, Machine, Prot, TransportError};
 use thiserror::Error;
 
 /// How often a call that takes something apart is made again before it is given up.
@@ -13,6 +13,14 @@ const FREES: u32 = 3;
 
 /// Statuses from here on are warnings: the call has done what it should.
 const WARNINGS: u32 = 0x1_0000;
+
+/// What a sandbox answers that does not know a call (gVisor passes on those of CUDA): EINVAL.
+const NOT_PASSED: Fault = Fault::Errno(22);
+
+/// Whether a call was not passed on to the driver.
+pub(crate) fn not_passed(error: &CallError) -> bool {
+    matches!(error, CallError::System(error) if error.fault == NOT_PASSED)
+}
 
 /// What carries calls to RM. A status that is no success is an error here; a call that RM wants made again
 /// (BUSY_RETRY) is made again here, a limited number of times.
