@@ -1,7 +1,7 @@
 //! NVIDIA's kernel driver: what it says there is, and what it is asked for. Its resource manager (RM) makes
 //! objects and answers questions; UVM maps memory for all GPUs of a process.
 //!
-//! What RM is asked is in [`crate::rm`], which knows no files; here is what carries it, and what only a kernel driver
+//! What RM is asked is in `rm`, which knows no files; here is what carries it, and what only a kernel driver
 //! has. Each row uses those above it, and none below:
 //!
 //! | file | idea |
