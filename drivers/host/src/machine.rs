@@ -17,6 +17,8 @@ use crate::reserve::{memory, reserve};
 pub struct Host {
     kept: Kept,
     system: System,
+    /// Functions that were opened elsewhere.
+    lent: Vec<Arc<dyn Pci>>,
 }
 
 impl Host {
@@ -24,19 +26,25 @@ impl Host {
     pub fn get() -> Arc<dyn Machine> {
         static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
             crate::fork::watch();
-            Arc::new(Host::of(System::this()))
+            Arc::new(Host::of(System::this(), Vec::new()))
         });
         HOST.clone()
     }
 
     /// A machine whose files are those of a folder that looks like one.
     pub fn at(system: System) -> Arc<dyn Machine> {
-        Arc::new(Host::of(system))
+        Arc::new(Host::of(system, Vec::new()))
     }
 
-    fn of(system: System) -> Host {
+    /// This machine, on which some PCI functions are open already: who opens one of these by its name gets it.
+    pub fn lending(functions: Vec<Arc<dyn Pci>>) -> Arc<dyn Machine> {
+        crate::fork::watch();
+        Arc::new(Host::of(System::this(), functions))
+    }
+
+    fn of(system: System, lent: Vec<Arc<dyn Pci>>) -> Host {
         let kept = Kept::default();
-        Host { kept, system }
+        Host { kept, system, lent }
     }
 }
 
@@ -61,6 +69,9 @@ impl Machine for Host {
     }
 
     fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        if let Some(lent) = self.lent.iter().find(|one| one.name() == address) {
+            return Ok(lent.clone());
+        }
         let functions = self.pci_functions()?;
         let found = functions.iter().find(|one| one.address == address);
         let Some(found) = found else {

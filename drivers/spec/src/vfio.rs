@@ -199,6 +199,13 @@ structs! { LAYOUTS;
         /// Nothing.
         reserved: u32,
     }
+    /// Capability [`CAP_DMA_AVAIL`].
+    CapDmaAvail = "vfio_iommu_type1_info_dma_avail" {
+        /// Its start.
+        header: CapHeader,
+        /// How many mappings there is room for.
+        avail: u32,
+    }
     /// Addresses that may be mapped.
     IovaRange = "vfio_iova_range" {
         /// The first.
@@ -234,6 +241,8 @@ structs! { LAYOUTS;
 
 /// `VFIO_IOMMU_TYPE1_INFO_CAP_IOVA_RANGE`.
 pub const CAP_IOVA_RANGE: u16 = 1;
+/// `VFIO_IOMMU_TYPE1_INFO_DMA_AVAIL`, since Linux 5.10.
+pub const CAP_DMA_AVAIL: u16 = 3;
 
 bitflags! {
     /// `VFIO_GROUP_FLAGS_*`.

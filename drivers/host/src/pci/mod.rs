@@ -13,7 +13,9 @@
 //! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
 //! | [`quiet`] | a function ends its accesses to memory |
 //! | `function` | a function, opened by sysfs: BARs, configuration space, memory, resets |
+//! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
 //! | [`vfio`] | a function, opened by VFIO: the same, with memory that an IOMMU maps, and interrupts |
+//! | `lent` | a function that the crate `pci-driver` has opened (a feature of that name) |
 //!
 //! Nothing here unbinds, removes, resizes or resets what it was not asked for by its address.
 //!
@@ -25,12 +27,16 @@ mod files;
 mod function;
 pub mod journal;
 mod kept;
+#[cfg(feature = "pci-driver")]
+#[allow(unsafe_code)]
+pub mod lent;
 mod lock;
 pub mod look;
 mod owed;
 pub mod pages;
 pub mod quiet;
 pub mod reset;
+mod space;
 pub mod vfio;
 
 pub use files::{Files, Rights, System, functions};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drivers_spec::vfio::{
-    self as uapi, CAP_IOVA_RANGE, CapHeader, CapIovaRange, DmaMap, DmaUnmap, GroupFlags,
-    GroupStatus, IommuFlags, IovaRange, MapFlags, Type1Info, VFIO_NOIOMMU_IOMMU,
-    VFIO_TYPE1V2_IOMMU,
+    self as uapi, CAP_DMA_AVAIL, CAP_IOVA_RANGE, CapDmaAvail, CapHeader, CapIovaRange, DmaMap,
+    DmaUnmap, GroupFlags, GroupStatus, IommuFlags, IovaRange, MapFlags, Type1Info,
+    VFIO_NOIOMMU_IOMMU, VFIO_TYPE1V2_IOMMU,
 };
 use hcq::transport::Pci;
 use zerocopy::IntoBytes;
@@ -17,6 +17,9 @@ use crate::caller::{Caller, Here};
 use crate::errno::{Errno, Result};
 use crate::host::Mapping;
 use crate::pci::HostMemory;
+
+/// Mappings that a container has room for, unless vfio_iommu_type1 was told otherwise (`dma_entry_limit`).
+const MOST_MAPPINGS: usize = 0xffff;
 
 #[derive(Default)]
 pub(super) struct Container {
@@ -108,7 +111,10 @@ impl Kernel {
             return self.broken(&rules::TYPE, what, Errno::ENOTTY);
         }
         match request {
-            _ if is(uapi::IOMMU_GET_INFO) => self.info(&inside, argument),
+            _ if is(uapi::IOMMU_GET_INFO) => {
+                let avail = MOST_MAPPINGS - container.maps.len();
+                self.info(&inside, avail as u32, argument)
+            }
             _ if is(uapi::IOMMU_MAP_DMA) => self.map_dma(state, number, argument),
             _ if is(uapi::IOMMU_UNMAP_DMA) => self.unmap_dma(container, argument),
             _ => {
@@ -146,7 +152,7 @@ impl Kernel {
         Ok(0)
     }
 
-    fn info(&self, inside: &[&Slot], argument: u64) -> Result<i32> {
+    fn info(&self, inside: &[&Slot], avail: u32, argument: u64) -> Result<i32> {
         let mut info: Type1Info = self.argument("IOMMU_GET_INFO", argument, |info| {
             // The struct has grown: the kernel takes what ends with the sizes of pages.
             match info {
@@ -155,8 +161,10 @@ impl Kernel {
             }
         })?;
         let ranges = translated(inside);
-        let capability = size_of::<CapIovaRange>() + size_of_val(ranges.as_slice());
-        let all = (size_of::<Type1Info>() + capability) as u32;
+        let of_ranges = size_of::<CapIovaRange>() + size_of_val(ranges.as_slice());
+        let first = size_of::<Type1Info>() as u32;
+        let second = first + of_ranges as u32;
+        let all = second + size_of::<CapDmaAvail>() as u32;
         let room = info.argsz;
         info.argsz = all;
         info.flags = (IommuFlags::PGSIZES | IommuFlags::CAPS).bits();
@@ -169,12 +177,12 @@ impl Kernel {
             here.write(argument, &info.as_bytes()[..short])?;
             return Ok(0);
         }
-        info.cap_offset = size_of::<Type1Info>() as u32;
+        info.cap_offset = first;
         let capability = CapIovaRange {
             header: CapHeader {
                 id: CAP_IOVA_RANGE,
                 version: 1,
-                next: 0,
+                next: second,
             },
             nr_iovas: ranges.len() as u32,
             reserved: 0,
@@ -187,7 +195,12 @@ impl Kernel {
             self.answer(at, &IovaRange { start, end })?;
             at += size_of::<IovaRange>() as u64;
         }
-        Ok(0)
+        let header = CapHeader {
+            id: CAP_DMA_AVAIL,
+            version: 1,
+            next: 0,
+        };
+        self.answer(at, &CapDmaAvail { header, avail })
     }
 
     fn map_dma(&self, state: &mut State, number: u32, argument: u64) -> Result<i32> {
@@ -219,6 +232,9 @@ impl Kernel {
         if before.is_some_and(|(start, bytes)| start + bytes > iova) {
             let what = format!("{what}, where something is mapped");
             return self.broken(&rules::MAP, what, Errno::EEXIST);
+        }
+        if maps.len() == MOST_MAPPINGS {
+            return Err(Errno::ENOSPC);
         }
         match bar {
             Some(answers) => container.reached.add_bar(iova, size, answers),

@@ -297,15 +297,21 @@ fn memory_is_mapped_reached_and_taken_away() {
     };
     rig.with(rig.container, uapi::IOMMU_GET_INFO, &mut info)
         .unwrap();
-    // The header, and two ranges.
+    // The header, two ranges, and how many mappings there is room for.
     assert_eq!(
         (info.argsz, info.flags, info.cap_offset),
-        (24 + 16 + 32, 3, 0)
+        (24 + 16 + 32 + 12, 3, 0)
     );
     let memory = View::alloc(0x4000, 0x1000).unwrap();
     rig.map(&memory, 0x10_0000, 0x2000).unwrap();
     rig.map(&memory.sub(0x2000, 0x2000).unwrap(), 0x10_2000, 0x2000)
         .unwrap();
+    let mut all = [0u32; 21];
+    all[0] = info.argsz;
+    rig.with(rig.container, uapi::IOMMU_GET_INFO, &mut all)
+        .unwrap();
+    assert_eq!((all[4], all[6], all[7]), (24, 1 << 16 | 1, 24 + 16 + 32));
+    assert_eq!(all[18..], [1 << 16 | 3, 0, 0xffff - 2]);
     rig.master(device);
     assert!(rig.write(0x10_1fff, 1) && rig.write(0x10_3000, 2));
     assert_eq!(memory.read::<u8>(0x1fff), Ok(1));

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::mem::view::View;
-use hcq::transport::{Map, Prot};
+use hcq::transport::{Map, MonotonicClock, Prot};
+use hcq::wait::Deadline;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -57,6 +58,18 @@ pub trait Calls: Send + Sync {
 
     /// Waits for an eventfd, and takes what it counts; none if nothing came, and maybe before the limit is over.
     fn wait(&self, fd: i32, limit: Duration) -> io::Result<Option<u64>>;
+}
+
+/// Waits for an eventfd until a deadline, and takes what it counts; none if nothing came.
+pub(crate) fn until(calls: &dyn Calls, fd: i32, deadline: Deadline) -> io::Result<Option<u64>> {
+    loop {
+        // A deadline in wall time looks at no clock; on another clock the limit is looked at in between.
+        let left = deadline.remaining(&MonotonicClock);
+        match calls.wait(fd, left)? {
+            None if !left.is_zero() => {}
+            came => return Ok(came),
+        }
+    }
 }
 
 /// The kernel of this machine, with device files where a system has them.

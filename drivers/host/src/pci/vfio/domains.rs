@@ -3,15 +3,18 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use drivers_spec::vfio::{GroupFlags, VFIO_API_VERSION, VFIO_NOIOMMU_IOMMU, VFIO_TYPE1V2_IOMMU};
+use drivers_spec::vfio::{
+    GroupFlags, IovaRange, VFIO_API_VERSION, VFIO_NOIOMMU_IOMMU, VFIO_TYPE1V2_IOMMU,
+};
+use hcq::mem::view::View;
 use hcq::transport::{Fault, TransportError};
 
 use super::calls::Calls;
 use super::function::Memory;
 use super::request::Descriptor;
-use super::space::Space;
 use crate::pci::System;
 use crate::pci::look::Group;
+use crate::pci::space::{Iommu, LOWEST, Space};
 
 const CONTAINER: &str = "/dev/vfio/vfio";
 
@@ -25,7 +28,7 @@ pub struct Domains {
 struct Joined {
     number: String,
     file: Weak<Descriptor>,
-    space: Weak<Space>,
+    space: Weak<Space<Descriptor>>,
 }
 
 impl Domains {
@@ -70,15 +73,15 @@ impl Domains {
         }
         // Each is held while another one joins: a container whose last group leaves has no IOMMU any more.
         let held: Vec<_> = joined.iter().filter_map(Joined::both).collect();
-        let mut tried: Vec<&Arc<Space>> = Vec::new();
+        let mut tried: Vec<&Arc<Space<Descriptor>>> = Vec::new();
         for (_, space) in &held {
             if tried.iter().any(|other| Arc::ptr_eq(other, space)) {
                 continue;
             }
             tried.push(space);
             let file = self.group(group, address)?;
-            match file.set_container(&space.container) {
-                Ok(()) if space.is_translated()? => {
+            match file.set_container(&space.iommu) {
+                Ok(()) if space.is_within(&translated(&space.iommu)?) => {
                     joined.push(Joined::of(group, &file, space));
                     return Ok((file, Memory::Mapped(space.clone())));
                 }
@@ -100,7 +103,8 @@ impl Domains {
         let file = self.group(group, address)?;
         file.set_container(&container)?;
         container.set_iommu(VFIO_TYPE1V2_IOMMU)?;
-        let space = Space::of(container, address)?;
+        let all = translated(&container)?;
+        let space = Space::of(container, &all, address)?;
         joined.push(Joined::of(group, &file, &space));
         Ok((file, Memory::Mapped(space)))
     }
@@ -150,7 +154,7 @@ impl Domains {
 }
 
 impl Joined {
-    fn of(group: &Group, file: &Arc<Descriptor>, space: &Arc<Space>) -> Joined {
+    fn of(group: &Group, file: &Arc<Descriptor>, space: &Arc<Space<Descriptor>>) -> Joined {
         Joined {
             number: group.number.clone(),
             file: Arc::downgrade(file),
@@ -158,7 +162,34 @@ impl Joined {
         }
     }
 
-    fn both(&self) -> Option<(Arc<Descriptor>, Arc<Space>)> {
+    fn both(&self) -> Option<(Arc<Descriptor>, Arc<Space<Descriptor>>)> {
         Some((self.file.upgrade()?, self.space.upgrade()?))
     }
+}
+
+impl Iommu for Descriptor {
+    fn map(&self, view: &View, at: u64) -> Result<(), TransportError> {
+        self.map_dma(view, at)
+    }
+
+    fn unmap(&self, at: u64, bytes: u64) -> Result<(), TransportError> {
+        self.unmap_dma(at, bytes)
+    }
+}
+
+/// What an IOMMU translates for each group that is in a container by now.
+///
+/// Source: Linux, drivers/vfio/vfio_iommu_type1.c, vfio_iommu_type1_attach_group: what a group reserves is taken out of
+/// the ranges of a container.
+fn translated(container: &Descriptor) -> Result<Vec<IovaRange>, TransportError> {
+    let ranges = container.ranges()?;
+    // Kernels before 5.4 do not tell: what all IOMMUs translate, without the addresses of interrupts.
+    let usual = IovaRange {
+        start: LOWEST,
+        end: 0xfedf_ffff,
+    };
+    Ok(match ranges.is_empty() {
+        true => vec![usual],
+        false => ranges,
+    })
 }

@@ -6,24 +6,23 @@ use drivers_spec::vfio::{RegionFlags, RegionInfo};
 use hcq::addr::{BusRanges, Domain};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
-use hcq::transport::{
-    Dma, Fault, Map, MonotonicClock, Pci, Prot, ResetKind, TransportError, shown_on_bus,
-};
+use hcq::transport::{Dma, Fault, Map, Pci, Prot, ResetKind, TransportError, shown_on_bus};
 use hcq::wait::Deadline;
 
+use super::calls::until;
 use super::regions::{ConfigRegion, Region};
 use super::request::Descriptor;
-use super::space::{Mapping, Space};
 use crate::mmap::HUGE_PAGE;
 use crate::pci::pages::{NR, Pagemap, Pages};
 use crate::pci::quiet::Config;
+use crate::pci::space::{ShownBars, Space};
 use crate::pci::{Lock, System};
 use crate::range::page_size;
 
 /// Where memory lies for a function.
 pub(super) enum Memory {
     /// Where the IOMMU is told to have it.
-    Mapped(Arc<Space>),
+    Mapped(Arc<Space<Descriptor>>),
     /// Where it lies: there is no IOMMU. The container stays open.
     Physical {
         pages: Mutex<Option<Arc<Pages>>>,
@@ -32,17 +31,11 @@ pub(super) enum Memory {
     },
 }
 
-/// A BAR that is mapped for other functions of the container, for as long as the function is open.
-pub(super) struct Shown {
-    mapping: Mapping,
-    _view: View,
-}
-
 /// See the front page of the module. What comes first is closed first.
 pub(super) struct Function {
     pub(super) address: String,
-    /// BARs that are mapped for other functions: the number, and what became of it.
-    pub(super) shown: Mutex<Vec<(u8, Result<Shown, TransportError>)>>,
+    /// BARs that are mapped for other functions.
+    pub(super) shown: ShownBars<Descriptor>,
     /// Eventfds of its interrupts.
     pub(super) events: Vec<Descriptor>,
     pub(super) device: Arc<Descriptor>,
@@ -81,24 +74,6 @@ impl Function {
         let view = self.device.calls.map(self.device.fd, map);
         let view = view.map_err(|error| self.device.failed(&map.to_string(), &error))?;
         Ok(Some(view))
-    }
-
-    /// Lets other functions of the container find a BAR.
-    fn show(&self, space: &Arc<Space>, n: u8) -> Result<Shown, TransportError> {
-        /// The largest page of an IOMMU.
-        const LARGEST: u64 = 1 << 30;
-        let operation = format!("map BAR{n} for other functions");
-        let view = self.view(n)?.ok_or_else(|| {
-            let why = "VFIO lets nobody map it".into();
-            self.failed(&*operation, Fault::Unsupported(why))
-        })?;
-        let align = (view.len() as u64).next_power_of_two().min(LARGEST);
-        let mapping = space.map(&self.group, &view, align);
-        let mapping = mapping.map_err(|fault| self.failed(operation, fault))?;
-        Ok(Shown {
-            mapping,
-            _view: view,
-        })
     }
 
     /// Its memory where there is no IOMMU, in a file that is made for the first who asks.
@@ -195,7 +170,7 @@ impl Pci for Function {
         }
         match &self.memory {
             Memory::Mapped(space) => {
-                let dma = space.dma(&self.group, bytes, align);
+                let dma = space.dma(self.group.clone(), bytes, align);
                 let how = ": locked in memory (`ulimit -l`)";
                 dma.map_err(|fault| self.failed(format!("{operation}{how}"), fault))
             }
@@ -218,19 +193,9 @@ impl Pci for Function {
         let Memory::Mapped(space) = &self.memory else {
             return shown_on_bus(self, n, bytes);
         };
-        // Entries are pushed whole.
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = shown.iter().position(|(number, _)| *number == n);
-        let at = found.unwrap_or_else(|| {
-            // What the kernel refuses once it refuses again.
-            shown.push((n, self.show(space, n)));
-            shown.len() - 1
-        });
-        let shown = shown[at].1.as_ref().map_err(Clone::clone)?;
-        shown.mapping.first(bytes).ok_or_else(|| {
-            let why = Fault::Unsupported(format!("BAR{n} has not {bytes:#x} bytes"));
-            self.failed(format!("BAR{n} for other functions"), why)
-        })
+        let bar = (&*self.address, n, bytes);
+        self.shown
+            .find(space, self.group.clone(), bar, || self.view(n))
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
@@ -252,17 +217,8 @@ impl Pci for Function {
             let why = format!("it has {} interrupts", self.events.len());
             return Err(self.failed(operation, Fault::Unsupported(why)));
         };
-        loop {
-            // A deadline in wall time looks at no clock; on another clock the limit is looked at in between.
-            let left = deadline.remaining(&MonotonicClock);
-            let came = event.calls.wait(event.fd, left);
-            match came.map_err(|error| event.failed(&operation, &error))? {
-                Some(times) => return Ok(times),
-                None if left.is_zero() => {
-                    return Err(self.failed(operation, Fault::TimedOut(deadline.limit())));
-                }
-                None => {}
-            }
-        }
+        let came = until(&*event.calls, event.fd, deadline);
+        let came = came.map_err(|error| event.failed(&operation, &error))?;
+        came.ok_or_else(|| self.failed(operation, Fault::TimedOut(deadline.limit())))
     }
 }

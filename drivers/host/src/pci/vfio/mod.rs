@@ -6,7 +6,6 @@
 //! | [`calls`] | the system calls, which a model of a kernel can take |
 //! | `request` | requests by their names and types |
 //! | `domains` | the containers of a process, and which groups are in them |
-//! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
 //! | `regions` | what is read and written by calls |
 //! | `function` | the function: memory, interrupts, reset |
 //!
@@ -14,9 +13,9 @@
 //! nothing else: all in one container, at the same addresses, if their IOMMUs allow that. Without one a function
 //! reaches all memory, by physical addresses, as by sysfs; what VFIO gives then is interrupts.
 //!
-//! Crates for this (`pci-driver` 0.1, `vfio-ioctls`) make their calls by themselves, so that no model of a kernel
-//! can judge the order of them, know no mode without IOMMU, and say `TODO` where an error has to say which group,
-//! file or limit it was. What they would spare are the sixteen requests of `request`.
+//! Crates for this (`pci-driver` 0.1, `vfio-ioctls`) know no mode without IOMMU, and say `TODO` where an error has to say
+//! which group, file or limit it was. What they would spare are the sixteen requests of `request`. A program that has a
+//! function by `pci-driver` gives it to our drivers by `pci::lent`, a feature.
 //!
 //! Source: Linux, Documentation/driver-api/vfio.rst and include/uapi/linux/vfio.h.
 
@@ -24,12 +23,11 @@
 pub mod calls;
 mod domains;
 mod function;
-mod regions;
+pub(super) mod regions;
 #[allow(unsafe_code)]
 mod request;
-mod space;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_spec::vfio::{
@@ -40,6 +38,7 @@ use hcq::transport::{Fault, Pci, TransportError};
 
 use super::look::group;
 use super::pages::let_go;
+use super::space::ShownBars;
 use super::{Lock, System};
 use function::Function;
 use regions::ConfigRegion;
@@ -96,7 +95,7 @@ pub fn open(
         device,
         resets: flags.contains(DeviceFlags::RESET),
         memory,
-        shown: Mutex::default(),
+        shown: ShownBars::new(),
         number: group.number,
         group: file,
         lock: Arc::new(lock),

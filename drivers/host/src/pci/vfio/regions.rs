@@ -1,5 +1,6 @@
 //! Regions of a device's file that are read and written by calls: its configuration space, and BARs that cannot be mapped.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use drivers_spec::vfio::RegionInfo;
@@ -108,20 +109,24 @@ impl Region {
     fn operation(&self, verb: &str, offset: u64, bytes: usize) -> String {
         format!("{verb} BAR{} {offset:#x} {bytes} bytes", self.number)
     }
+}
 
-    /// Runs over bytes in the largest elements that are aligned: offset, and which bytes.
-    fn elements(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, std::ops::Range<usize>)> {
-        let mut done = 0;
-        std::iter::from_fn(move || {
-            let at = offset + done as u64;
-            let left = bytes - done;
-            let fits = |n: &usize| at.is_multiple_of(*n as u64) && *n <= left;
-            let one = [8, 4, 2, 1].into_iter().find(fits)?;
-            let range = done..done + one;
-            done += one;
-            (left > 0).then_some((at, range))
-        })
-    }
+/// Runs over bytes in the largest elements that are aligned, of at most so many bytes: offset, and which bytes.
+pub(in crate::pci) fn elements(
+    offset: u64,
+    bytes: usize,
+    most: usize,
+) -> impl Iterator<Item = (u64, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let at = offset + done as u64;
+        let left = bytes - done;
+        let fits = |n: &usize| *n <= most && at.is_multiple_of(*n as u64) && *n <= left;
+        let one = [8, 4, 2, 1].into_iter().find(fits)?;
+        let range = done..done + one;
+        done += one;
+        (left > 0).then_some((at, range))
+    })
 }
 
 impl RemoteWindow for Region {
@@ -140,7 +145,7 @@ impl RemoteWindow for Region {
 
     fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
         let operation = self.operation("read", offset, to.len());
-        Region::elements(offset, to.len()).try_for_each(|(at, range)| {
+        elements(offset, to.len(), 8).try_for_each(|(at, range)| {
             self.device
                 .read(&operation, self.start + at, &mut to[range])
         })
@@ -156,7 +161,7 @@ impl RemoteWindow for Region {
     fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError> {
         pieces.iter().try_for_each(|(offset, from)| {
             let operation = self.operation("write", *offset, from.len());
-            Region::elements(*offset, from.len()).try_for_each(|(at, range)| {
+            elements(*offset, from.len(), 8).try_for_each(|(at, range)| {
                 self.device.write(&operation, self.start + at, &from[range])
             })
         })

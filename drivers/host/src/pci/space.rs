@@ -1,5 +1,6 @@
 //! [`Space`]: addresses on the bus behind an IOMMU, which are those of a container, and memory that is mapped there.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::vfio::IovaRange;
@@ -8,29 +9,46 @@ use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
 use hcq::transport::{Dma, Fault, TransportError};
 
-use super::request::Descriptor;
 use crate::range::page_size;
 use crate::reserve::memory;
 
 /// Below are addresses that other parts of a machine may mean by themselves.
-const LOWEST: u64 = 1 << 20;
+pub(super) const LOWEST: u64 = 1 << 20;
 /// Every GPU that this is for sends addresses of 44 bits at least.
 const HIGHEST: u64 = (1 << 44) - 1;
 
+/// Who maps memory of this process for functions.
+pub(super) trait Iommu: Send + Sync + 'static {
+    /// Maps all of a view, for reads and writes, at an address of the bus. The view is kept until that is taken away.
+    ///
+    /// # Errors
+    /// The system's.
+    fn map(&self, view: &View, at: u64) -> Result<(), TransportError>;
+
+    /// Takes a whole mapping away.
+    ///
+    /// # Errors
+    /// The system's; it stays then.
+    fn unmap(&self, at: u64, bytes: u64) -> Result<(), TransportError>;
+}
+
 /// The addresses that functions of a container can be given.
-pub(super) struct Space {
+pub(super) struct Space<I: Iommu> {
     /// Who has these addresses.
     pub(super) domain: Domain,
     free: Mutex<Tlsf>,
     /// First and last address of what it gives.
     given: (u64, u64),
-    pub(super) container: Descriptor,
+    pub(super) iommu: I,
 }
 
-impl Space {
-    /// The largest range that the IOMMU of a container translates.
-    pub(super) fn of(container: Descriptor, address: &str) -> Result<Arc<Space>, TransportError> {
-        let all = translated(&container)?;
+impl<I: Iommu> Space<I> {
+    /// The largest of the ranges that an IOMMU translates.
+    pub(super) fn of(
+        iommu: I,
+        all: &[IovaRange],
+        address: &str,
+    ) -> Result<Arc<Space<I>>, TransportError> {
         let cut = |range: &IovaRange| {
             let (start, end) = (range.start.max(LOWEST), range.end.min(HIGHEST));
             let bytes = end.checked_sub(start)?.checked_add(1)?;
@@ -52,20 +70,15 @@ impl Space {
             domain: Domain::unique(),
             free: Mutex::new(free),
             given,
-            container,
+            iommu,
         }))
     }
 
-    /// Whether all that it gives is translated for each group that is in its container by now.
-    ///
-    /// Source: Linux, drivers/vfio/vfio_iommu_type1.c, vfio_iommu_type1_attach_group: what a group reserves is taken out of
-    /// the ranges of a container.
-    pub(super) fn is_translated(&self) -> Result<bool, TransportError> {
-        let all = translated(&self.container)?;
+    /// Whether all that it gives lies in these ranges.
+    pub(super) fn is_within(&self, all: &[IovaRange]) -> bool {
         let (first, last) = self.given;
-        Ok(all
-            .iter()
-            .any(|range| range.start <= first && last <= range.end))
+        let has = |range: &IovaRange| range.start <= first && last <= range.end;
+        all.iter().any(has)
     }
 
     fn free(&self) -> MutexGuard<'_, Tlsf> {
@@ -73,19 +86,19 @@ impl Space {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Zeroed memory that the functions find in one range at a multiple of `align`. The group stays in the container as
-    /// long as somebody has it.
+    /// Zeroed memory that the functions find in one range at a multiple of `align`. The user of the space, a group or a
+    /// device, is kept as long as somebody has the memory.
     ///
     /// # Errors
     /// [`Fault::Errno`]: ENOMEM where there are no such addresses, no memory, or none that this process may lock.
     pub(super) fn dma(
         self: &Arc<Self>,
-        group: &Arc<Descriptor>,
+        user: Arc<dyn Any + Send + Sync>,
         bytes: u64,
         align: u64,
     ) -> Result<Dma, Fault> {
         let view = memory(bytes, page_size() as u64).map_err(|error| error.fault)?;
-        let mapping = self.map(group, &view, align)?;
+        let mapping = self.map(user, &view, align)?;
         let ranges = mapping.ranges();
         Ok(Dma {
             view: view.with_guard(mapping),
@@ -99,15 +112,15 @@ impl Space {
     /// As [`Space::dma`].
     pub(super) fn map(
         self: &Arc<Self>,
-        group: &Arc<Descriptor>,
+        user: Arc<dyn Any + Send + Sync>,
         view: &View,
         align: u64,
-    ) -> Result<Mapping, Fault> {
+    ) -> Result<Mapping<I>, Fault> {
         let bytes = view.len() as u64;
         let at = self.free().alloc(bytes, align.max(page_size() as u64));
         // As with memory: what is given back makes room.
         let at = at.map_err(|_| Fault::Errno(libc::ENOMEM))?;
-        if let Err(error) = self.container.map_dma(view, at) {
+        if let Err(error) = self.iommu.map(view, at) {
             // Nobody was told of it.
             _ = self.free().free(at);
             return Err(error.fault);
@@ -115,35 +128,21 @@ impl Space {
         Ok(Mapping {
             at,
             bytes,
-            _group: group.clone(),
+            _user: user,
             space: self.clone(),
         })
     }
 }
 
-/// What an IOMMU translates for a container.
-fn translated(container: &Descriptor) -> Result<Vec<IovaRange>, TransportError> {
-    let ranges = container.ranges()?;
-    // Kernels before 5.4 do not tell: what all IOMMUs translate, without the addresses of interrupts.
-    let usual = IovaRange {
-        start: LOWEST,
-        end: 0xfedf_ffff,
-    };
-    Ok(match ranges.is_empty() {
-        true => vec![usual],
-        false => ranges,
-    })
-}
-
 /// Memory that is mapped, until this is dropped.
-pub(super) struct Mapping {
+pub(super) struct Mapping<I: Iommu> {
     at: u64,
     bytes: u64,
-    _group: Arc<Descriptor>,
-    space: Arc<Space>,
+    _user: Arc<dyn Any + Send + Sync>,
+    space: Arc<Space<I>>,
 }
 
-impl Mapping {
+impl<I: Iommu> Mapping<I> {
     /// Where functions of the container find it.
     fn ranges(&self) -> BusRanges {
         let addr = BusAddr(self.at);
@@ -152,22 +151,75 @@ impl Mapping {
     }
 
     /// Where they find its first bytes; none where there are fewer.
-    pub(super) fn first(&self, bytes: u64) -> Option<BusRanges> {
+    fn first(&self, bytes: u64) -> Option<BusRanges> {
         let addr = BusAddr(self.at);
         let range = BusRange { addr, bytes };
         (bytes <= self.bytes).then(|| BusRanges::new(self.space.domain, vec![range]))
     }
 }
 
-impl Drop for Mapping {
+impl<I: Iommu> Drop for Mapping<I> {
     fn drop(&mut self) {
         let Mapping {
             space, at, bytes, ..
         } = self;
-        match space.container.unmap_dma(*at, *bytes) {
+        match space.iommu.unmap(*at, *bytes) {
             Ok(()) => _ = space.free().free(*at),
             // The pages stay pinned and the address taken: nothing else is ever found there.
             Err(error) => tracing::error!(target: "hcq::host", %error, at, bytes, "stays mapped"),
         }
+    }
+}
+
+/// A BAR that is mapped for other functions; or why it is not.
+type Shown<I> = Result<(Mapping<I>, View), TransportError>;
+
+/// BARs of a function that others of its container find, each by its number, for as long as the function is open.
+pub(super) struct ShownBars<I: Iommu>(Mutex<Vec<(u8, Shown<I>)>>);
+
+impl<I: Iommu> ShownBars<I> {
+    /// None yet.
+    pub(super) fn new() -> ShownBars<I> {
+        ShownBars(Mutex::default())
+    }
+
+    /// Where others find the first `bytes` bytes of BAR `n`. It is mapped for them when that is asked for the first time:
+    /// `view` gives it to the host, or none where nobody may map it.
+    ///
+    /// # Errors
+    /// Those of `view`, what the system refused, fewer bytes.
+    pub(super) fn find(
+        &self,
+        space: &Arc<Space<I>>,
+        user: Arc<dyn Any + Send + Sync>,
+        (address, n, bytes): (&str, u8, u64),
+        view: impl FnOnce() -> Result<Option<View>, TransportError>,
+    ) -> Result<BusRanges, TransportError> {
+        /// The largest page of an IOMMU.
+        const LARGEST: u64 = 1 << 30;
+        let failed = |fault| {
+            let operation = format!("map BAR{n} for other functions");
+            TransportError::new(address, operation, fault)
+        };
+        let show = || {
+            let view = view()?
+                .ok_or_else(|| failed(Fault::Unsupported("VFIO lets nobody map it".into())))?;
+            let align = (view.len() as u64).next_power_of_two().min(LARGEST);
+            let mapping = space.map(user, &view, align).map_err(failed)?;
+            Ok((mapping, view))
+        };
+        // Entries are pushed whole.
+        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = shown.iter().position(|(number, _)| *number == n);
+        let at = found.unwrap_or_else(|| {
+            // What the kernel refuses once it refuses again.
+            shown.push((n, show()));
+            shown.len() - 1
+        });
+        let (mapping, _) = shown[at].1.as_ref().map_err(Clone::clone)?;
+        mapping.first(bytes).ok_or_else(|| {
+            let why = Fault::Unsupported(format!("BAR{n} has not {bytes:#x} bytes"));
+            TransportError::new(address, format!("BAR{n} for other functions"), why)
+        })
     }
 }
