@@ -36,16 +36,6 @@ pub enum AddrError {
         /// Bytes, or the other address, that was subtracted.
         bytes: u64,
     },
-    /// An alignment that is zero or not a power of two.
-    #[error("alignment {align:#x} of {kind} {base:#x} is not a power of two")]
-    BadAlign {
-        /// Name of the address type.
-        kind: &'static str,
-        /// Address to align.
-        base: u64,
-        /// Alignment that was asked for.
-        align: u64,
-    },
     /// An address that means something else, or nothing, to who was to use it.
     #[error("addresses of {of} are none of {asked}: the two share no memory")]
     OtherDomain {
@@ -103,33 +93,6 @@ macro_rules! address {
                         bytes: base.0,
                     }),
                 }
-            }
-
-            /// The next address that is a multiple of `align` (a power of two).
-            ///
-            /// # Errors
-            /// [`AddrError::BadAlign`] or [`AddrError::Overflow`].
-            pub const fn align_up(self, align: u64) -> Result<Self, AddrError> {
-                if !align.is_power_of_two() {
-                    let kind = stringify!($name);
-                    return Err(AddrError::BadAlign { kind, base: self.0, align });
-                }
-                match self.add(align - 1) {
-                    Ok(sum) => Ok(Self(sum.0 & !(align - 1))),
-                    Err(error) => Err(error),
-                }
-            }
-
-            /// The last address at or below that is a multiple of `align` (a power of two).
-            ///
-            /// # Errors
-            /// [`AddrError::BadAlign`].
-            pub const fn align_down(self, align: u64) -> Result<Self, AddrError> {
-                if !align.is_power_of_two() {
-                    let kind = stringify!($name);
-                    return Err(AddrError::BadAlign { kind, base: self.0, align });
-                }
-                Ok(Self(self.0 & !(align - 1)))
             }
 
             /// Whether the address is a multiple of `align`; false for an alignment of zero.
@@ -320,12 +283,6 @@ mod tests {
 
     #[test]
     fn alignment() {
-        assert_eq!(GpuVa(0x1001).align_up(0x1000), Ok(GpuVa(0x2000)));
-        assert_eq!(GpuVa(0x1000).align_up(0x1000), Ok(GpuVa(0x1000)));
-        assert_eq!(GpuVa(0x1fff).align_down(0x1000), Ok(GpuVa(0x1000)));
-        assert!(GpuVa(1).align_up(3).is_err());
-        assert!(GpuVa(1).align_up(0).is_err());
-        assert!(GpuVa(u64::MAX).align_up(2).is_err());
         assert!(GpuVa(6).is_aligned(3) && !GpuVa(6).is_aligned(4) && !GpuVa(0).is_aligned(0));
     }
 

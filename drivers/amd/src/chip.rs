@@ -407,11 +407,6 @@ impl Chip {
         let of = |chip: &&&Chip| chip.target_version == target_version;
         CHIPS.iter().find(of).copied()
     }
-
-    /// The chip with that `EF_AMDGPU_MACH`.
-    pub fn by_mach(mach: u32) -> Option<&'static Chip> {
-        CHIPS.iter().copied().find(|chip| chip.mach == mach)
-    }
 }
 
 /// LLVM's name of a `gfx_target_version`, also of one that is not supported: minor and step are
@@ -599,7 +594,6 @@ mod tests {
             let found = [
                 Chip::by_name(chip.name),
                 Chip::by_version(chip.target_version),
-                Chip::by_mach(chip.mach),
             ];
             assert!(found.iter().all(|f| f.is_some_and(|f| f.name == chip.name)));
         }

@@ -6,7 +6,6 @@
 //! |---|---|
 //! | [`tlp`] | one PCIe request as numbers |
 //! | [`request`] | what the bridge's open firmware is asked by USB: pure |
-//! | [`stock`] | what its maker's firmware is asked: pure, and used by nobody yet |
 //! | `writes` | bytes that wait for their turn, cut into requests |
 //! | [`traffic`] | what has gone over the cable, counted |
 //! | [`bridge`] | the bridge: writes, reads, its own memory |
@@ -36,7 +35,6 @@ pub mod function;
 pub mod machine;
 mod relay;
 pub mod request;
-pub mod stock;
 pub mod tlp;
 pub mod traffic;
 mod writes;

@@ -110,11 +110,6 @@ impl Tlp {
         }
     }
 
-    /// Whether nothing answers it: memory writes and messages.
-    pub const fn is_posted(&self) -> bool {
-        self.kind & 0xdf == 0x40 || self.kind & 0xb8 == 0x30
-    }
-
     /// Whether it may be sent again when nobody knows whether it arrived.
     pub const fn is_config(&self) -> bool {
         matches!(
@@ -155,10 +150,8 @@ mod tests {
     }
 
     #[test]
-    fn only_memory_writes_are_posted() {
-        assert!(Tlp::write(0, 4, 0).is_posted());
-        assert!(!Tlp::read(0, 4).is_posted());
-        assert!(!Tlp::config_write(Place::first(0), 4, 2, 6).is_posted());
+    fn configuration_may_be_asked_again() {
+        assert!(!Tlp::write(0, 4, 0).is_config() && !Tlp::read(0, 4).is_config());
         assert!(Tlp::config_write(Place::first(0), 4, 2, 6).is_config());
     }
 }

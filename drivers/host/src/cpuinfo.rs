@@ -1,11 +1,10 @@
-//! What the processor is: cores this process may use, model, caches, instruction sets.
+//! What the processor is: cores this process may use, model, instruction sets.
 //!
-//! Everything is read from /proc and /sys; what is absent there (a container may hide it) is
+//! Everything is read from /proc; what is absent there (a container may hide it) is
 //! `None` or empty here, never a guess.
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::thread;
 
 /// The processor as this process sees it.
@@ -18,34 +17,6 @@ pub struct CpuInfo {
     pub model: Option<String>,
     /// The instruction set extensions, in the kernel's spelling (`avx2`, `avx512f`, `asimd`).
     pub features: BTreeSet<String>,
-    /// The caches that the first processor sees, in the kernel's order, innermost first.
-    pub caches: Vec<Cache>,
-}
-
-/// One cache.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cache {
-    /// 1 for the innermost.
-    pub level: u8,
-    /// What it holds.
-    pub kind: CacheKind,
-    /// Capacity in bytes.
-    pub bytes: usize,
-    /// Size of a line in bytes.
-    pub line: usize,
-    /// How many logical processors share it.
-    pub shared_by: usize,
-}
-
-/// What a cache holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CacheKind {
-    /// Data only.
-    Data,
-    /// Instructions only.
-    Instruction,
-    /// Both.
-    Unified,
 }
 
 impl CpuInfo {
@@ -58,19 +29,12 @@ impl CpuInfo {
             cores: thread::available_parallelism().map_or(1, usize::from),
             model,
             features,
-            caches: read_caches(Path::new("/sys/devices/system/cpu/cpu0/cache")),
         }
     }
 
     /// Whether the processor and the kernel support an extension, in the kernel's spelling.
     pub fn has(&self, feature: &str) -> bool {
         self.features.contains(feature)
-    }
-
-    /// Capacity in bytes of the cache of a level that holds data, where it is known.
-    pub fn data_cache(&self, level: u8) -> Option<usize> {
-        let holds_data = |c: &&Cache| c.level == level && c.kind != CacheKind::Instruction;
-        self.caches.iter().find(holds_data).map(|c| c.bytes)
     }
 }
 
@@ -93,49 +57,6 @@ fn parse_cpuinfo(text: &str) -> (Option<String>, BTreeSet<String>) {
         model,
         features.split_whitespace().map(str::to_string).collect(),
     )
-}
-
-/// The `indexN` folders, in the order of N.
-fn read_caches(folder: &Path) -> Vec<Cache> {
-    (0..16)
-        .map_while(|index| read_cache(&folder.join(format!("index{index}"))))
-        .collect()
-}
-
-fn read_cache(folder: &Path) -> Option<Cache> {
-    let read = |name| fs::read_to_string(folder.join(name)).ok();
-    Some(Cache {
-        level: read("level")?.trim().parse().ok()?,
-        kind: match read("type")?.trim() {
-            "Data" => CacheKind::Data,
-            "Instruction" => CacheKind::Instruction,
-            "Unified" => CacheKind::Unified,
-            _ => return None,
-        },
-        bytes: parse_size(read("size")?.trim())?,
-        line: read("coherency_line_size")?.trim().parse().ok()?,
-        shared_by: count_list(read("shared_cpu_list")?.trim())?,
-    })
-}
-
-/// `48K`, `2M` or plain bytes.
-fn parse_size(text: &str) -> Option<usize> {
-    let (digits, unit) = match text.as_bytes().last()? {
-        b'K' => (&text[..text.len() - 1], 1 << 10),
-        b'M' => (&text[..text.len() - 1], 1 << 20),
-        b'G' => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1),
-    };
-    digits.parse::<usize>().ok()?.checked_mul(unit)
-}
-
-/// How many numbers a list like `0-3,8` names.
-fn count_list(text: &str) -> Option<usize> {
-    text.split(',').try_fold(0usize, |count, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        count.checked_add(last.checked_sub(first)?)?.checked_add(1)
-    })
 }
 
 #[cfg(test)]
@@ -168,69 +89,6 @@ mod tests {
             parse_cpuinfo("model name :\nflags :\n"),
             (None, BTreeSet::new())
         );
-        assert!(read_caches(Path::new("/nonexistent")).is_empty());
-    }
-
-    #[test]
-    fn caches_are_read_until_the_first_gap() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |index: usize, level: &str, kind: &str, size: &str, shared: &str| {
-            let at = folder.path().join(format!("index{index}"));
-            fs::create_dir(&at).unwrap();
-            let files = [
-                ("level", level),
-                ("type", kind),
-                ("size", size),
-                ("coherency_line_size", "64"),
-                ("shared_cpu_list", shared),
-            ];
-            for (name, text) in files {
-                fs::write(at.join(name), format!("{text}\n")).unwrap();
-            }
-        };
-        put(0, "1", "Instruction", "32K", "0-1");
-        put(1, "1", "Data", "48K", "0-1");
-        put(2, "2", "Unified", "1M", "0,32");
-        put(4, "9", "Unified", "1M", "0");
-        let info = CpuInfo {
-            caches: read_caches(folder.path()),
-            ..CpuInfo::default()
-        };
-        assert_eq!(info.caches.len(), 3);
-        assert_eq!(info.data_cache(1), Some(48 << 10));
-        assert_eq!(info.data_cache(2), Some(1 << 20));
-        assert_eq!(info.data_cache(3), None);
-        assert_eq!(info.caches[2].shared_by, 2);
-        assert_eq!(info.caches[2].line, 64);
-    }
-
-    #[test]
-    fn sizes_and_lists() {
-        for (text, expected) in [
-            ("48K", Some(48 << 10)),
-            ("2M", Some(2 << 20)),
-            ("1G", Some(1 << 30)),
-            ("512", Some(512)),
-            ("", None),
-            ("K", None),
-            ("-1K", None),
-            ("99999999999999999999K", None),
-            ("18446744073709551615K", None),
-            ("12\u{df}", None),
-        ] {
-            assert_eq!(parse_size(text), expected, "{text}");
-        }
-        for (text, expected) in [
-            ("0", Some(1)),
-            ("0-3", Some(4)),
-            ("0-1,8-9,12", Some(5)),
-            ("", None),
-            ("3-0", None),
-            ("0-", None),
-            ("0-18446744073709551615", None),
-        ] {
-            assert_eq!(count_list(text), expected, "{text}");
-        }
     }
 
     #[test]

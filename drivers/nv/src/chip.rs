@@ -1,7 +1,6 @@
 //! What differs between chips, as the GPU itself tells it. Facts of generations are tables of
 //! [`drivers_spec::nv::chip`].
 
-use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::chip::{Arch, CHIPS, Facts};
 
 /// A chip.
@@ -71,12 +70,6 @@ fn target(sm: u32) -> Option<&'static str> {
         120 => "sm_120",
         _ => return None,
     })
-}
-
-/// The first of some classes that a GPU has: a list of classes as RM tells it.
-pub fn class_of(has: &[u32], wanted: &[Call]) -> Option<Call> {
-    let mut wanted = wanted.iter();
-    wanted.find(|class| has.contains(&class.number)).copied()
 }
 
 #[cfg(test)]

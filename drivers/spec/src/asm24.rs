@@ -1,9 +1,9 @@
 //! ASM24xx, bridges from USB to PCIe, as far as a host talks to them.
 //!
-//! Two firmwares answer a host: an open one, by vendor requests, and the maker's own, by SCSI commands.
+//! Two firmwares answer a host: an open one, by vendor requests, which is described here, and the maker's own, by SCSI
+//! commands.
 //! Source: tinygrad/asm2464pd-firmware, handmade/src/main.c, handmade/src/pcie_pio.h, src/include/registers.h,
-//! USBGPU.md; cyrozap/usb-to-pcie-re, ASM2x6x/doc/Notes.md; tinygrad, runtime/support/usb.py, and its history for
-//! the maker's firmware.
+//! USBGPU.md; cyrozap/usb-to-pcie-re, ASM2x6x/doc/Notes.md; tinygrad, runtime/support/usb.py.
 
 /// Interface of the open firmware: vendor requests and two bulk endpoints.
 pub mod open {
@@ -76,34 +76,10 @@ pub mod tlp {
     pub const ABORT: u8 = 4;
 }
 
-/// Registers of the engine that sends one TLP. Numbers lie with their highest byte first.
-pub mod engine {
-    /// `Fmt` and `Type`.
-    pub const FORMAT: u16 = 0xb210;
-    /// Byte enables.
-    pub const ENABLES: u16 = 0xb217;
-    /// The lower half of the address.
-    pub const ADDRESS: u16 = 0xb218;
-    /// The upper half.
-    pub const ADDRESS_HIGH: u16 = 0xb21c;
-    /// Data.
-    pub const DATA: u16 = 0xb220;
-    /// Starts it.
-    pub const TRIGGER: u16 = 0xb254;
-    /// Value of [`TRIGGER`].
-    pub const EXECUTE: u8 = 0x0f;
-    /// Whether it is done.
-    pub const STATUS: u16 = 0xb296;
-    /// Written to [`STATUS`] with the start.
-    pub const KICK: u8 = 4;
-}
-
 /// State of the PCIe link.
 pub const LTSSM: u16 = 0xb450;
 /// Value of [`LTSSM`]: the link is up.
 pub const LTSSM_UP: u8 = 0x78;
-/// The same of the maker's firmware on 174c:2463.
-pub const LTSSM_UP_2463: u8 = 0x48;
 
 /// A range of the bridge's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,28 +112,3 @@ pub const COMPLETIONS: Memory = Memory {
 };
 /// Where in [`COMPLETIONS`] a dword is written.
 pub const RELEASE: u64 = 12;
-
-/// The maker's firmware: SCSI commands over the bulk-only transport of mass storage.
-pub mod stock {
-    /// Reads XDATA: command, length, address in three bytes.
-    pub const READ_XDATA: u8 = 0xe4;
-    /// Writes a byte of XDATA: command, value, address in three bytes.
-    pub const WRITE_XDATA: u8 = 0xe5;
-    /// `WRITE(16)`: data to SRAM.
-    pub const WRITE_16: u8 = 0x8a;
-    /// What the address of XDATA is put into on ASM246x.
-    pub const XDATA_246X: u32 = 0x50_0000;
-    /// Bytes that one read moves at most.
-    pub const MOST_READ: usize = 255;
-    /// Streams of UAS, so many commands are under way at most.
-    pub const STREAMS: u8 = 31;
-
-    /// The bulk endpoint for commands and data.
-    pub const OUT: u8 = 0x02;
-    /// The bulk endpoint for data and status.
-    pub const IN: u8 = 0x81;
-    /// `dCBWSignature`. Source: USB Mass Storage Class, Bulk-Only Transport 1.0, 5.1.
-    pub const CBW: [u8; 4] = *b"USBC";
-    /// `dCSWSignature`. Source: the same, 5.2.
-    pub const CSW: [u8; 4] = *b"USBS";
-}

@@ -174,19 +174,6 @@ pub enum PageError {
     Access(#[source] TransportError),
 }
 
-/// Where an address leads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Translation<A> {
-    /// Where the byte is.
-    pub to: PhysAddr,
-    /// Bytes of the page it lies in.
-    pub page: u64,
-    /// Attributes of the page.
-    pub attr: A,
-    /// Log2 of the bytes of the run the page belongs to.
-    pub run: u32,
-}
-
 /// Tables that are no longer reachable but that the device may still hold in its caches.
 #[derive(Debug, Default)]
 #[must_use = "invalidate the device's TLB, then give it to PageTable::release"]
@@ -323,11 +310,6 @@ impl<F: PteFormat, M: TableMemory> PageTable<F, M> {
         &self.memory
     }
 
-    /// Memory of the tables, for its owner to account.
-    pub fn memory_mut(&mut self) -> &mut M {
-        &mut self.memory
-    }
-
     /// Number of tables besides the root.
     pub fn tables(&self) -> usize {
         self.tables.len() - 1
@@ -432,19 +414,6 @@ impl<F: PteFormat, M: TableMemory> PageTable<F, M> {
         for frame in retired.0 {
             self.memory.free(frame);
         }
-    }
-
-    /// Where `va` leads, if it is mapped.
-    pub fn translate(&self, va: GpuVa) -> Option<Translation<F::Attr>> {
-        let at = va.offset_from(self.start).ok()?;
-        let mapping = self.next(at).filter(|mapping| mapping.start <= at)?;
-        let (depth, (start, end)) = self.block(mapping, at);
-        Some(Translation {
-            to: mapping.to(at),
-            page: self.format.levels()[depth].page(),
-            attr: mapping.attr,
-            run: (end - start).ilog2(),
-        })
     }
 
     fn va(&self, at: u64) -> GpuVa {
@@ -907,6 +876,34 @@ mod tests {
         }
     }
 
+    /// Where an address leads.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    struct Translation<A> {
+        /// Where the byte is.
+        to: PhysAddr,
+        /// Bytes of the page it lies in.
+        page: u64,
+        /// Attributes of the page.
+        attr: A,
+        /// Log2 of the bytes of the run the page belongs to.
+        run: u32,
+    }
+
+    impl<F: PteFormat, M: TableMemory> PageTable<F, M> {
+        /// Where `va` leads, if it is mapped.
+        fn translate(&self, va: GpuVa) -> Option<Translation<F::Attr>> {
+            let at = va.offset_from(self.start).ok()?;
+            let mapping = self.next(at).filter(|mapping| mapping.start <= at)?;
+            let (depth, (start, end)) = self.block(mapping, at);
+            Some(Translation {
+                to: mapping.to(at),
+                page: self.format.levels()[depth].page(),
+                attr: mapping.attr,
+                run: (end - start).ilog2(),
+            })
+        }
+    }
+
     /// What the device finds for an address.
     fn walk<F: Decode>(table: &PageTable<F, Ram>, at: u64) -> Option<Translation<u8>> {
         let mut from = table.root().raw();
@@ -1254,7 +1251,7 @@ mod tests {
             check(&pt, &model);
         }
         // All of it back: no table leaks. Splitting may need tables that the limit denies.
-        pt.memory_mut().limit = usize::MAX;
+        pt.memory.limit = usize::MAX;
         for page in model.keys() {
             let retired = pt.unmap(va(page << 12), 0x1000).unwrap();
             pt.release(retired);

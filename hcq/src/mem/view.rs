@@ -306,32 +306,6 @@ impl View {
         Ok(())
     }
 
-    /// Copies `len` bytes at `offset` to `to_offset` of `to`. The ranges may overlap (memmove).
-    ///
-    /// # Errors
-    /// [`ViewError::OutOfBounds`] of either view.
-    pub fn copy_to_view(
-        &self,
-        offset: usize,
-        to: &View,
-        to_offset: usize,
-        len: usize,
-    ) -> Result<(), ViewError> {
-        let from = self.span(offset, len)?;
-        let target = to.room(to_offset, len)?;
-        // Moving up into itself would overwrite what is still to be read: copy from the end.
-        let ahead = (target as usize).wrapping_sub(from as usize);
-        if ahead != 0 && ahead < len {
-            // SAFETY: both spans are checked; a descending copy is right for a target above.
-            unsafe { copy_down(from, target, len) };
-        } else {
-            // SAFETY: both spans are checked; an ascending copy is right for a target below, for
-            // the same place and for ranges apart.
-            unsafe { copy_up(from, target, len) };
-        }
-        Ok(())
-    }
-
     /// Sets `len` bytes from `offset` on to `value`.
     ///
     /// # Errors
@@ -522,8 +496,7 @@ fn hint(at: *const u8) {
 /// Copies upwards, volatile, in 64-bit elements where both sides are aligned alike.
 ///
 /// # Safety
-/// `len` bytes are readable at `from` and writable at `to`; `to` is not inside `from..from+len`
-/// unless it equals `from`.
+/// `len` bytes are readable at `from` and writable at `to`; the two do not overlap.
 unsafe fn copy_up(from: *const u8, to: *mut u8, len: usize) {
     let alike = (from as usize ^ to as usize).is_multiple_of(8);
     let mut at = 0;
@@ -569,30 +542,6 @@ unsafe fn store_up<W: Word>(from: *const W, to: *mut W, count: usize) {
         }
     }
     (head + wide * each..count).for_each(one);
-}
-
-/// Copies downwards from the end; see [`copy_up`].
-///
-/// # Safety
-/// `len` bytes are readable at `from` and writable at `to`; `to` is not below an overlapping
-/// `from`.
-unsafe fn copy_down(from: *const u8, to: *mut u8, len: usize) {
-    let alike = (from as usize ^ to as usize).is_multiple_of(8);
-    let mut left = len;
-    while left > 0 {
-        // SAFETY: the accessed bytes end at `left`, which is at most `len`; wide ones are aligned.
-        unsafe {
-            if alike && left >= 8 && (from.add(left) as usize).is_multiple_of(8) {
-                left -= 8;
-                to.add(left)
-                    .cast::<u64>()
-                    .write_volatile(from.add(left).cast::<u64>().read_volatile());
-            } else {
-                left -= 1;
-                to.add(left).write_volatile(from.add(left).read_volatile());
-            }
-        }
-    }
 }
 
 /// Owner of the memory behind [`View::alloc`].
@@ -711,7 +660,6 @@ mod tests {
         assert_eq!(view.write(0, 1u32), refused(4));
         assert_eq!(view.write_words(0, &[1u16; 3]), refused(6));
         assert_eq!(view.copy_from_slice(0, &[1; 5]), refused(5));
-        assert_eq!(memory.copy_to_view(0, &view, 0, 9), refused(9));
         assert_eq!(view.fill(0, 3, 1), refused(3));
         assert_eq!(view.store_u32(0, 1), refused(4));
         assert!(view.store_u64(0, 1).is_err() && view.fetch_add_u64(0, 1).is_err());
@@ -721,8 +669,6 @@ mod tests {
             Err(ViewError::OutOfBounds { .. })
         ));
         assert_eq!((view.read::<u64>(0), view.load_u64(0)), (Ok(7), Ok(7)));
-        view.copy_to_view(0, &memory, 0, 8).unwrap();
-        assert_eq!(memory.read::<u64>(0), Ok(7));
     }
 
     #[test]
@@ -758,27 +704,6 @@ mod tests {
                 );
             }
         }
-    }
-
-    #[test]
-    fn view_to_view_is_a_memmove() {
-        for (from, to) in [(0, 3), (3, 0), (0, 8), (8, 0), (5, 5), (0, 30)] {
-            let view = View::alloc(64, 64).unwrap();
-            let bytes: Vec<u8> = (0..64).collect();
-            view.copy_from_slice(0, &bytes).unwrap();
-            view.copy_to_view(from, &view, to, 29).unwrap();
-            let mut expected = bytes.clone();
-            expected.copy_within(from..from + 29, to);
-            let mut seen = vec![0; 64];
-            view.copy_to_slice(0, &mut seen).unwrap();
-            assert_eq!(seen, expected, "{from} -> {to}");
-        }
-        let small = View::alloc(4, 4).unwrap();
-        assert!(
-            small
-                .copy_to_view(0, &View::alloc(3, 1).unwrap(), 0, 4)
-                .is_err()
-        );
     }
 
     #[test]

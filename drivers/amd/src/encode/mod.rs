@@ -21,8 +21,8 @@
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
 //! 4. A bound submission of PM4 runs from an indirect buffer, which [`pm4::indirect`] names for the ring; on several XCCs
-//!    every one does ([`Encoder::names_words`]). AQL has none: a dispatch is a packet of the ring
-//!    ([`Encoder::binds_words`]), and goes there again.
+//!    every one does ([`Encoder::names_words`]). AQL and SDMA have none here ([`Encoder::binds_words`]): their packets go
+//!    to the ring again.
 
 pub mod aql;
 mod commands;

@@ -41,28 +41,6 @@ pub fn length(gfx: Gfx, words: &[u32]) -> usize {
     }
 }
 
-/// Dwords of an indirect buffer at most.
-pub const INDIRECT_MAX: usize = (1 << 20) - 1;
-
-/// The packet that runs `dwords` (1 to [`INDIRECT_MAX`]) at an address, a multiple of 32. From a ring
-/// only, and with [`indirect_pad`] dwords of zero before it.
-pub const fn indirect(address: u64, dwords: u32) -> [u32; 6] {
-    [
-        sdma::INDIRECT as u32,
-        address as u32,
-        (address >> 32) as u32,
-        sdma::IB_SIZE.put(dwords),
-        0,
-        0,
-    ]
-}
-
-/// Dwords of zero before an INDIRECT packet that would start at a dword of the ring: it has to end at a
-/// multiple of 8.
-pub const fn indirect_pad(wptr: u64) -> usize {
-    ((sdma::INDIRECT_END - (wptr + 6) % sdma::INDIRECT_END) % sdma::INDIRECT_END) as usize
-}
-
 /// Encodes for a copy queue.
 #[derive(Debug)]
 pub struct Sdma {

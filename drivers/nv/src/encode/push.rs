@@ -5,7 +5,7 @@ use drivers_spec::nv::push::header::{
     METHOD_ADDRESS, METHOD_COUNT, METHOD_SUBCHANNEL, SEC_OP, SEC_OP_END_PB_SEGMENT,
     SEC_OP_IMMD_DATA_METHOD, SEC_OP_INC_METHOD,
 };
-use drivers_spec::nv::push::{gp_entry0, gp_entry1, opcode, pb_extended_base};
+use drivers_spec::nv::push::{gp_entry0, gp_entry1};
 use hcq::Val;
 use hcq::packets::{Packets, Part, Patch, Section};
 
@@ -55,21 +55,12 @@ pub fn whole(words: &[u32], room: usize) -> usize {
     at
 }
 
-/// The entry of a ring that runs `dwords` (1 to [`SEGMENT_MAX`]) at an address, a multiple of 4. Of the address it
-/// has the lower 40 bits; the others are those of [`extended_base`].
+/// The entry of a ring that runs `dwords` (1 to [`SEGMENT_MAX`]) at an address, a multiple of 4. It has 40 bits of it;
+/// rings begin without more of them (SET_PB_SEGMENT_EXTENDED_BASE, since Hopper).
 pub const fn entry(address: u64, dwords: u32) -> [u32; 2] {
     [
         gp_entry0::GET.put((address >> 2) as u32),
         gp_entry1::GET_HI.put((address >> 32) as u32) | gp_entry1::LENGTH.put(dwords),
-    ]
-}
-
-/// The entry of a ring by which those behind it lead to addresses with these bits 56:40. Rings begin with none.
-/// Before Hopper there is no such entry, and no such address.
-pub const fn extended_base(address: u64) -> [u32; 2] {
-    [
-        pb_extended_base::OPERAND.put((address >> 40) as u32),
-        opcode::SET_PB_SEGMENT_EXTENDED_BASE,
     ]
 }
 

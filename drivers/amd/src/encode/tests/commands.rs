@@ -332,18 +332,6 @@ fn words_are_cut_between_packets() {
 }
 
 #[test]
-fn an_indirect_packet_of_sdma_ends_at_8_dwords() {
-    for wptr in 0..64 {
-        let pad = sdma::indirect_pad(wptr) as u64;
-        assert!(pad < 8 && (wptr + pad + 6).is_multiple_of(8));
-    }
-    assert_eq!(
-        sdma::indirect(0x7e00_0000_0040, 100),
-        [4, 0x40, 0x7e00, 100, 0, 0]
-    );
-}
-
-#[test]
 fn a_submission_begins_with_what_the_host_wrote() {
     let of = |encoder: Encoder| {
         let mut out = Packets::new();

@@ -388,6 +388,4 @@ fn entries_of_a_ring_lead_to_segments() {
     assert_eq!(gp_entry1::GET_HI.get(high), 0x12);
     assert_eq!(gp_entry1::LENGTH.get(high) as usize, push::SEGMENT_MAX);
     assert_eq!(high & !spec::GP_ENTRY1.mask(Arch::Gh100), 0);
-    // Operand and opcode, and no length.
-    assert_eq!(push::extended_base(0x7e_1234_5678_9abc), [0x7e12 << 8, 4]);
 }
