@@ -310,12 +310,16 @@ pub trait Waiting: Send + Sync {
     /// The parameter has this value from now on.
     fn settle(&self, i: usize, value: Tensor);
 
-    /// All of these parameters have these values from now on, which will be in the memory of the old
-    /// ones; `false`, and nothing is changed, if somebody has taken one of them since the look.
-    fn settle_over(&self, all: &[(usize, Tensor)]) -> bool;
-
-    /// Nothing was computed: a parameter that has this value, by its number, waits again.
-    fn unsettle(&self, i: usize, value: u64);
+    /// Calls `submit`, and all of these parameters have these values from then on, which will be in the memory
+    /// of the old ones. `false`, and `submit` is not called, if somebody has taken one of them since the look.
+    ///
+    /// # Errors
+    /// Those of `submit`; then nothing is changed. Whoever wants one of the values meanwhile waits.
+    fn settle_over(
+        &self,
+        all: &[(usize, Tensor)],
+        submit: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool>;
 }
 
 /// Runs graphs. Implemented by the device executor and by the reference executor.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use drivers_cpu::Config;
 use support::{engine, engine_of, engine_with};
-use tensor::exec::{Observer, Options, Run};
+use tensor::exec::{DeviceExecutor, Observer, Options, Run};
 use tensor::nn::linear::Linear;
 use tensor::nn::norm::BatchNorm;
 use tensor::nn::{Adam, Module, Optimizer, Sgd, commit};
@@ -126,7 +126,7 @@ fn what_was_submitted_is_not_done_twice_when_a_wait_ends() {
         ..Options::default()
     };
     let e = engine_with(Config::default(), options);
-    let w = Parameter::buffer(Tensor::zeros(&e, &[1 << 17], DType::F32).unwrap());
+    let w = Parameter::buffer(Tensor::zeros(&e, &[1 << 16], DType::F32).unwrap());
     while commit(&w).is_err() {}
     let next = || -> Result<Tensor> {
         let mut y = w.get();
@@ -135,19 +135,21 @@ fn what_was_submitted_is_not_done_twice_when_a_wait_ends() {
         }
         w.get().add(&y.mul(0)?)?.add(1)
     };
-    let mut failed = 0;
     let mut sets = 0;
-    // Every tick that is set happens once, whether its commit has waited too long or not.
-    while failed < 3 && sets < 2000 {
-        w.set(next().unwrap()).unwrap();
-        sets += 1;
-        failed += usize::from(commit(&w).is_err());
-        if failed > 0 {
-            while e.synchronize().is_err() {}
-            while commit(&w).is_err() {}
-        }
+    for round in 1..=3 {
+        // Until so much is under way that one waits, in vain.
+        let waits = (0..200).any(|_| {
+            w.set(next().unwrap()).unwrap();
+            sets += 1;
+            commit(&w).is_err()
+        });
+        assert!(
+            waits,
+            "round {round}: nothing waited too long in {sets} steps"
+        );
+        while e.synchronize().is_err() {}
+        while commit(&w).is_err() {}
     }
-    assert!(failed > 0, "nothing waited too long in {sets} steps");
     let value = w.get();
     let read = loop {
         if let Ok(read) = value.to_vec::<f32>() {
@@ -159,6 +161,83 @@ fn what_was_submitted_is_not_done_twice_when_a_wait_ends() {
         "{} for {sets}",
         read[0]
     );
+}
+
+/// Parameters with an update each that takes a command of its own.
+fn counters(e: &Engine, count: usize) -> Vec<Parameter> {
+    let zeros = |i| Tensor::zeros(e, &[i + 1], DType::F32).unwrap();
+    let all: Vec<Parameter> = (0..count).map(|i| Parameter::buffer(zeros(i))).collect();
+    commit(&all).unwrap();
+    for w in &all {
+        w.set(w.get().add(1).unwrap()).unwrap();
+    }
+    all
+}
+
+#[test]
+fn an_update_that_finds_no_room_is_done_once_or_the_device_is_lost() {
+    for (ring_words, count) in [(8 << 10, 100), (1 << 10, 300)] {
+        let e = engine_of(Config {
+            ring_words,
+            ring_timeout: Duration::from_millis(20),
+            ..Config::default()
+        });
+        let executor = DeviceExecutor::of(&e).unwrap();
+        let all = counters(&e, count);
+        let gate = executor.device().signal("gate").unwrap();
+        let wait = hcq::Command::Wait {
+            signal: &gate,
+            value: 1u64.into(),
+        };
+        let filled = (0..).find(|_| executor.stream().submit(&[], &[wait]).is_err());
+        let error = commit(&all).unwrap_err().to_string();
+        assert!(error.contains("compute 0"), "{filled:?}: {error}");
+        gate.set(1).unwrap();
+        // Only a part of what is larger than the ring may be on its way.
+        while let Err(e) = commit(&all) {
+            let is_lost = matches!(e, Error::Device(hcq::Error::DeviceLost { .. }));
+            assert!(count == 300 && is_lost, "{e}");
+            break;
+        }
+        for (i, w) in all.iter().enumerate() {
+            match w.get().to_vec::<f32>() {
+                Ok(w) => assert_eq!(w, vec![1.0; i + 1]),
+                Err(e) => assert_eq!(count, 300, "{e}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn who_gets_a_parameter_while_its_update_waits_has_the_old_or_the_new_value() {
+    let e = engine_of(Config {
+        ring_words: 1 << 10,
+        ring_timeout: Duration::from_millis(50),
+        ..Config::default()
+    });
+    let executor = DeviceExecutor::of(&e).unwrap();
+    let all = counters(&e, 4);
+    let gate = executor.device().signal("gate").unwrap();
+    let wait = hcq::Command::Wait {
+        signal: &gate,
+        value: 1u64.into(),
+    };
+    while executor.stream().submit(&[], &[wait]).is_ok() {}
+    let taken = std::thread::scope(|s| {
+        let commits = s.spawn(|| commit(&all).unwrap_err());
+        let mut taken = Vec::new();
+        while !commits.is_finished() {
+            taken.push(all[0].get());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        taken
+    });
+    gate.set(1).unwrap();
+    commit(&all).unwrap();
+    // All of them were taken before the update was made: they are what it makes.
+    for value in taken {
+        assert_eq!(first(&value), 1.0);
+    }
 }
 
 #[test]
@@ -253,6 +332,120 @@ fn a_session_is_run_by_the_inputs_and_the_display_of_another_run() {
         assert_eq!(first(y.tensor("y").unwrap()), 6.0);
     }
     assert!(*seen.lock().unwrap() > 0);
+}
+
+#[test]
+fn a_session_that_its_own_trace_runs_is_refused() {
+    let e = engine();
+    let model = Model::from_bytes("doubled", doubled()).unwrap();
+    let (session, other) = (Arc::new(model.on(&e)), model.on(&e));
+    let (x, weak) = (one(&e, 5.0), Arc::downgrade(&session));
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let log = told.clone();
+    session.on_progress(move |p: Progress| {
+        let Some(session) = weak.upgrade() else {
+            return;
+        };
+        let own = session.run([("x", x.clone())]).map(|_| ());
+        let y = other.run([("x", x.clone())]).unwrap();
+        assert_eq!(first(y.tensor("y").unwrap()), 10.0);
+        log.lock()
+            .unwrap()
+            .push((p, own.map_err(|e| e.to_string())));
+    });
+    let y = session.run([("x", one(&e, 1.5))]).unwrap();
+    assert_eq!(first(y.tensor("y").unwrap()), 3.0);
+    let told = told.lock().unwrap();
+    assert!(told.len() > 2);
+    for (p, own) in told.iter() {
+        match own {
+            Ok(()) => assert_eq!(*p, Progress::Running),
+            Err(error) => assert!(error.contains("own progress report"), "{error}"),
+        }
+    }
+}
+
+#[test]
+fn each_thread_that_runs_a_session_is_told() {
+    let e = engine();
+    let session = Model::from_bytes("doubled", doubled()).unwrap().on(&e);
+    session.run([("x", one(&e, 1.0))]).unwrap();
+    let count = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let (counts, both) = (count.clone(), std::sync::Barrier::new(2));
+    session.on_progress(move |_| {
+        // Both are inside of the report at once.
+        if counts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) < 2 {
+            both.wait();
+            panic!("a report that fails");
+        }
+    });
+    let run = || session.run([("x", one(&e, 2.0))]).map(|_| ());
+    std::thread::scope(|s| {
+        let two = [s.spawn(run), s.spawn(run)];
+        for thread in two {
+            assert!(thread.join().is_err());
+        }
+    });
+    run().unwrap();
+    assert_eq!(count.load(std::sync::atomic::Ordering::Relaxed), 3);
+}
+
+#[test]
+fn an_engine_without_queues_freezes_a_function_as_others_do() {
+    let e = Engine::reference();
+    let given = [(vec![1], DType::F32)];
+    let w = Parameter::buffer(one(&e, 1.0));
+    let mut rng = Rng::new(&e, 1);
+    let drawn = Frozen::capture(&e, &given, |x| {
+        Ok(vec![x[0].add(&rng.rand(&[1], DType::F32)?)?])
+    });
+    assert!(matches!(drawn, Err(Error::Capture { .. })));
+    let set = Frozen::capture(&e, &given, |x| {
+        w.set(w.get().add(1)?)?;
+        Ok(vec![x[0].mul(2)?])
+    });
+    assert!(matches!(set, Err(Error::Capture { .. })));
+    let f = Frozen::capture(&e, &given, |x| Ok(vec![x[0].add(w.get())?])).unwrap();
+    assert_eq!(first(&f.call(&[one(&e, 2.0)]).unwrap()[0]), 3.0);
+    assert_eq!(first(&w.get()), 1.0);
+}
+
+#[test]
+fn a_parameter_that_a_failed_trace_made_blocks_nothing() {
+    let e = engine();
+    let kept = RefCell::new(Vec::new());
+    let make = |x: &[Tensor], fails: bool| {
+        let p = Parameter::new(Tensor::zeros(&e, &[1], DType::F32)?);
+        p.set(x[0].mul(2)?)?;
+        kept.borrow_mut().push(p);
+        match fails {
+            true => x[0].reshape(&[7]).map(|y| vec![y]),
+            false => Ok(vec![x[0].clone()]),
+        }
+    };
+    let given = [(vec![1], DType::F32)];
+    assert!(Frozen::capture(&e, &given, |x| make(x, true)).is_err());
+    let error = Frozen::capture(&e, &given, |x| make(x, false))
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("kept"), "{error}");
+    let calls = Cell::new(0);
+    let f = Jit::new(&e, |x: &[Tensor]| {
+        calls.set(calls.get() + 1);
+        match calls.get() {
+            1 => Ok(vec![x[0].clone()]),
+            _ => make(x, true),
+        }
+    });
+    let x = one(&e, 1.0);
+    f.call(std::slice::from_ref(&x)).unwrap();
+    assert!(f.call(&[x]).is_err());
+    // A step of this thread.
+    let w = Parameter::new(one(&e, 1.0));
+    let loss = w.get().mul(w.get()).unwrap().sum(&[], false).unwrap();
+    let mut sgd = Sgd::new(vec![w.clone()], 0.5, 0.0, false, 0.0).unwrap();
+    sgd.minimize(&loss).unwrap();
+    assert_eq!(first(&w.get()), 0.0);
 }
 
 #[test]

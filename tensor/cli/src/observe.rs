@@ -80,7 +80,7 @@ impl Steps {
     }
 
     /// Shows what a session does.
-    pub fn progress(&self) -> impl FnMut(Progress) + Send + 'static {
+    pub fn progress(&self) -> impl Fn(Progress) + Send + Sync + 'static {
         let bar = self.0.clone();
         move |progress| match progress {
             Progress::Tracing(done, total) => bar.set_message(format!("tracing {done}/{total}")),

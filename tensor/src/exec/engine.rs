@@ -477,8 +477,9 @@ impl DeviceExecutor {
                 buffers[i] = Some(buffer);
             }
         }
-        // Uploads, before others have to wait.
+        // Uploads and waits, before others have to wait.
         let leaves = self.leaves(schedule, compiled, &done)?;
+        self.room()?;
         let turn = self.turn();
         for (buffer, leaf) in buffers.iter_mut().zip(&leaves) {
             if let Some(leaf) = leaf {
@@ -522,16 +523,25 @@ impl DeviceExecutor {
             }
             computed
         });
-        let mut all = items(&buffers)?;
+        let all = items(&buffers)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);
-        let mut values = Vec::with_capacity(over.len());
-        for over in &over {
-            let value = over.value(waiting, &buffers);
-            values.extend(value.map(|value| (over.waits, value)));
-        }
-        if !waiting.settle_over(&values) {
+        let values = |buffers: &[Option<Buffer>]| -> Vec<(usize, Tensor)> {
+            let value = |over: &Over| Some((over.waits, over.value(waiting, buffers)?));
+            over.iter().filter_map(value).collect()
+        };
+        let batch = self.device.info().costs.batch.max(1);
+        let mut times = Ok(Vec::new());
+        // All of it or nothing where values are written over: they are not there to be computed from again.
+        let in_place = values(&buffers);
+        let most = if in_place.is_empty() {
+            batch
+        } else {
+            usize::MAX
+        };
+        let mut submit = || self.submit(&all, &keep, most, &mut times);
+        if !waiting.settle_over(&in_place, &mut submit)? {
             // Somebody has taken a value in the meantime, and these stay where they are.
             let mut copies = Vec::new();
             for over in &over {
@@ -543,24 +553,11 @@ impl DeviceExecutor {
                     *at = Some(fresh);
                 }
             }
-            all = items(&buffers)?;
-            copies.append(&mut all);
-            all = copies;
-            values.clear();
-            for over in &over {
-                let value = over.value(waiting, &buffers);
-                values.extend(value.map(|value| (over.waits, value)));
+            copies.extend(items(&buffers)?);
+            self.submit(&copies, &keep, batch, &mut times)?;
+            for (i, value) in values(&buffers) {
+                waiting.settle(i, value);
             }
-            for (i, value) in &values {
-                waiting.settle(*i, value.clone());
-            }
-        }
-        let mut times = Ok(Vec::new());
-        if let Err(e) = self.submit(&all, keep, &mut times) {
-            for (i, value) in &values {
-                waiting.unsettle(*i, value.id());
-            }
-            return Err(e);
         }
         for (want, result) in wanted.iter().zip(results) {
             if let (None, Some(buffer)) = (&want.into, result) {
@@ -575,16 +572,15 @@ impl DeviceExecutor {
         self.retire()
     }
 
-    /// Submits commands. With a profile, waits for them; `times` are their runs, or why there are none, which is
-    /// no failure to submit.
+    /// Submits commands, at most so many at once. With a profile, waits for them; `times` are their runs, or why
+    /// there are none, which is no failure to submit.
     fn submit(
         &self,
         items: &[Item],
-        keep: Vec<Buffer>,
+        keep: &[Buffer],
+        most: usize,
         times: &mut Result<Vec<Run>>,
     ) -> Result<()> {
-        self.room()?;
-        let most = self.device.info().costs.batch.max(1);
         if self.options.profile {
             let mut state = self.state();
             while state.stamps.len() < items.len().min(most) {
@@ -595,11 +591,11 @@ impl DeviceExecutor {
         for batch in items.chunks(most) {
             // Those of a batch that was not waited for may still be written.
             let Some(all) = times.as_mut().ok().filter(|_| self.options.profile) else {
-                self.submit_batch(batch, None, &keep)?;
+                self.submit_batch(batch, None, keep)?;
                 continue;
             };
             let stamps = self.state().stamps.clone();
-            let point = self.submit_batch(batch, Some(&stamps), &keep)?;
+            let point = self.submit_batch(batch, Some(&stamps), keep)?;
             match self.timed(batch, &stamps, &point) {
                 Ok(runs) => all.extend(runs),
                 Err(e) => *times = Err(e),
@@ -762,7 +758,13 @@ impl Executor for DeviceExecutor {
     }
 
     fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
-        let word = self.faults.word(bounds, |spec| self.device.alloc(spec))?;
+        let alloc = |spec| self.device.alloc(spec);
+        let is_busy = |word: u64| {
+            let state = self.state();
+            let mut kept = state.pending.iter().flat_map(|(_, kept)| kept);
+            kept.any(|buffer| buffer.va().0 == word)
+        };
+        let word = self.faults.word(bounds, alloc, is_busy)?;
         Ok(Some(Storage::Device(word)))
     }
 

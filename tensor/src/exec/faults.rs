@@ -40,11 +40,12 @@ impl Faults {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The word for indices in these bounds.
+    /// The word for indices in these bounds. `is_busy` says whether work under way may write the word at an address.
     pub(super) fn word(
         &self,
         bounds: &Bounds,
         alloc: impl FnOnce(AllocSpec) -> hcq::Result<Buffer>,
+        is_busy: impl Fn(u64) -> bool,
     ) -> Result<Arc<Buffer>> {
         let mut words = self.words();
         if let Some(&at) = words.known.get(bounds) {
@@ -52,7 +53,7 @@ impl Faults {
         }
         // Sizes that grow from call to call would else have a word each, for good.
         if words.words.len() >= BLOCK
-            && let Some(at) = words.free()?
+            && let Some(at) = words.free(is_busy)?
         {
             let old = std::mem::replace(&mut words.words[at].bounds, *bounds);
             words.known.remove(&old);
@@ -108,14 +109,19 @@ impl Words {
         Ok(buffer)
     }
 
-    /// A word that no tensor has and no kernel has written, if there is one.
-    fn free(&self) -> Result<Option<usize>> {
+    /// A word that no tensor has, no kernel has written and none under way may write, if there is one.
+    fn free(&self, is_busy: impl Fn(u64) -> bool) -> Result<Option<usize>> {
         for (at, word) in self.words.iter().enumerate() {
             if word.users.strong_count() > 0 {
                 continue;
             }
+            let (block, offset) = (&self.blocks[at / BLOCK], (at % BLOCK * WORD) as u64);
+            // First: a kernel that ends between the two looks has written by the second one.
+            if is_busy(block.va().0 + offset) {
+                continue;
+            }
             let mut noted = [0; WORD];
-            self.blocks[at / BLOCK].read((at % BLOCK * WORD) as u64, &mut noted)?;
+            block.read(offset, &mut noted)?;
             if noted == [0; WORD] {
                 return Ok(Some(at));
             }

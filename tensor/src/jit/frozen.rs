@@ -76,7 +76,7 @@ impl Frozen {
                         Tensor::from_bytes(engine, vec![0; bytes], shape, *dtype)
                     })
                     .collect::<Result<Vec<Tensor>>>()?;
-                let outputs = function(&inputs)?;
+                let (_, outputs) = frozen(engine, &inputs, function)?;
                 Kind::Graph { inputs, outputs }
             }
         };
@@ -166,6 +166,20 @@ fn traced(
     signature: &[(Shape, DType)],
     function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    let inputs = placeholders(engine, signature);
+    let (first, made) = frozen(engine, &inputs, function)?;
+    // What is older is constant like the rest, of which `freeze` knows better what to compute now.
+    resolve::older_copies(engine, &made, first)?;
+    Ok((inputs, made))
+}
+
+/// What the function makes of the inputs while parameters are constants, and the number of the first tensor that it
+/// made.
+fn frozen(
+    engine: &Engine,
+    inputs: &[Tensor],
+    function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<(u64, Vec<Tensor>)> {
     if tracing::is_capturing() {
         return Err(capture(
             "a function with constant weights (a model, a Frozen) is captured inside of another one; \
@@ -173,13 +187,9 @@ fn traced(
                 .into(),
         ));
     }
-    let inputs = placeholders(engine, signature);
     let trace = Trace::begin(engine, Tracing::Freezing);
     let first = trace.first();
-    let made = function(&inputs);
-    drop(trace);
-    let made = made?;
-    // What is older is constant like the rest, of which `freeze` knows better what to compute now.
-    resolve::older_copies(engine, &made, first)?;
-    Ok((inputs, made))
+    let made = function(inputs);
+    let made = trace.end().unless_kept(made)?;
+    Ok((first, made))
 }

@@ -279,8 +279,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         drop(inside);
         let first = trace.first();
         let uses = trace.end();
-        let traced = traced?;
-        uses.refuse_kept()?;
+        let traced = uses.unless_kept(traced)?;
         let outputs: Vec<Output> = traced.iter().map(Output::of).collect();
         let new = uses.parameters.iter().filter_map(|used| used.new.as_ref());
         let roots: Vec<Tensor> = traced.iter().chain(new).cloned().collect();

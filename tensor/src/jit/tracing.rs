@@ -144,19 +144,20 @@ impl Drop for Trace {
 }
 
 impl Uses {
-    /// Refuses parameters that the function has made and that somebody keeps: they would stand for values of the
-    /// trace.
+    /// What the function returned. Refuses parameters that it has made and that somebody keeps: they would stand
+    /// for values of the trace. They wait for nothing, whether it failed or not.
     ///
     /// # Errors
-    /// [`Error::Capture`].
-    pub(crate) fn refuse_kept(&self) -> Result<()> {
+    /// Those of the function; [`Error::Capture`].
+    pub(crate) fn unless_kept<T>(&self, returned: Result<T>) -> Result<T> {
         let kept: Vec<Parameter> = (self.made.iter())
             .filter_map(Weak::upgrade)
             .map(Parameter::of)
             .collect();
         kept.iter().for_each(Parameter::forget_pending);
+        let returned = returned?;
         let Some(first) = kept.first() else {
-            return Ok(());
+            return Ok(returned);
         };
         let like = first.like();
         Err(refused(format!(
@@ -282,7 +283,8 @@ pub(crate) fn drawn(rng: &Rng, words: usize) -> Result<Option<Tensor>> {
 
 /// A parameter is made by this thread.
 pub(crate) fn made(parameter: &Parameter) {
-    if let Some(tracing) = innermost().filter(|t| t.kind == Kind::Capturing) {
+    let traces = |t: &Rc<Tracing>| matches!(t.kind, Kind::Capturing | Kind::Freezing);
+    if let Some(tracing) = innermost().filter(traces) {
         tracing.uses.borrow_mut().made.push(parameter.weak());
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::graph::Engine;
+use crate::jit::tracing::{self, Inside};
+
 /// What a session is doing, for a progress display.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
@@ -17,7 +20,8 @@ pub enum Progress {
 #[derive(Clone, Default)]
 pub(super) struct Reports(Arc<Mutex<Option<Report>>>);
 
-pub(super) type Report = Box<dyn FnMut(Progress) + Send>;
+/// Threads that run one session at once call it at once.
+pub(super) type Report = Arc<dyn Fn(Progress) + Send + Sync>;
 
 impl Reports {
     /// From now on it is this one.
@@ -25,13 +29,18 @@ impl Reports {
         *locked(&self.0) = Some(report);
     }
 
-    pub(super) fn tell(&self, progress: Progress) {
-        // Out of its place meanwhile: it may run the session, or name another one.
-        let Some(mut report) = locked(&self.0).take() else {
+    /// Reports that runs inside of a report would make are left out: they would have no end.
+    pub(super) fn tell(&self, engine: &Engine, progress: Progress) {
+        let Some(report) = locked(&self.0).clone() else {
             return;
         };
-        report(progress);
-        locked(&self.0).get_or_insert(report);
+        let this = Arc::as_ptr(&self.0).addr();
+        if tracing::is_inside(this) {
+            return;
+        }
+        let _inside = Inside::of(this);
+        // What the report computes belongs to no trace.
+        tracing::outside(engine, || report(progress));
     }
 }
 

@@ -1,7 +1,8 @@
 //! A model on an engine: weights in memory, captured graphs for input shapes and values.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::bind::{self, Hints};
 use super::error::OnnxError;
@@ -15,6 +16,7 @@ use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
 use crate::graph::{Engine, Tensor};
 use crate::jit::Frozen;
+use crate::jit::tracing::{self, Inside};
 use crate::schedule::Schedule;
 
 /// A model on an engine.
@@ -55,9 +57,10 @@ impl Session {
         &self.engine
     }
 
-    /// Calls `f` as work goes on.
-    pub fn on_progress(&self, f: impl FnMut(Progress) + Send + 'static) {
-        self.reports.to(Box::new(f));
+    /// Calls `f` as work goes on, in the threads that run the session. It may run this session when that is
+    /// [`Progress::Running`], and others at any time.
+    pub fn on_progress(&self, f: impl Fn(Progress) + Send + Sync + 'static) {
+        self.reports.to(Arc::new(f));
     }
 
     /// Number of graphs that are captured.
@@ -88,11 +91,11 @@ impl Session {
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let can = DeviceExecutor::of(&self.engine).is_some();
         let Some((signature, inputs)) = signed(&given).filter(|_| can) else {
-            return locked(&self.tracer).plain(program, given);
+            return self.tracer()?.plain(program, given);
         };
         let mut next = self.next(&signature, &inputs)?;
         if let Next::Make = next {
-            let mut tracer = locked(&self.tracer);
+            let mut tracer = self.tracer()?;
             // Another thread may have made it in the meantime.
             next = self.next(&signature, &inputs)?;
             if let Next::Make = next {
@@ -101,7 +104,7 @@ impl Session {
                 locked(&self.plans).add(&signature, plan);
             }
         }
-        self.reports.tell(Progress::Running);
+        self.reports.tell(&self.engine, Progress::Running);
         match next {
             Next::Replay(captured, tensors) => {
                 let results = captured.frozen.call(&tensors);
@@ -109,8 +112,25 @@ impl Session {
                 let outputs = captured.outputs.iter().map(|o| o.value(&results));
                 Ok(named(program, outputs.collect()))
             }
-            Next::Plain | Next::Make => locked(&self.tracer).plain(program, given),
+            Next::Plain | Next::Make => self.tracer()?.plain(program, given),
         }
+    }
+
+    /// The tracer; waits for other threads that have it.
+    fn tracer(&self) -> Result<Held<'_>, OnnxError> {
+        let this = std::ptr::from_ref(&self.tracer).addr();
+        if tracing::is_inside(this) {
+            return Err(self.program.engine_error(crate::Error::Capture {
+                what: "a session is run from its own progress report while it traces the model; run it \
+                       after the call, or when the report is Running"
+                    .into(),
+            }));
+        }
+        let tracer = locked(&self.tracer);
+        Ok(Held {
+            tracer,
+            _inside: Inside::of(this),
+        })
     }
 
     /// What to do for these inputs.
@@ -173,14 +193,35 @@ impl Session {
         };
         let engine = self.engine.clone();
         let (specialised, made) =
-            locked(&self.tracer).specialised(program, &signature, &inputs, |held, trace| {
-                Frozen::plan(&engine, held, trace)
-            })?;
+            self.tracer()?
+                .specialised(program, &signature, &inputs, |held, trace| {
+                    Frozen::plan(&engine, held, trace)
+                })?;
         let (plain, schedule) = match made {
             Ok((schedule, _)) => (None, Some(schedule)),
             Err(why) => (Some(why), None),
         };
         Ok((Prepared { specialised, plain }, schedule))
+    }
+}
+
+/// The tracer of a session, and the note that this thread has it.
+struct Held<'a> {
+    tracer: MutexGuard<'a, Tracer>,
+    _inside: Inside,
+}
+
+impl Deref for Held<'_> {
+    type Target = Tracer;
+
+    fn deref(&self) -> &Tracer {
+        &self.tracer
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Tracer {
+        &mut self.tracer
     }
 }
 

@@ -73,7 +73,7 @@ impl Tracer {
                 let mut results = Vec::new();
                 let made = values.iter().map(|v| Output::of(v, &engine, &mut results));
                 outputs = made.collect();
-                self.reports.tell(Progress::Compiling);
+                self.reports.tell(&engine, Progress::Compiling);
                 Ok(results)
             });
             let dynamic = match (made, fault) {
@@ -179,9 +179,8 @@ impl Tracer {
             }
         }
         let total = program.graph.nodes.len();
-        let reports = self.reports.clone();
-        let report = move |done: usize| reports.tell(Progress::Tracing(done.min(total), total));
-        let (host, engine) = (&self.host, &self.engine);
+        let (host, engine, reports) = (&self.host, &self.engine, &self.reports);
+        let report = |done: usize| reports.tell(engine, Progress::Tracing(done.min(total), total));
         let rng = &mut self.rng;
         let mut eval = Eval::new(
             ops::lower,

@@ -187,10 +187,13 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// Nothing was written there: the parameter has the value that it had.
+    /// Nothing was written there: the parameter has the value that it had, and so has who took the new one.
     pub(crate) fn back(self) {
         let mut content = self.parameter.write();
         if content.stored.id() == self.new {
+            if let Some(old) = self.old.storage() {
+                content.stored.node().storage.replace(old);
+            }
             content.stored = self.old;
         }
     }
@@ -214,24 +217,15 @@ impl Waiting {
             content.pending = None;
         }
     }
-
-    /// Nothing was computed: if the parameter has this value, which is a tensor's by number, it waits
-    /// again.
-    fn unsettle(&self, value: u64) {
-        let mut content = self.parameter.write();
-        if content.stored.id() == value {
-            content.stored = self.stored.clone();
-            content.pending.get_or_insert_with(|| self.value.clone());
-        }
-    }
 }
 
-/// Like [`Waiting::settle`] for all of them, with values that will be in the memory of the old ones;
-/// `false`, and nothing is changed, if somebody has taken the old or the waiting value of any since the
-/// look: one may be made of another.
+/// Like [`Waiting::settle`] for all of them, once `submit` has submitted the work that puts the values into the
+/// memory of the old ones; `false`, and nothing is changed, if somebody has taken the old or the waiting value of
+/// any since the look: one may be made of another.
 ///
-/// Whoever calls it holds back readers until the write is submitted.
-fn settle_over(all: &[(&Waiting, Tensor)]) -> bool {
+/// # Errors
+/// Those of `submit`; nothing is changed then. Nobody gets one of these values meanwhile.
+fn settle_over(all: &[(&Waiting, Tensor)], submit: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
     let mut order: Vec<&(&Waiting, Tensor)> = all.iter().collect();
     order.sort_unstable_by_key(|(waiting, _)| waiting.parameter.address());
     let mut contents: Vec<_> = order.iter().map(|(w, _)| w.parameter.write()).collect();
@@ -241,11 +235,12 @@ fn settle_over(all: &[(&Waiting, Tensor)]) -> bool {
             && waiting.parameter.0.gets.load(Ordering::Relaxed) == waiting.gets
     });
     if same {
+        submit()?;
         for ((waiting, value), content) in order.iter().zip(&mut contents) {
             waiting.settle_in(content, value.clone());
         }
     }
-    same
+    Ok(same)
 }
 
 /// Values that are computed together.
@@ -274,12 +269,12 @@ impl graph::Waiting for Pending {
         self.0[i].settle(value);
     }
 
-    fn settle_over(&self, all: &[(usize, Tensor)]) -> bool {
+    fn settle_over(
+        &self,
+        all: &[(usize, Tensor)],
+        submit: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool> {
         let all = all.iter().map(|(i, value)| (&self.0[*i], value.clone()));
-        settle_over(&all.collect::<Vec<_>>())
-    }
-
-    fn unsettle(&self, i: usize, value: u64) {
-        self.0[i].unsettle(value);
+        settle_over(&all.collect::<Vec<_>>(), submit)
     }
 }

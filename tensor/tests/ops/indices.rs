@@ -323,3 +323,25 @@ fn training_goes_on_after_a_wrong_label() {
     let found = slope(&[0, 3, 1]).unwrap();
     assert!((found[0] + 0.25).abs() < 1e-6 && (found[1] - 1.0 / 12.0).abs() < 1e-6);
 }
+
+#[test]
+fn an_index_of_work_under_way_keeps_its_bounds() {
+    let e = support::engine();
+    let executor = tensor::exec::DeviceExecutor::of(&e).unwrap();
+    let gate = executor.device().signal("gate").unwrap();
+    let wait = hcq::Command::Wait {
+        signal: &gate,
+        value: 1u64.into(),
+    };
+    executor.stream().submit(&[], &[wait]).unwrap();
+    let of = |len: usize, index: i64| {
+        let table = Tensor::from_slice(&e, &vec![1.0f32; len], &[len]).unwrap();
+        table.index_select(0, &computed(&e, &[index])).unwrap()
+    };
+    of(3, 9).realize().unwrap();
+    // Nobody has that tensor any more, and the words for bounds run out.
+    (0..2000).for_each(|i| drop(of(i + 4, 0)));
+    gate.set(1).unwrap();
+    let (_, index, len) = told(executor.synchronize());
+    assert_eq!((index, len), (9, 3));
+}

@@ -334,9 +334,16 @@ impl Submit for Caller {
                 hint: "submit less at a time".into(),
             }));
         }
-        let mut calls = self.context.lock();
+        // Work stores its signal a little before its place is free. As KGSL does, the call waits for the place.
+        let (calls, limit) = (self.context.lock(), Duration::from_secs(10));
+        let is_full = |calls: &mut Calls| calls.made - calls.done >= PLACES;
+        let (mut calls, slept) = self
+            .context
+            .changed
+            .wait_timeout_while(calls, limit, is_full)
+            .unwrap();
+        assert!(!slept.timed_out(), "there is room");
         assert_eq!(calls.made, at, "who calls counts the calls");
-        assert!(calls.made - calls.done < PLACES, "there is room");
         assert!(!words.is_empty() && words.len().is_multiple_of(3));
         calls.waiting.push_back(words.to_vec());
         calls.made += 1;

@@ -46,7 +46,7 @@ impl DeviceExecutor {
         self.room()?;
         other.room()?;
         // Nothing that writes there is submitted until the copy is.
-        let _turn = other.turn();
+        let turn = other.turn();
         let made: Vec<Point> = other.streams().map(|stream| stream.last()).collect();
         let copied = queue.submit(&made, &[copy])?;
         self.keep(
@@ -58,6 +58,7 @@ impl DeviceExecutor {
             let behind = stream.submit(std::slice::from_ref(&copied), &[])?;
             other.keep(&[behind], vec![(*from).clone()]);
         }
+        drop(turn);
         if let Some(observer) = self.observer() {
             observer.brought(&other.device.info().id, from.bytes());
         }
