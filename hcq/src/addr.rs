@@ -101,11 +101,13 @@ macro_rules! address {
             }
 
             /// Low 32 bits, as packets carry them.
+            #[inline]
             pub const fn lo(self) -> u32 {
                 self.0 as u32
             }
 
             /// High 32 bits, as packets carry them.
+            #[inline]
             pub const fn hi(self) -> u32 {
                 (self.0 >> 32) as u32
             }

@@ -36,6 +36,7 @@ pub enum ArgKind {
 
 impl ArgKind {
     /// Its bytes in the argument block.
+    #[inline]
     pub const fn bytes(self) -> u32 {
         match self {
             ArgKind::Value(Width::W32) => 4,
@@ -55,6 +56,7 @@ pub struct ArgField {
 
 impl ArgField {
     /// Where it ends; none beyond 32 bits.
+    #[inline]
     pub const fn end(&self) -> Option<u32> {
         self.offset.checked_add(self.kind.bytes())
     }

@@ -73,6 +73,7 @@ impl Signal {
     }
 
     /// Address of its 16 bytes.
+    #[inline]
     pub fn va(&self) -> GpuVa {
         self.0.va
     }

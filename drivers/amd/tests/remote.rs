@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod cable;
 mod stand;
 
 use std::sync::Arc;
 
-use drivers_amd::interface::remote::Remote;
+use cable::Remote;
 use drivers_amd::{AmdDevice, Options, kfd};
 use hcq::graph::{GraphBuilder, Work};
 use hcq::transport::cable::{Cable, Transfers};

@@ -1,7 +1,10 @@
 //! Commands to packets, pure: see [`crate::packet`] for the format.
 
 use hcq::packets::{Packets, Part, Patch, Section};
-use hcq::{Command, Compare, DeviceId, Error, Program, QueueKind, Result, Scope, Val, Width};
+use hcq::{
+    ArgField, Command, Compare, DeviceId, Error, Program, QueueKind, Result, Scope, Signal, Val,
+    Width,
+};
 
 use crate::packet::{EXEC_FIXED, MAX_WORDS, header, op};
 
@@ -36,16 +39,8 @@ impl Encoder {
     pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
         for command in commands {
             match *command {
-                Command::Wait { signal, value } => {
-                    out.word(header(op::WAIT, 5));
-                    out.quad(signal.va().0);
-                    out.val(value);
-                }
-                Command::Signal { signal, value } => {
-                    out.word(header(op::SIGNAL, 5));
-                    out.quad(signal.va().0);
-                    out.val(value);
-                }
+                Command::Wait { signal, value } => raise(op::WAIT, signal, value, out),
+                Command::Signal { signal, value } => raise(op::SIGNAL, signal, value, out),
                 Command::Timestamp { signal } => {
                     out.word(header(op::TIMESTAMP, 3));
                     out.quad(signal.va().0);
@@ -151,41 +146,55 @@ impl Encoder {
             let why = format!("an argument block of {bytes} bytes, at most 64 MiB fit a packet");
             return Err(self.refused(format!("exec {name}"), why));
         }
-        out.word(header(op::EXEC, EXEC_FIXED + block_words));
-        out.quad(program.entry.0);
-        out.quad(groups);
-        let base = out.words.len();
+        let (entry, base) = (program.entry, out.words.len() + EXEC_FIXED);
+        out.words.extend_from_slice(&[
+            header(op::EXEC, EXEC_FIXED + block_words),
+            entry.lo(),
+            entry.hi(),
+            groups as u32,
+            (groups >> 32) as u32,
+        ]);
         out.words.resize(base + block_words, 0);
+        let block = &mut out.words[base..];
         for (&field, &val) in fields.iter().zip(args) {
-            let width = field.kind.bytes();
-            let at = base + field.offset as usize / 4;
-            let end = at + width as usize / 4;
-            if end > base + block_words {
-                let why = format!(
-                    "the field at {} of {width} bytes lies outside of the argument block of \
-                     {} bytes",
-                    field.offset, program.args.bytes
-                );
-                return Err(self.refused(format!("exec {name}"), why));
-            }
-            let part = if width == 8 { Part::Whole } else { Part::Low };
+            let at = field.offset as usize / 4;
+            let part = match field.kind.bytes() {
+                8 => Part::Whole,
+                _ => Part::Low,
+            };
             let value = match val {
                 Val::Const(value) => value,
                 Val::Slot(slot, add) => {
-                    let offset = at as u32 * 4;
                     out.patches.push(Patch {
                         section: Section::Words,
-                        offset,
+                        offset: (base + at) as u32 * 4,
                         part,
                         slot,
                         add,
                     });
-                    continue;
+                    0
                 }
             };
-            hcq::packets::place(&mut out.words, at as u32 * 4, part, value);
+            match (part, block.get_mut(at..)) {
+                (Part::Whole, Some([low, high, ..])) => {
+                    (*low, *high) = (value as u32, (value >> 32) as u32);
+                }
+                (Part::Low, Some([low, ..])) => *low = value as u32,
+                _ => return Err(self.outside(program, field)),
+            }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn outside(&self, program: &Program, field: ArgField) -> Error {
+        let why = format!(
+            "the field at {} of {} bytes lies outside of the argument block of {} bytes",
+            field.offset,
+            field.kind.bytes(),
+            program.args.bytes
+        );
+        self.refused(format!("exec {}", program.name), why)
     }
 
     fn check_aligned(&self, command: &str, at: Val, width: Width) -> Result<()> {
@@ -211,6 +220,24 @@ impl Encoder {
     }
 }
 
+/// The packets that name a signal and a value.
+#[inline]
+fn raise(op: u8, signal: &Signal, value: Val, out: &mut Packets) {
+    let va = signal.va();
+    match value {
+        Val::Const(value) => {
+            let value = [value as u32, (value >> 32) as u32];
+            let words = [header(op, 5), va.lo(), va.hi(), value[0], value[1]];
+            out.words.extend_from_slice(&words);
+        }
+        open @ Val::Slot(..) => {
+            out.words
+                .extend_from_slice(&[header(op, 5), va.lo(), va.hi()]);
+            out.val(open);
+        }
+    }
+}
+
 fn width_bytes(width: Width) -> u32 {
     match width {
         Width::W32 => 4,
@@ -222,7 +249,7 @@ fn width_bytes(width: Width) -> u32 {
 mod tests {
     use std::sync::Arc;
 
-    use hcq::{ArgKind, ArgLayout, GpuVa, Signal, SignalMemory, Slot};
+    use hcq::{ArgKind, ArgLayout, GpuVa, SignalMemory, Slot};
 
     use super::*;
     use crate::packet::{Listing, Packet, decode};

@@ -5,14 +5,17 @@
 // A failed step ends the test.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../../../drivers/amd/tests/cable/mod.rs"]
+mod cable;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use cable::Remote;
 use conformance::part::Part;
 use conformance::{Kernel, Subject};
-use drivers_amd::interface::remote::Remote;
 use drivers_amd::{Language, Options};
 use drivers_asm24::Bridged;
 use hcq::transport::cable::Cable;

@@ -1,14 +1,17 @@
 //! The engines that the suites run on.
 
+#[path = "../../../drivers/amd/tests/cable/mod.rs"]
+mod cable;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cable::Remote;
 use codegen::compile::{NvrtcCompiler, PtxasCompiler, Toolkits};
 use codegen::render::{CudaRenderer, PtxRenderer};
 use codegen::{Backend, Target as ChipTarget};
 use drivers::env::Settings;
 use drivers::select::{DeviceKind, Target, Transport};
-use drivers_amd::interface::remote::Remote;
 use hcq::Device;
 use hcq::transport::cable::Cable;
 use hcq::transport::{Clock, Machine, VirtualClock};

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | here | the trait, the GPU |
 //! | [`queue`] | a queue of the hardware: ring, pointers, doorbell |
-//! | [`remote`] | an interface whose memory the host reaches by transfers only, which are counted |
 //!
 //! Queues are plain structs, as memory is, so that one interface may stand in front of another. What they
 //! hold of the interface is freed with them.
 
 pub mod queue;
-pub mod remote;
 
 use drivers_gpu::interface::{Facts, Interface};
 use hcq::Result;

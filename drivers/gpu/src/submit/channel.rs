@@ -1,28 +1,24 @@
 //! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut, Range};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
-use hcq::progress::{Asked, Seen, Silence, raising};
-use hcq::transport::{MonotonicClock, TransportError};
-use hcq::{Deadline, Error, MemoryKind, Packets, QueueKind, Result, Timeline};
-use tracing::Level;
-use tracing::level_filters::LevelFilter;
+use hcq::progress::Seen;
+use hcq::transport::TransportError;
+use hcq::{Error, Packets, QueueKind, Result, Timeline};
 
-use super::arguments::{Arguments, DATA_ALIGN, Room};
-use super::decode::{Packet, sentence};
+use super::arguments::{Arguments, DATA_ALIGN};
 use super::fences::Fences;
-use super::hardware::{Failed, Hardware, Submit};
+use super::hardware::{Hardware, Submit};
 use super::marks::Marks;
 use super::parts::{Parts, prologue};
-use super::recent::{Recent, Submission};
-use super::wait::{SLICE, Wait};
+use super::recent::Recent;
 use crate::core::Core;
-use crate::interface::{Age, Event};
+use crate::interface::Event;
 use crate::memory::pool::{Piece, Pool};
 
 /// One queue.
@@ -49,7 +45,7 @@ pub struct Channel<H: Hardware> {
     /// For who has waited long.
     pub(super) seen: Seen,
     pub(super) stood: Seen,
-    pub(super) host: Mutex<Host>,
+    host: Mutex<Host>,
 }
 
 /// Where the host is with a queue.
@@ -72,6 +68,25 @@ pub(super) struct Host {
     // Kept, so that nothing is allocated.
     pub(super) entries: Vec<u32>,
     pub(super) fence: Packets,
+}
+
+impl Host {
+    /// Of a queue to which nothing was submitted.
+    fn new(arguments: Arguments) -> Host {
+        Host {
+            wptr: 0,
+            free: 0,
+            marks: Marks::new(),
+            is_inside: false,
+            arguments,
+            retired: VecDeque::new(),
+            read: VecDeque::new(),
+            freed: Vec::new(),
+            recent: Recent::default(),
+            entries: Vec::new(),
+            fence: Packets::new(),
+        }
+    }
 }
 
 impl<H: Hardware> Channel<H> {
@@ -105,19 +120,7 @@ impl<H: Hardware> Channel<H> {
             done: AtomicU64::new(0),
             seen: Seen::default(),
             stood: Seen::default(),
-            host: Mutex::new(Host {
-                wptr: 0,
-                free: 0,
-                marks: Marks::new(),
-                is_inside: false,
-                arguments,
-                retired: VecDeque::new(),
-                read: VecDeque::new(),
-                freed: Vec::new(),
-                recent: Recent::default(),
-                entries: Vec::new(),
-                fence: Packets::new(),
-            }),
+            host: Mutex::new(Host::new(arguments)),
         })
     }
 
@@ -179,446 +182,9 @@ impl<H: Hardware> Channel<H> {
         self.core.interface.wake(&self.event);
     }
 
-    /// Submits packets, behind what every submission starts with: those of the timeline have it. `makes` is what they raise the timeline to; 0 for those of the driver's own.
-    ///
-    /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
-    /// [`Error::Command`] for a packet that is larger than the ring; what the queue refuses.
-    pub fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
-        self.submit_with(packets, &[], makes)
-    }
-
-    /// Submits words that are placed already, behind packets if there are any.
-    ///
-    /// # Errors
-    /// As [`Channel::submit`].
-    pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
-        match before.filter(|before| before.words.len() > before.head()) {
-            None => self.push(words, makes),
-            Some(before) => self.submit_with(before, words, makes),
-        }
-    }
-
-    fn submit_with(&self, packets: &mut Packets, behind: &[u32], makes: u64) -> Result<()> {
-        let mut guard = self.lock();
-        let host = &mut *guard;
-        self.core.lost.check()?;
-        if packets.head() < self.begin.len() {
-            packets.set_head(&self.begin);
-        }
-        // Words that the queue only names lie before what they point to.
-        let data_at = match self.by_name {
-            true => (packets.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
-            false => 0,
-        };
-        let bytes = data_at + packets.data.len() as u64 * 4;
-        let room = match bytes {
-            0 => None,
-            bytes => Some(self.room(host, bytes)?),
-        };
-        if let Some(room) = &room {
-            packets.relocate(room.va() + data_at);
-            self.place(host, room, data_at, packets)
-                .map_err(|e| self.broken(e))?;
-        }
-        // What is in use is kept by who has it, and retired by him, behind these packets.
-        let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
-        let this = host.marks.whole() + 1;
-        host.retired
-            .extend(outgrown.map(|kept| (this, kept.clone())));
-        match &room {
-            Some(room) if self.by_name => {
-                let mut entries = std::mem::take(&mut host.entries);
-                entries.clear();
-                self.run(room.va(), &packets.words, &mut entries);
-                entries.extend_from_slice(behind);
-                let done = self.write_all(host, &entries, makes);
-                host.entries = entries;
-                done?;
-            }
-            _ => {
-                packets.words.extend_from_slice(behind);
-                self.write_all(host, &packets.words, makes)?;
-            }
-        }
-        if let Some(room) = &room {
-            host.arguments.prefetch(room, bytes);
-        }
-        Ok(())
-    }
-
-    /// Writes what a submission points to, and the words if the queue only names them.
-    #[inline]
-    fn place(
-        &self,
-        host: &Host,
-        room: &Room,
-        data_at: u64,
-        packets: &Packets,
-    ) -> Result<(), TransportError> {
-        let (words, data) = (&packets.words, &packets.data);
-        if self.by_name && self.way().is_remote() {
-            // In one piece.
-            let mut all = words.clone();
-            if !data.is_empty() {
-                all.resize(data_at as usize / 4, 0);
-                all.extend_from_slice(data);
-            }
-            return host.arguments.write(room, 0, &all);
-        }
-        if !data.is_empty() {
-            host.arguments.write(room, data_at, data)?;
-        }
-        match self.by_name {
-            true => host.arguments.write(room, 0, words),
-            false => Ok(()),
-        }
-    }
-
-    /// Submits words as they are.
-    ///
-    /// # Errors
-    /// As [`Channel::submit`].
-    fn push(&self, words: &[u32], makes: u64) -> Result<()> {
-        let mut host = self.lock();
-        self.core.lost.check()?;
-        self.write_all(&mut host, words, makes)
-    }
-
-    /// Room for what a submission points to.
-    fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
-        let size = host.arguments.size();
-        if bytes > size / 2 {
-            return self.large_room(host, bytes);
-        }
-        let mut wait = None;
-        loop {
-            match host.arguments.take(bytes) {
-                Ok(room) => return Ok(room),
-                Err(full) => {
-                    let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
-                    self.pause(host, wait, |_| {
-                        let what = format!("the arguments of {} ({size} bytes)", self.unit());
-                        (what, bytes, full.free)
-                    })?;
-                }
-            }
-        }
-    }
-
-    /// Room of its own, for a submission that is larger than all others.
-    fn large_room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
-        let what = format!("the arguments of a large submission to {}", self.unit());
-        let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
-        let room = Room::of(&piece)?;
-        host.read
-            .push_back((host.marks.whole() + 1, Arc::new(piece)));
-        Ok(room)
-    }
-
-    /// Submits words: in one piece where they fit, else cut between packets.
-    #[inline]
-    fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
-        host.is_inside = true;
-        let done = self.write_pieces(host, words);
-        host.is_inside = false;
-        let doorbell = done?;
-        host.marks.submitted(makes, host.wptr);
-        host.recent.note(words, makes, host.wptr, doorbell);
-        if LevelFilter::current() >= Level::DEBUG {
-            self.trace(words, makes, host.wptr, doorbell);
-        }
-        self.mark_if_due(host);
-        // A look at remote memory is waited for: there it is when room is missing.
-        let has_none = host.retired.is_empty() && host.read.is_empty();
-        match has_none || self.way().is_remote() {
-            true => Ok(()),
-            false => self.reclaim(host),
-        }
-    }
-
-    /// Says what was submitted.
-    #[cold]
-    fn trace(&self, words: &[u32], makes: u64, wptr: u64, doorbell: u64) {
-        let (kind, index) = (self.kind, self.index);
-        tracing::debug!(
-            device = %self.core.id,
-            queue = %format_args!("{kind} {index}"),
-            makes,
-            dwords = words.len(),
-            wptr,
-            doorbell,
-            "submitted"
-        );
-        if tracing::enabled!(Level::TRACE) {
-            for packet in self.hardware.decode(&self.core, words, 0) {
-                let what = sentence(&self.core, &packet.doing);
-                tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
-            }
-        }
-    }
-
-    /// Returns what the doorbell was given last.
-    fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let most = self.way().most();
-        if words.len() <= most {
-            self.make_room(host, words.len())?;
-            return self.write(host, words);
-        }
-        // Checked before anything is written, so that nothing is submitted by half.
-        let mut rest = words;
-        while !rest.is_empty() {
-            let piece = self.way().whole(rest, most);
-            if piece == 0 {
-                return Err(self.refused(format!(
-                    "a packet of more than {most} dwords does not fit into the ring of {}: open the \
-                     device with a larger ring",
-                    self.way().size()
-                )));
-            }
-            rest = &rest[piece..];
-        }
-        rest = words;
-        let mut doorbell = 0;
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(self.way().whole(rest, most));
-            let room = self.make_room(host, now.len());
-            doorbell = match room.and_then(|()| self.write(host, now)) {
-                // Some pieces are on their way and cannot be taken back.
-                Err(error) if rest.len() < words.len() => return Err(self.core.lose(error)),
-                done => done?,
-            };
-            rest = later;
-        }
-        Ok(doorbell)
-    }
-
-    /// Waits until so many words fit.
-    #[inline]
-    fn make_room(&self, host: &mut Host, words: usize) -> Result<()> {
-        match self.way().missing(host.wptr - host.free, words) {
-            0 => Ok(()),
-            _ => self.wait_for_room(host, words),
-        }
-    }
-
-    #[cold]
-    fn wait_for_room(&self, host: &mut Host, words: usize) -> Result<()> {
-        let mut wait = None;
-        loop {
-            self.reclaim(host)?;
-            let missing = self.way().missing(host.wptr - host.free, words);
-            if missing == 0 {
-                return Ok(());
-            }
-            let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
-            self.pause(host, wait, |host| {
-                let free = self.way().size() - (host.wptr - host.free);
-                let mut what = format!("free {} of {}", <H::Way>::UNIT, self.unit());
-                if let Some(known) = self.hardware.report() {
-                    what += &format!(" ({known})");
-                }
-                (what, free + missing, free)
-            })?;
-        }
-    }
-
-    /// Waits a little for the device, and takes back what is done.
-    fn pause(
-        &self,
-        host: &mut Host,
-        wait: &mut Wait,
-        missing: impl FnOnce(&Host) -> (String, u64, u64),
-    ) -> Result<()> {
-        if host.marks.is_empty() {
-            self.mark(host)?;
-        }
-        wait.pause(&self.core, &self.event, || self.silence(), || missing(host))?;
-        self.reclaim(host)
-    }
-
-    /// Hands over words for which there is room. Returns what the device was told.
-    #[inline]
-    pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
-        let done = self.way().submit(host.wptr, words);
-        let done = done.map_err(|e| self.failed(e))?;
-        host.wptr = done.end;
-        Ok(done.told)
-    }
-
     /// Takes the queue from the hardware. Says whether nothing of it can write any more.
     pub fn stop(&self) -> bool {
         self.hardware.stop()
-    }
-
-    /// Whether everything submitted is known to be done.
-    ///
-    /// # Errors
-    /// The loss of the device.
-    pub fn is_idle(&self) -> Result<bool> {
-        let mut host = self.lock();
-        self.settle(&mut host)
-    }
-
-    fn settle(&self, host: &mut Host) -> Result<bool> {
-        self.core.lost.check()?;
-        if host.marks.unmarked(host.wptr) > 0 {
-            self.mark(host)?;
-        }
-        self.reclaim(host)?;
-        Ok(host.marks.is_idle(host.wptr))
-    }
-
-    /// Blocks until everything submitted so far is done.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`], or the loss of the device.
-    pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
-        let mut age = Age::NEW;
-        let mut silence = Silence::new(deadline);
-        loop {
-            // Before the look: what happens meanwhile still counts.
-            let mut left = silence.left(&MonotonicClock);
-            let over = match left.is_zero() {
-                true => silence.over(&MonotonicClock, || Some(self.silence())),
-                false => None,
-            };
-            let (wanted, seen) = {
-                let mut host = self.lock();
-                if self.settle(&mut host)? {
-                    return Ok(());
-                }
-                (host.marks.whole(), host.marks.passed())
-            };
-            if let Some(over) = over {
-                return Err(Error::Timeout {
-                    device: self.core.id.clone(),
-                    what: format!("submissions to {}", self.unit()),
-                    wanted,
-                    seen,
-                    after: silence.elapsed(&MonotonicClock),
-                    over,
-                });
-            }
-            if left.is_zero() {
-                left = silence.left(&MonotonicClock);
-            }
-            self.core
-                .sleep(Some(&self.event), &mut age, left.min(SLICE))?;
-        }
-    }
-
-    /// Does something while the queue is at rest, and nothing is submitted to it.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
-    pub fn at_rest<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
-        // Locked: nothing is submitted meanwhile.
-        let mut host = self.lock();
-        let mut wait = Wait::new(self.full_limit);
-        while !self.settle(&mut host)? {
-            self.pause(&mut host, &mut wait, |host| {
-                let what = format!("submissions to {}, which has to come to rest", self.unit());
-                (what, host.marks.whole(), host.marks.passed())
-            })?;
-        }
-        work(&self.hardware)
-    }
-
-    /// For how long none of its pointers and counters has moved, as far as anybody has looked.
-    pub fn unmoved(&self) -> Duration {
-        let timeline = self.timeline.signal().value().unwrap_or(0);
-        let fences = self.fences.reached().unwrap_or(0);
-        let (_, taken) = self.way().pointers();
-        self.seen.note(&[timeline, fences, taken])
-    }
-
-    /// For how long nothing has moved here, nor in what it waits for.
-    fn silence(&self) -> Duration {
-        let timeline = self.timeline.signal().va().0;
-        // Nobody else knows a queue that is being made.
-        raising(timeline, &mut Asked::default()).unwrap_or_else(|| self.unmoved())
-    }
-
-    /// The same for what was found where the queue stands.
-    pub fn stands(&self, marks: &[u64]) -> Duration {
-        self.stood.note(marks)
-    }
-
-    /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
-    pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
-        let host = match self.host.try_lock() {
-            Ok(host) => host,
-            Err(TryLockError::Poisoned(host)) => host.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
-        look(&host.recent, host.marks.fences());
-    }
-
-    /// Positions between which there may be packets that are not done.
-    pub fn in_flight(&self) -> Range<u64> {
-        let host = match self.host.try_lock() {
-            Ok(host) => host,
-            Err(TryLockError::Poisoned(host)) => host.into_inner(),
-            // A thread waits for room meanwhile.
-            Err(TryLockError::WouldBlock) => {
-                return self.held(self.done.load(Ordering::Relaxed)..self.way().submitted());
-            }
-        };
-        // Of a device that is lost, what was seen.
-        let reached = self.reached(&host);
-        let reached = reached.unwrap_or_else(|_| self.reached_as_seen(&host));
-        self.held(host.marks.done_by(reached)..host.wptr)
-    }
-
-    /// The part of a range that a ring holds: what the read pointer has passed may be overwritten,
-    /// but it need not be done.
-    fn held(&self, range: Range<u64>) -> Range<u64> {
-        range.start.max(range.end.saturating_sub(self.way().size()))..range.end
-    }
-
-    /// Where a submission is: its words in a ring, or its call.
-    pub(super) fn place_of(&self, one: &Submission) -> Range<u64> {
-        let long = match self.way().ring() {
-            Some(_) => one.dwords.into(),
-            None => 1,
-        };
-        one.end.saturating_sub(long)..one.end
-    }
-
-    /// What stands between two positions: as the ring has it, or, where none can be read, as it was submitted last.
-    pub fn packets(&self, range: Range<u64>) -> Vec<Packet> {
-        let decode = |words: &[u32], start| self.hardware.decode(&self.core, words, start);
-        if let Some(ring) = self.way().ring() {
-            return decode(&ring.words(range.clone()), range.start);
-        }
-        let mut found = Vec::new();
-        self.with_recent(|recent, _| {
-            for (_, one) in recent.all() {
-                let place = self.place_of(one);
-                if range.start <= place.start && place.end <= range.end {
-                    found.extend(decode(one.words(), place.start));
-                }
-            }
-        });
-        found
-    }
-
-    fn refused(&self, why: String) -> Error {
-        Error::Command {
-            device: self.core.id.clone(),
-            queue: self.unit(),
-            command: "submission".into(),
-            why,
-        }
-    }
-
-    #[cold]
-    fn failed(&self, failed: Failed) -> Error {
-        match failed {
-            Failed::Broken(error) => self.broken(error),
-            Failed::Refused(error) => error,
-        }
     }
 
     /// Cannot be where memory is mapped: offsets are inside of it.
@@ -632,6 +198,15 @@ impl<H: Hardware> Channel<H> {
         // Positions move in one step, after everything that can fail.
         Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// The same if nobody else has it.
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+        match self.host.try_lock() {
+            Ok(host) => Some(Locked::of(host)),
+            Err(TryLockError::Poisoned(host)) => Some(Locked::of(host.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
 }
 
 /// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
@@ -642,7 +217,7 @@ pub(super) struct Locked<'a> {
 
 impl<'a> Locked<'a> {
     #[inline]
-    pub(super) fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
+    fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
         let freed = Vec::new();
         Locked { host, freed }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use hcq::Result;
 use hcq::packets::Keep;
 
-use super::channel::{Channel, Host, Locked};
+use super::channel::{Channel, Host};
 use super::hardware::{Hardware, Submit};
 use super::marks::Reached;
 use crate::memory::pool::Piece;
@@ -52,10 +52,9 @@ impl<H: Hardware> Channel<H> {
     /// Frees what is kept for packets that are done.
     pub fn reclaim_retired(&self) {
         // Who holds the lock does so by himself.
-        let Ok(host) = self.host.try_lock() else {
+        let Some(mut host) = self.try_lock() else {
             return;
         };
-        let mut host = Locked::of(host);
         if let Err(error) = self.mark(&mut host).and_then(|()| self.reclaim(&mut host)) {
             tracing::debug!(%error, "nothing is taken back");
         }

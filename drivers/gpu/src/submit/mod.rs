@@ -11,6 +11,8 @@
 //! | `wait` | how a thread passes the time until there is room |
 //! | `parts` | what a queue is made of |
 //! | [`channel`] | all of them as one queue |
+//! | `submission` | packets into it |
+//! | `look` | how it stands |
 //! | [`recent`] | what was submitted last, always |
 //! | [`decode`] | what packets do, for messages and traces |
 //! | [`evidence`] | a queue as a bundle has it |
@@ -26,10 +28,12 @@ pub mod decode;
 pub mod evidence;
 mod fences;
 pub mod hardware;
+mod look;
 mod marks;
 pub mod parts;
 pub mod recent;
 pub mod ring;
+mod submission;
 mod wait;
 
 pub use arguments::DATA_ALIGN;

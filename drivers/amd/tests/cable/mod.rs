@@ -8,13 +8,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_amd::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 use drivers_bundle::Evidence;
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use hcq::mem::window::Window;
 use hcq::transport::cable::Cable;
 use hcq::{DeviceId, MemoryKind, Result};
-
-use super::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 
 /// An interface with its memory at the other end of a cable.
 pub struct Remote {
@@ -32,7 +31,7 @@ struct Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if let Err(error) = self.cable.send() {
-            tracing::warn!(%error, "writes to memory that is freed are lost");
+            eprintln!("writes to memory that is freed are lost: {error}");
         }
     }
 }

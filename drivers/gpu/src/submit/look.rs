@@ -1,0 +1,164 @@
+//! How a queue stands: whether it is at rest, what is in flight, for how long nothing has moved.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hcq::progress::{Asked, Silence, raising};
+use hcq::transport::MonotonicClock;
+use hcq::{Deadline, Error, Result};
+
+use super::channel::{Channel, Host};
+use super::decode::Packet;
+use super::hardware::{Hardware, Submit};
+use super::recent::{Recent, Submission};
+use super::wait::{SLICE, Wait};
+use crate::interface::Age;
+
+impl<H: Hardware> Channel<H> {
+    /// Whether everything submitted is known to be done.
+    ///
+    /// # Errors
+    /// The loss of the device.
+    pub fn is_idle(&self) -> Result<bool> {
+        let mut host = self.lock();
+        self.settle(&mut host)
+    }
+
+    fn settle(&self, host: &mut Host) -> Result<bool> {
+        self.core.lost.check()?;
+        if host.marks.unmarked(host.wptr) > 0 {
+            self.mark(host)?;
+        }
+        self.reclaim(host)?;
+        Ok(host.marks.is_idle(host.wptr))
+    }
+
+    /// Blocks until everything submitted so far is done.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`], or the loss of the device.
+    pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
+        let mut age = Age::NEW;
+        let mut silence = Silence::new(deadline);
+        loop {
+            // Before the look: what happens meanwhile still counts.
+            let mut left = silence.left(&MonotonicClock);
+            let over = match left.is_zero() {
+                true => silence.over(&MonotonicClock, || Some(self.silence())),
+                false => None,
+            };
+            let (wanted, seen) = {
+                let mut host = self.lock();
+                if self.settle(&mut host)? {
+                    return Ok(());
+                }
+                (host.marks.whole(), host.marks.passed())
+            };
+            if let Some(over) = over {
+                return Err(Error::Timeout {
+                    device: self.core.id.clone(),
+                    what: format!("submissions to {}", self.unit()),
+                    wanted,
+                    seen,
+                    after: silence.elapsed(&MonotonicClock),
+                    over,
+                });
+            }
+            if left.is_zero() {
+                left = silence.left(&MonotonicClock);
+            }
+            self.core
+                .sleep(Some(&self.event), &mut age, left.min(SLICE))?;
+        }
+    }
+
+    /// Does something while the queue is at rest, and nothing is submitted to it.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
+    pub fn at_rest<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
+        // Locked: nothing is submitted meanwhile.
+        let mut host = self.lock();
+        let mut wait = Wait::new(self.full_limit);
+        while !self.settle(&mut host)? {
+            self.pause(&mut host, &mut wait, |host| {
+                let what = format!("submissions to {}, which has to come to rest", self.unit());
+                (what, host.marks.whole(), host.marks.passed())
+            })?;
+        }
+        work(&self.hardware)
+    }
+
+    /// For how long none of its pointers and counters has moved, as far as anybody has looked.
+    pub fn unmoved(&self) -> Duration {
+        let timeline = self.timeline.signal().value().unwrap_or(0);
+        let fences = self.fences.reached().unwrap_or(0);
+        let (_, taken) = self.way().pointers();
+        self.seen.note(&[timeline, fences, taken])
+    }
+
+    /// For how long nothing has moved here, nor in what it waits for.
+    pub(super) fn silence(&self) -> Duration {
+        let timeline = self.timeline.signal().va().0;
+        // Nobody else knows a queue that is being made.
+        raising(timeline, &mut Asked::default()).unwrap_or_else(|| self.unmoved())
+    }
+
+    /// The same for what was found where the queue stands.
+    pub fn stands(&self, marks: &[u64]) -> Duration {
+        self.stood.note(marks)
+    }
+
+    /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
+    pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
+        if let Some(host) = self.try_lock() {
+            look(&host.recent, host.marks.fences());
+        }
+    }
+
+    /// Positions between which there may be packets that are not done.
+    pub fn in_flight(&self) -> Range<u64> {
+        let Some(host) = self.try_lock() else {
+            // A thread waits for room meanwhile.
+            return self.held(self.done.load(Ordering::Relaxed)..self.way().submitted());
+        };
+        // Of a device that is lost, what was seen.
+        let reached = self.reached(&host);
+        let reached = reached.unwrap_or_else(|_| self.reached_as_seen(&host));
+        self.held(host.marks.done_by(reached)..host.wptr)
+    }
+
+    /// The part of a range that a ring holds: what the read pointer has passed may be overwritten,
+    /// but it need not be done.
+    fn held(&self, range: Range<u64>) -> Range<u64> {
+        range.start.max(range.end.saturating_sub(self.way().size()))..range.end
+    }
+
+    /// Where a submission is: its words in a ring, or its call.
+    pub(super) fn place_of(&self, one: &Submission) -> Range<u64> {
+        let long = match self.way().ring() {
+            Some(_) => one.dwords.into(),
+            None => 1,
+        };
+        one.end.saturating_sub(long)..one.end
+    }
+
+    /// What stands between two positions: as the ring has it, or, where none can be read, as it was submitted last.
+    pub fn packets(&self, range: Range<u64>) -> Vec<Packet> {
+        let decode = |words: &[u32], start| self.hardware.decode(&self.core, words, start);
+        if let Some(ring) = self.way().ring() {
+            return decode(&ring.words(range.clone()), range.start);
+        }
+        let mut found = Vec::new();
+        self.with_recent(|recent, _| {
+            for (_, one) in recent.all() {
+                let place = self.place_of(one);
+                if range.start <= place.start && place.end <= range.end {
+                    found.extend(decode(one.words(), place.start));
+                }
+            }
+        });
+        found
+    }
+}

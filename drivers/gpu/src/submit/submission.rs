@@ -1,0 +1,315 @@
+//! A submission: room for what it points to, its words in the ring, the doorbell.
+
+use std::sync::Arc;
+
+use hcq::transport::TransportError;
+use hcq::{Error, MemoryKind, Packets, Result};
+use tracing::Level;
+use tracing::level_filters::LevelFilter;
+
+use super::arguments::{DATA_ALIGN, Room};
+use super::channel::{Channel, Host};
+use super::decode::sentence;
+use super::hardware::{Failed, Hardware, Submit};
+use super::wait::Wait;
+
+impl<H: Hardware> Channel<H> {
+    /// Submits packets, behind what every submission starts with: those of the timeline have it. `makes` is what they
+    /// raise the timeline to; 0 for those of the driver's own.
+    ///
+    /// # Errors
+    /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
+    /// [`Error::Command`] for a packet that is larger than the ring; what the queue refuses.
+    pub fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
+        self.submit_with(&mut self.lock(), packets, &[], makes)
+    }
+
+    /// Submits words that are placed already, behind packets if there are any.
+    ///
+    /// # Errors
+    /// As [`Channel::submit`].
+    pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
+        let host = &mut self.lock();
+        match before.filter(|before| before.words.len() > before.head()) {
+            None => self.push(host, words, makes),
+            Some(before) => self.submit_with(host, before, words, makes),
+        }
+    }
+
+    /// Submits words as they are.
+    #[inline]
+    fn push(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
+        self.core.lost.check()?;
+        self.write_all(host, words, makes)
+    }
+
+    /// Submits packets, with words that are placed already behind them.
+    #[inline]
+    fn submit_with(
+        &self,
+        host: &mut Host,
+        packets: &mut Packets,
+        behind: &[u32],
+        makes: u64,
+    ) -> Result<()> {
+        self.core.lost.check()?;
+        if packets.head() < self.begin.len() {
+            packets.set_head(&self.begin);
+        }
+        // What is in use is kept by who has it, and retired by him, behind these packets.
+        if !packets.keep.is_empty() {
+            let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
+            let this = host.marks.whole() + 1;
+            host.retired
+                .extend(outgrown.map(|kept| (this, kept.clone())));
+        }
+        if self.by_name || !packets.data.is_empty() {
+            return self.submit_placed(host, packets, behind, makes);
+        }
+        packets.words.extend_from_slice(behind);
+        self.write_all(host, &packets.words, makes)
+    }
+
+    /// The same where they need room beside the ring.
+    fn submit_placed(
+        &self,
+        host: &mut Host,
+        packets: &mut Packets,
+        behind: &[u32],
+        makes: u64,
+    ) -> Result<()> {
+        // Words that the queue only names lie before what they point to.
+        let data_at = match self.by_name {
+            true => (packets.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
+            false => 0,
+        };
+        let bytes = data_at + packets.data.len() as u64 * 4;
+        let room = self.room(host, bytes)?;
+        packets.relocate(room.va() + data_at);
+        self.place(host, &room, data_at, packets)
+            .map_err(|e| self.broken(e))?;
+        match self.by_name {
+            true => {
+                let mut entries = std::mem::take(&mut host.entries);
+                entries.clear();
+                self.run(room.va(), &packets.words, &mut entries);
+                entries.extend_from_slice(behind);
+                let done = self.write_all(host, &entries, makes);
+                host.entries = entries;
+                done?;
+            }
+            false => {
+                packets.words.extend_from_slice(behind);
+                self.write_all(host, &packets.words, makes)?;
+            }
+        }
+        host.arguments.prefetch(&room, bytes);
+        Ok(())
+    }
+
+    /// Writes what a submission points to, and the words if the queue only names them.
+    #[inline]
+    fn place(
+        &self,
+        host: &Host,
+        room: &Room,
+        data_at: u64,
+        packets: &Packets,
+    ) -> Result<(), TransportError> {
+        let (words, data) = (&packets.words, &packets.data);
+        if self.by_name && self.way().is_remote() {
+            // In one piece.
+            let mut all = words.clone();
+            if !data.is_empty() {
+                all.resize(data_at as usize / 4, 0);
+                all.extend_from_slice(data);
+            }
+            return host.arguments.write(room, 0, &all);
+        }
+        if !data.is_empty() {
+            host.arguments.write(room, data_at, data)?;
+        }
+        match self.by_name {
+            true => host.arguments.write(room, 0, words),
+            false => Ok(()),
+        }
+    }
+
+    /// Room for what a submission points to.
+    fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
+        let size = host.arguments.size();
+        if bytes > size / 2 {
+            return self.large_room(host, bytes);
+        }
+        let mut wait = None;
+        loop {
+            match host.arguments.take(bytes) {
+                Ok(room) => return Ok(room),
+                Err(full) => {
+                    let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
+                    self.pause(host, wait, |_| {
+                        let what = format!("the arguments of {} ({size} bytes)", self.unit());
+                        (what, bytes, full.free)
+                    })?;
+                }
+            }
+        }
+    }
+
+    /// Room of its own, for a submission that is larger than all others.
+    fn large_room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
+        let what = format!("the arguments of a large submission to {}", self.unit());
+        let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
+        let room = Room::of(&piece)?;
+        host.read
+            .push_back((host.marks.whole() + 1, Arc::new(piece)));
+        Ok(room)
+    }
+
+    /// Submits words: in one piece where they fit, else cut between packets.
+    #[inline]
+    fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
+        let doorbell = match words.len() <= self.way().most() {
+            true => self.write_when_free(host, words)?,
+            false => self.write_pieces(host, words)?,
+        };
+        host.marks.submitted(makes, host.wptr);
+        host.recent.note(words, makes, host.wptr, doorbell);
+        if LevelFilter::current() >= Level::DEBUG {
+            self.trace(words, makes, host.wptr, doorbell);
+        }
+        self.mark_if_due(host);
+        // A look at remote memory is waited for: there it is when room is missing.
+        let has_none = host.retired.is_empty() && host.read.is_empty();
+        match has_none || self.way().is_remote() {
+            true => Ok(()),
+            false => self.reclaim(host),
+        }
+    }
+
+    /// Says what was submitted.
+    #[cold]
+    fn trace(&self, words: &[u32], makes: u64, wptr: u64, doorbell: u64) {
+        let (kind, index) = (self.kind, self.index);
+        tracing::debug!(
+            device = %self.core.id,
+            queue = %format_args!("{kind} {index}"),
+            makes,
+            dwords = words.len(),
+            wptr,
+            doorbell,
+            "submitted"
+        );
+        if tracing::enabled!(Level::TRACE) {
+            for packet in self.hardware.decode(&self.core, words, 0) {
+                let what = sentence(&self.core, &packet.doing);
+                tracing::trace!(queue = %format_args!("{kind} {index}"), dword = packet.position, "{what}");
+            }
+        }
+    }
+
+    /// Submits words that do not fit into the ring at once. Returns what the doorbell was given last.
+    #[cold]
+    fn write_pieces(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+        let most = self.way().most();
+        // Checked before anything is written, so that nothing is submitted by half.
+        let mut rest = words;
+        while !rest.is_empty() {
+            let piece = self.way().whole(rest, most);
+            if piece == 0 {
+                return Err(self.refused(format!(
+                    "a packet of more than {most} dwords does not fit into the ring of {}: open the \
+                     device with a larger ring",
+                    self.way().size()
+                )));
+            }
+            rest = &rest[piece..];
+        }
+        rest = words;
+        let mut doorbell = 0;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(self.way().whole(rest, most));
+            doorbell = match self.write_when_free(host, now) {
+                // Some pieces are on their way and cannot be taken back.
+                Err(error) if rest.len() < words.len() => return Err(self.core.lose(error)),
+                done => done?,
+            };
+            rest = later;
+        }
+        Ok(doorbell)
+    }
+
+    /// Hands over words once there is room for them.
+    #[inline]
+    fn write_when_free(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+        if self.way().missing(host.wptr - host.free, words.len()) > 0 {
+            // What was taken for this submission belongs to none that is whole.
+            host.is_inside = true;
+            let room = self.wait_for_room(host, words.len());
+            host.is_inside = false;
+            room?;
+        }
+        self.write(host, words)
+    }
+
+    #[cold]
+    fn wait_for_room(&self, host: &mut Host, words: usize) -> Result<()> {
+        let mut wait = None;
+        loop {
+            self.reclaim(host)?;
+            let missing = self.way().missing(host.wptr - host.free, words);
+            if missing == 0 {
+                return Ok(());
+            }
+            let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
+            self.pause(host, wait, |host| {
+                let free = self.way().size() - (host.wptr - host.free);
+                let mut what = format!("free {} of {}", <H::Way>::UNIT, self.unit());
+                if let Some(known) = self.hardware.report() {
+                    what += &format!(" ({known})");
+                }
+                (what, free + missing, free)
+            })?;
+        }
+    }
+
+    /// Waits a little for the device, and takes back what is done.
+    pub(super) fn pause(
+        &self,
+        host: &mut Host,
+        wait: &mut Wait,
+        missing: impl FnOnce(&Host) -> (String, u64, u64),
+    ) -> Result<()> {
+        if host.marks.is_empty() {
+            self.mark(host)?;
+        }
+        wait.pause(&self.core, &self.event, || self.silence(), || missing(host))?;
+        self.reclaim(host)
+    }
+
+    /// Hands over words for which there is room. Returns what the device was told.
+    #[inline]
+    pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
+        let done = self.way().submit(host.wptr, words);
+        let done = done.map_err(|e| self.failed(e))?;
+        host.wptr = done.end;
+        Ok(done.told)
+    }
+
+    fn refused(&self, why: String) -> Error {
+        Error::Command {
+            device: self.core.id.clone(),
+            queue: self.unit(),
+            command: "submission".into(),
+            why,
+        }
+    }
+
+    #[cold]
+    fn failed(&self, failed: Failed) -> Error {
+        match failed {
+            Failed::Broken(error) => self.broken(error),
+            Failed::Refused(error) => error,
+        }
+    }
+}
