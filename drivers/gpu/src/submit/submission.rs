@@ -63,7 +63,8 @@ impl<H: Hardware> Channel<H> {
             host.retired
                 .extend(outgrown.map(|kept| (this, kept.clone())));
         }
-        if self.by_name || !packets.data.is_empty() {
+        let is_named = self.by_name && !packets.words.is_empty();
+        if is_named || !packets.data.is_empty() {
             return self.submit_placed(host, packets, behind, makes);
         }
         packets.words.extend_from_slice(behind);
