@@ -91,6 +91,8 @@ BINARY = [
     ("pow", torch.pow, (0.3, 3), (-2, 2)),
     ("copysign", torch.copysign, (-2, 2), (-2, 2)),
     ("logaddexp", torch.logaddexp, (-2, 2), (-2, 2)),
+    ("atan2", torch.atan2, (-2, 2), (-2, 2)),
+    ("hypot", torch.hypot, (-2, 2), (-2, 2)),
 ]
 COMPARE = [("eq", torch.eq), ("ne", torch.ne), ("lt", torch.lt), ("le", torch.le),
            ("gt", torch.gt), ("ge", torch.ge)]

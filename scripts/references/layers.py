@@ -49,6 +49,23 @@ def linalg():
         for t in ("f32", "f16", "f64"):
             xs = [uniform((2, 3, 5), t), uniform((4, 5), t, k=1)] + [uniform((4,), t)] * bias
             g.case("linear", xs, F.linear, name="bias" if bias else "", tol=SUMS if t == "f32" else None)
+    for t in ("f32", "f64"):
+        tol = (1e-4, 1e-5) if t == "f32" else (1e-10, 1e-11)
+        # The first pivot is not in the first row.
+        a = uniform((2, 4, 4), t)
+        a[:, 0, 0] = 0
+        b = uniform((4, 3), t, k=1)
+        g.case("solve", [a, b], torch.linalg.solve, tol=tol)
+        g.case("solve", [uniform((1, 1), t, 1, 2), uniform((1, 1), t, k=2)], torch.linalg.solve,
+               tol=tol, name="one")
+        g.case("inv", [a], torch.linalg.inv, tol=tol)
+        even = a @ a.mT + 2 * torch.eye(4, dtype=a.dtype)
+        g.case("cholesky", [even], torch.linalg.cholesky, tol=tol)
+        three = uniform((3, 3), t, 0.5, 2)
+        for upper in (False, True):
+            g.case("solve_triangular", [three, uniform((2, 3, 2), t)],
+                   lambda a, b: torch.linalg.solve_triangular(a.triu() if upper else a.tril(), b, upper=upper),
+                   {"upper": upper}, tol=tol, name="upper" if upper else "lower")
     return g
 
 
@@ -133,6 +150,11 @@ def pool():
     for p in (1.0, 2.0, 3.0):
         g.case("lp_pool", [uniform((2, 3, 7, 8), "f32", 0.2, 2)],
                lambda x: F.lp_pool2d(x, p, [3, 2], [2, 2]), at | {"p": p, "padding": [0, 0]})
+    for sizes in ([2, 3], [3, 2], [6, 9], [1, 1]):
+        g.case("adaptive_avg_pool", [uniform((2, 2, 5, 7))],
+               lambda x: F.adaptive_avg_pool2d(x, sizes), {"sizes": sizes})
+    g.case("adaptive_avg_pool", [uniform((2, 3, 8), "f16")],
+           lambda x: F.adaptive_avg_pool1d(x, 3), {"sizes": [3]})
     g.case("global_avg_pool", [x], lambda x: x.mean((2, 3), True))
     g.case("global_max_pool", [x], lambda x: x.amax((2, 3), True), exact=True)
     y = distinct((2, 2, 6, 4))
@@ -331,6 +353,9 @@ def loss():
         g.case("l1_loss", [a, b], lambda a, b: F.l1_loss(a, b, reduction=how), at)
         g.case("huber_loss", [a, b], lambda a, b: F.huber_loss(a, b, reduction=how, delta=0.7),
                at | {"delta": 0.7})
+        for beta in (0.7, 0.0):
+            g.case("smooth_l1_loss", [a, b], lambda a, b: F.smooth_l1_loss(a, b, reduction=how, beta=beta),
+                   at | {"beta": beta})
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # PyTorch's `mean` is what is meant here.
             g.case("kl_div", [logs, chance], lambda a, b: F.kl_div(a, b.detach(), reduction=how), at)

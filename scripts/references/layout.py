@@ -191,6 +191,8 @@ def index():
            {"axis": 0})
     g.case("scatter_add", [x, whole((4, 9), "i64", 0, 4), uniform((4, 9), k=4)],
            lambda x, i, s: x.scatter_add(1, i, s), {"axis": 1})
+    g.case("index_add", [x, torch.tensor([3, 0, 3, 1]), uniform((4, x.shape[1]), k=5)],
+           lambda x, i, s: x.index_add(0, i, s), {"axis": 0})
     # The last write wins; a negative index counts from the end.
     twice = torch.tensor([[0, 0, 2, -1, -4, -3, 2]]).expand(3, 7).contiguous()
     base, source = uniform((3, 4)), uniform((3, 7), k=1)
@@ -266,6 +268,11 @@ def order():
                 {"axis": op_axis, "descending": down}, grad=False)
     edges = quantize(torch.tensor([-1.0, 0.0, 0.0, 2.0, 5.0]), "f32")
     for right in (False, True):
+        # NumPy's order: NaN comes last.
+        some, values = torch.tensor([1.0, 2.0, NAN, NAN]), torch.tensor([NAN, 2.0, -INF, INF])
+        want = np.searchsorted(some.numpy(), values.numpy(), "right" if right else "left")
+        put(g, "searchsorted", [some, values], lambda *_: torch.from_numpy(want).int(),
+            {"right": right}, "nan", grad=False)
         put(g, "searchsorted", [edges, quantize(torch.tensor([[0.0, -2.0, 5.0], [6.0, 1.0, 2.0]]),
                                                 "f32")],
             lambda e, v: torch.searchsorted(e, v, right=right).int(), {"right": right}, grad=False)
@@ -293,6 +300,17 @@ def order():
                     continue
                 put(g, "topk", [distinct((4, 6))], lambda x: topk(x, k, axis, largest),
                     {"k": k, "axis": axis, "largest": largest})
+    for axis, shape in [(1, (4, 6)), (0, (5, 3)), (-1, (2, 301))]:
+        put(g, "median", [distinct(shape)], lambda x: (x.median(axis)[0], x.median(axis)[1].int()),
+            {"axis": axis, "keep": False}, grad=shape[1] < 100)
+    for x in (special, tied):
+        # The first of what sorts there is meant, which PyTorch leaves open.
+        def median(x):
+            y, i = sort(x, 1, False)
+            n = int((~x.isnan()).sum())
+            k = n if n < x.numel() and x.shape[0] == 1 else (x.shape[1] - 1) // 2
+            return y.narrow(1, k, 1), i.narrow(1, k, 1)
+        put(g, "median", [x], median, {"axis": 1, "keep": True}, grad=False)
     put(g, "sort", [uniform((2, 0))], lambda x: sort(x, 1, False), {"axis": 1, "descending": False},
         "empty", grad=False)
     return g

@@ -70,6 +70,14 @@ def reduce():
     tied = quantize(torch.tensor([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0]]), "f32")
     for op, f in [("max", torch.amax), ("min", torch.amin)]:
         g.case(op, [tied], lambda x: f(x, 1), {"axes": [1], "keep": False}, exact=True, name="ties")
+    for t in ["f32", "f16", "f64"]:
+        some = distinct((2, 3, 4), t)
+        some[0, 1] = NAN
+        some[1, :, 2] = NAN
+        for axes, keep in [([2], False), ([0, 1], True), ([], False)]:
+            at = {"axes": axes, "keep": keep}
+            g.case("nansum", [some], lambda x: x.nansum(dims(x, axes), keep), at)
+            g.case("nanmean", [some], lambda x: x.nanmean(dims(x, axes), keep), at, grad=axes != [2])
     zeros = quantize(torch.tensor([[2.0, 0.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 3.0]]), "f32")
     g.case("prod", [zeros], lambda x: x.prod(1), {"axes": [1], "keep": False}, grad=False,
            name="zeros")

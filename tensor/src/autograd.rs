@@ -379,9 +379,9 @@ fn unary(op: Unary, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Vec<Option<Ten
         Unary::Atanh => g.div(&one_less_square(x)?)?,
         Unary::Erf => g.mul(&bell(x)?)?,
         Unary::Erfc => g.mul(&bell(x)?)?.neg()?,
-        Unary::Not | Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven => {
-            return Ok(vec![None]);
-        }
+        // Zeros, and not nothing: it depends on x.
+        Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven => g.zeros_like()?,
+        Unary::Not => return Ok(vec![None]),
     };
     Ok(vec![Some(part)])
 }
@@ -498,34 +498,7 @@ fn scan(
     let part = match op {
         // Every later output has the element in it.
         ReduceOp::Add => g.reverse(&[axis])?.scan(op, axis)?.reverse(&[axis])?,
-        ReduceOp::Mul => {
-            // dx[i] = (product before i) * sum over j >= i of g[j] * (product of i+1..=j). The
-            // square of products is exact with zeros, at n^2 elements for an axis of n.
-            let n = x.shape()[axis];
-            let x = x.move_axis(along, -1)?;
-            let g = g.move_axis(along, -1)?;
-            let mut square = x.shape().to_vec();
-            square.insert(x.rank() - 1, n);
-            let wide = x.unsqueeze(-2)?.expand(&square)?;
-            let (row, column) = (wide.positions(-2)?, wide.positions(-1)?);
-            let factors = row.lt(&column)?.select(&wide, &wide.ones_like()?)?;
-            let products = factors.scan(ReduceOp::Mul, x.rank())?;
-            let terms = products.mul(&g.unsqueeze(-2)?)?;
-            let terms = column.lt(&row)?.select(&terms.zeros_like()?, &terms)?;
-            let after = terms
-                .reduce(ReduceOp::Add, &[x.rank()])?
-                .reshape(x.shape())?;
-            let mut lo = vec![0; x.rank()];
-            lo[x.rank() - 1] = 1;
-            let mut longer = x.shape().to_vec();
-            longer[x.rank() - 1] = n + 1;
-            let one = crate::Scalar::Int(1).bits(x.dtype());
-            let before = y
-                .move_axis(along, -1)?
-                .pad_to(&lo, &longer, one)?
-                .narrow(-1, 0, n)?;
-            before.mul(&after)?.move_axis(-1, along)?
-        }
+        ReduceOp::Mul => running_product(axis, x, y, g)?,
         ReduceOp::Max | ReduceOp::Min => {
             // An element that equals the running value is the latest there; its position holds
             // until the next such element.
@@ -538,6 +511,35 @@ fn scan(
         ReduceOp::And | ReduceOp::Or => return Ok(vec![None]),
     };
     Ok(vec![Some(part)])
+}
+
+/// Of running products: `dx[k] = (product before k) s[k]` with `s[k] = g[k] + x[k + 1] s[k + 1]`. The recurrence goes in
+/// steps of doubled length, without a division: so it is right with zeros, and can be differentiated again.
+fn running_product(axis: usize, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let (along, n) = (axis as isize, x.shape()[axis]);
+    if n == 0 {
+        return x.zeros_like();
+    }
+    let wide = x.dtype().accumulator();
+    // s[k] = sum[k] + factor[k] s[k + length].
+    let mut sum = g.cast(wide)?;
+    let mut factor = x.cast(wide)?.narrow(along, 1, n - 1)?;
+    let mut length = 1;
+    while length < n {
+        let head = n - length;
+        let more = factor.mul(&sum.narrow(along, length, head)?)?;
+        let more = sum.narrow(along, 0, head)?.add(&more)?;
+        sum = Tensor::cat(&[&more, &sum.narrow(along, head, length)?], along)?;
+        let left = head.saturating_sub(length);
+        let near = factor.narrow(along, 0, left)?;
+        factor = near.mul(&factor.narrow(along, head - left, left)?)?;
+        length *= 2;
+    }
+    let mut shape = y.shape().to_vec();
+    shape[axis] = 1;
+    let one = Tensor::ones(y.engine(), &shape, y.dtype())?;
+    let before = Tensor::cat(&[&one, &y.narrow(along, 0, n - 1)?], along)?;
+    before.cast(wide)?.mul(&sum)?.cast(x.dtype())
 }
 
 /// The sum over k of the windows' gradients, each put back where it was read from.

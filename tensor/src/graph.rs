@@ -604,13 +604,14 @@ impl Tensor {
         self.0.owner.get().copied()
     }
 
-    /// A realized tensor as an output of a captured function: data that was made of something.
+    /// A realized tensor as an output of a captured function: data that was made of something. It is a tensor of its
+    /// own, because a constant that is returned, or the value of a parameter, is the caller's too.
     pub(crate) fn as_output(&self) -> Tensor {
-        let data = self.as_data();
-        // An input that is returned is the caller's.
-        if data.id() != self.id() || matches!(self.node().op, Op::Data) && self.owner().is_none() {
-            data.node().cut();
-        }
+        let Some(storage) = self.storage() else {
+            return self.clone();
+        };
+        let data = Tensor::stored(self.engine(), storage, self.shape(), self.dtype());
+        data.node().cut();
         data
     }
 

@@ -24,11 +24,13 @@ mod walk;
 
 pub use autograd::{gradients, gradients_from};
 pub use codegen::DType;
+pub use codegen::ir::ReduceOp;
 pub use element::{Element, Scalar};
 pub use error::{Error, Result};
-pub use graph::{Engine, Executor, Source, Storage, Tensor};
+pub use graph::{Engine, Executor, ScatterMode, Source, Storage, Tensor};
 pub use half::{bf16, f16};
 pub use jit::{Frozen, Jit};
+pub use loops::{Order, recur};
 pub use nested::Nested;
 pub use no_grad::no_grad;
 pub use ops::Operand;

@@ -12,7 +12,7 @@ use support::{engine, engine_of, engine_with};
 use tensor::exec::{DeviceExecutor, Observer, Options, Run};
 use tensor::nn::linear::Linear;
 use tensor::nn::norm::BatchNorm;
-use tensor::nn::{Adam, Module, Optimizer, Sgd, commit};
+use tensor::nn::{Adam, Lamb, Module, Optimizer, Sgd, commit};
 use tensor::onnx::write::{self, Writer};
 use tensor::onnx::{Dim, Model, Progress};
 use tensor::{
@@ -656,4 +656,98 @@ fn the_sign_of_what_counts_as_zero_is_zero() {
     assert_eq!(signs, [0.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0]);
     let nan = Tensor::new(&e, [f32::NAN]).unwrap().sign().unwrap();
     assert!(first(&nan).is_nan());
+}
+
+/// Their places among the parameters are no part of the code.
+#[test]
+fn equal_parameters_share_the_kernels_of_a_step() {
+    type Make = fn(Vec<Parameter>) -> Result<Box<dyn Optimizer>>;
+    let makes: [(&str, Make); 5] = [
+        ("Sgd", |p| Ok(Box::new(Sgd::new(p, 0.1, 0.9, true, 0.1)?))),
+        ("Adam", |p| Ok(Box::new(Adam::usual(p, 0.1)?))),
+        ("AdamW", |p| {
+            Ok(Box::new(Adam::decoupled(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
+        }),
+        ("Adam with decay", |p| {
+            Ok(Box::new(Adam::new(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
+        }),
+        ("Lamb", |p| {
+            Ok(Box::new(Lamb::new(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
+        }),
+    ];
+    for (name, make) in makes {
+        for captured in [false, true] {
+            let kernels = |count: usize| -> usize {
+                let e = engine();
+                let values: Vec<f32> = (0..24).map(|i| i as f32).collect();
+                let cells: Vec<Parameter> = (0..count)
+                    .map(|_| Parameter::new(Tensor::from_slice(&e, &values, &[4, 6]).unwrap()))
+                    .collect();
+                let mut optimizer = make(cells.clone()).unwrap();
+                let mut step = || -> Result<Vec<Tensor>> {
+                    let gradients: Result<Vec<Tensor>> =
+                        cells.iter().map(|p| p.get().mul(0.5)).collect();
+                    optimizer.step(&gradients?)?;
+                    Ok(vec![])
+                };
+                match captured {
+                    true => {
+                        let jit = Jit::new(&e, |_: &[Tensor]| step());
+                        for _ in 0..3 {
+                            jit.call(&[]).unwrap();
+                        }
+                    }
+                    false => {
+                        step().unwrap();
+                        commit(optimizer.state()).unwrap();
+                    }
+                }
+                let all: Vec<Vec<f32>> = cells.iter().map(|p| p.get().to_vec().unwrap()).collect();
+                let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs();
+                let equal = |values: &Vec<f32>| values.iter().zip(&all[0]).all(near);
+                assert!(all.iter().all(equal), "{name}: {all:?}");
+                DeviceExecutor::of(&e).unwrap().compiled_kernels()
+            };
+            let (few, many) = (kernels(2), kernels(40));
+            println!("{name}, captured {captured}: {few} kernels of 2 parameters, {many} of 40");
+            // The sizes of what belongs to all of them differ.
+            assert!(many <= few + 3, "{name}: {few} kernels of 2, {many} of 40");
+        }
+    }
+}
+
+/// A constant that is returned is the caller's as well: it stays what it is, and the output is another tensor.
+#[test]
+fn a_constant_that_is_returned_stays_what_it_is() {
+    let e = engine();
+    let x = one(&e, 2.0);
+    let z = one(&e, 5.0);
+    let constant = one(&e, 3.0);
+    let made = constant.mul(2).unwrap();
+    made.realize().unwrap();
+    let p = Parameter::new(one(&e, 7.0));
+    let of = |t: &Tensor, with: &Tensor| first(&gradients(t, &[with]).unwrap()[0]);
+    let f = Jit::new(&e, |x: &[Tensor]| {
+        Ok(vec![constant.clone(), made.clone(), p.get(), x[0].add(1)?])
+    });
+    for call in 0..3 {
+        let out = f.call(std::slice::from_ref(&x)).unwrap();
+        let values: Vec<f32> = out.iter().map(first).collect();
+        assert_eq!(values, [3.0, 6.0, 7.0, 3.0], "call {call}");
+        // What is made of them has its gradients, and zeros for what it is not made of.
+        for t in [&constant, &made] {
+            assert_eq!(of(&t.mul(4).unwrap(), &z), 0.0, "call {call}");
+        }
+        assert_eq!(of(&constant.mul(4).unwrap(), &constant), 4.0);
+        assert_eq!(of(&made.mul(4).unwrap(), &constant), 8.0);
+        assert_eq!(of(&p.get().mul(4).unwrap(), &p.get()), 4.0);
+        // The outputs are the same in all calls: without a graph, and not the tensors that they were.
+        for (i, t) in [&constant, &made, &p.get()].into_iter().enumerate() {
+            assert_ne!(out[i].id(), t.id(), "output {i}, call {call}");
+            assert!(
+                gradients(&out[i].mul(2).unwrap(), &[t]).is_err(),
+                "output {i}, call {call}"
+            );
+        }
+    }
 }

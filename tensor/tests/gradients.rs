@@ -9,12 +9,13 @@ use codegen::ir::ReduceOp::{self, Add, Max, Min, Mul};
 use tensor::autograd::gradients_from;
 use tensor::graph::{Op, ScatterMode};
 use tensor::loops::{Order, recur};
+use tensor::nn::{Optimizer, Sgd};
 use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
 use tensor::ops::image::Interpolation;
 use tensor::ops::loss::{Classes, Reduction};
 use tensor::ops::movement::{PadMode, Slice};
-use tensor::{DType, Engine, Result, Rng, Scalar, Tensor};
+use tensor::{DType, Engine, Parameter, Result, Rng, Scalar, Tensor};
 
 /// How the inputs are drawn.
 #[derive(Clone, Copy)]
@@ -126,6 +127,24 @@ fn table() -> &'static [Case] {
         "hardsigmoid" Any [A], |x| x[0].hardsigmoid(0.2, 0.5);
         "hardswish" Any [A], |x| x[0].hardswish();
         "hardtanh" Any [A], |x| x[0].hardtanh(-1.0, 1.0);
+        "atan2" Any [A, A], |x| x[0].atan2(&x[1]);
+        "hypot" Any [A, A], |x| x[0].hypot(&x[1]);
+        "smooth_l1_loss" Any [A, A], |x| x[0].smooth_l1_loss(&x[1], 0.7, Reduction::Sum);
+        "adaptive_avg_pool" Any [IMAGE], |x| x[0].adaptive_avg_pool(&[3, 4]);
+        "index_add" Any [&[3, 2], &[4, 2]], |x| {
+            x[0].index_add(0, &index(x[0].engine(), &[2, 0, 2, -2], &[4])?, &x[1])
+        };
+        "nansum" Any [M], |x| x[0].nansum(&[1], false);
+        "nanmean" Any [M], |x| x[0].nanmean(&[0, 2], true);
+        "median" Any [M], |x| Ok(x[0].median(1, false)?.0);
+        "solve" Any [&[3, 3], &[3, 2]], |x| x[0].add(&Tensor::eye(x[0].engine(), 3, 3, DType::F64)?.mul(4)?)?.solve(&x[1]);
+        "inv" Any [&[2, 2, 2]], |x| x[0].add(&Tensor::eye(x[0].engine(), 2, 2, DType::F64)?.mul(4)?)?.inv();
+        "cholesky" Any [&[3, 3]], |x| x[0].add(&Tensor::eye(x[0].engine(), 3, 3, DType::F64)?.mul(6)?)?.cholesky();
+        "solve_triangular" Positive [&[3, 3], &[2, 3, 2]], |x| {
+            x[0].solve_triangular(&x[1], false)?.add(&x[0].solve_triangular(&x[1], true)?)
+        };
+        "masked_select" Any [A], |x| x[0].masked_select(&x[0].detach()?.gt(0)?);
+        "unique" Any [A], |x| Ok(x[0].unique()?.values);
         "copysign" Positive [A], |x| x[0].copysign(-1.0);
         "logaddexp" Any [A, A], |x| x[0].logaddexp(&x[1]);
         "lerp" Any [A, A, A], |x| x[0].lerp(&x[1], &x[2]);
@@ -648,12 +667,89 @@ fn the_table_has_every_op() -> Result<()> {
     Ok(())
 }
 
+/// What is reshaped twice has a gradient between the two.
+#[test]
+fn views_of_views_have_gradients() -> Result<()> {
+    let e = Engine::reference();
+    let x = Tensor::from_slice(&e, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[6])?;
+    type View = fn(&Tensor) -> Result<Tensor>;
+    let views: [View; 6] = [
+        |t| t.reshape(&[6]),
+        |t| t.reshape(&[3, 2]),
+        |t| t.unsqueeze(1),
+        |t| t.flatten(0, -1),
+        |t| t.t()?.t(),
+        |t| t.expand(&[2, 3])?.reshape(&[1, 6]),
+    ];
+    for (i, view) in views.into_iter().enumerate() {
+        let between = x.reshape(&[2, 3])?;
+        let y = view(&between)?.square()?.sum(&[], false)?;
+        let slopes = tensor::gradients(&y, &[&between, &x])?;
+        for slope in slopes {
+            let slope: Vec<f64> = slope.to_vec()?;
+            assert_eq!(slope, [2.0, 4.0, 6.0, 8.0, 10.0, 12.0], "view {i}");
+        }
+    }
+    Ok(())
+}
+
+/// Values of PyTorch.
+#[test]
+fn running_products_have_gradients_with_zeros() -> Result<()> {
+    let weights = [1.0, 2.0, 3.0, 4.0];
+    let cases: [(&[f64], &[f64]); 5] = [
+        (&[2.0, 3.0, 4.0], &[43.0, 28.0, 18.0]),
+        (&[2.0, 0.0, 3.0, 4.0], &[1.0, 118.0, 0.0, 0.0]),
+        (&[0.0, 2.0, 0.0, 3.0], &[5.0, 0.0, 0.0, 0.0]),
+        (&[0.0, 0.0], &[1.0, 0.0]),
+        (&[7.0], &[1.0]),
+    ];
+    let weighted = |x: &Tensor| {
+        let w = Tensor::from_slice(x.engine(), &weights[..x.numel()], &[x.numel()])?;
+        x.cumprod(0)?.mul(&w)?.sum(&[], false)
+    };
+    for (x, want) in cases {
+        assert_eq!(slope(x, weighted)?, want, "{x:?}");
+    }
+    // Second derivatives, with a zero as well.
+    let x = Tensor::from_slice(&Engine::reference(), &[0.0, 2.0, 0.5, 3.0], &[4])?;
+    let first = tensor::gradients(&weighted(&x)?, &[&x])?.remove(0);
+    let rows = (0..4).map(|i| tensor::gradients(&first.index(0, i)?, &[&x])?[0].to_vec::<f64>());
+    let rows: Vec<Vec<f64>> = rows.collect::<Result<_>>()?;
+    assert_eq!(rows[0], [0.0, 9.5, 30.0, 4.0]);
+    assert_eq!(rows[1], [9.5, 0.0, 0.0, 0.0]);
+    assert_eq!(rows[2], [30.0, 0.0, 0.0, 0.0]);
+    assert_eq!(rows[3], [4.0, 0.0, 0.0, 0.0]);
+    Ok(())
+}
+
+/// No node of the gradient is larger than the tensor.
+#[test]
+fn running_products_have_small_gradients() -> Result<()> {
+    let e = Engine::reference();
+    let x = Tensor::full(&e, &[3000], 1.0, DType::F64)?.contiguous()?;
+    let y = x.cumprod(0)?.sum(&[], false)?;
+    let slope = tensor::gradients(&y, &[&x])?.remove(0);
+    let mut pending = vec![slope.clone()];
+    let mut seen = BTreeSet::new();
+    while let Some(tensor) = pending.pop() {
+        if seen.insert(tensor.id()) {
+            assert!(tensor.numel() <= 3000, "{tensor:?}");
+            pending.extend(tensor.node().src().iter().cloned());
+        }
+    }
+    let slope = slope.to_vec::<f64>()?;
+    assert_eq!((slope[0], slope[2999]), (3000.0, 1.0));
+    Ok(())
+}
+
 #[test]
 fn every_public_operation_is_tested() {
     let sources = [
         include_str!("../src/create.rs"),
         include_str!("../src/ops/activation.rs"),
         include_str!("../src/ops/attention.rs"),
+        include_str!("../src/ops/by_value.rs"),
         include_str!("../src/ops/compare.rs"),
         include_str!("../src/ops/conv.rs"),
         include_str!("../src/ops/conv_transpose.rs"),
@@ -664,10 +760,12 @@ fn every_public_operation_is_tested() {
         include_str!("../src/ops/loss.rs"),
         include_str!("../src/ops/movement.rs"),
         include_str!("../src/ops/norm.rs"),
+        include_str!("../src/ops/plane.rs"),
         include_str!("../src/ops/pool.rs"),
         include_str!("../src/ops/primitive.rs"),
         include_str!("../src/ops/random.rs"),
         include_str!("../src/ops/reduce.rs"),
+        include_str!("../src/ops/solve.rs"),
         include_str!("../src/ops/sort.rs"),
     ];
     let tests = [
@@ -675,6 +773,7 @@ fn every_public_operation_is_tested() {
         include_str!("basics.rs"),
         include_str!("values.rs"),
         include_str!("nn.rs"),
+        include_str!("pytorch.rs"),
     ]
     .concat();
     let mut missing = Vec::new();
@@ -836,6 +935,40 @@ fn limits_that_are_tensors_share_the_gradient() -> Result<()> {
     assert_eq!(found, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]);
     let found = slopes(&x, Some(2.0), Some(1.0))?;
     assert_eq!(found, [[0.0; 3], [0.0; 3], [1.0; 3]]);
+    // What is no number stays none where they leave no room, and has no gradient.
+    for (low, high) in [(-1.0, 1.0), (2.0, 2.0), (2.0, 1.0)] {
+        let found = slopes(&[f64::NAN], Some(low), Some(high))?;
+        assert_eq!(found, [[0.0]; 3], "{low} {high}");
+        let one = |x: f64| Tensor::from_slice(&e, &[x], &[1]);
+        let (low, high) = (one(low)?, one(high)?);
+        let limited = one(f64::NAN)?.clip(&low, &high)?;
+        assert!(limited.to_vec::<f64>()?[0].is_nan(), "{limited}");
+    }
+    Ok(())
+}
+
+/// Zeros, as in PyTorch, and not nothing: an optimizer changes such a parameter by its decay.
+#[test]
+fn rounding_has_zeros_for_a_gradient() -> Result<()> {
+    type Round = fn(&Tensor) -> Result<Tensor>;
+    let all: [(&str, Round); 6] = [
+        ("floor", Tensor::floor),
+        ("ceil", Tensor::ceil),
+        ("round", Tensor::round),
+        ("trunc", Tensor::trunc),
+        ("sign", Tensor::sign),
+        ("copysign", |x| x.ones_like()?.copysign(x)),
+    ];
+    let e = Engine::reference();
+    for (name, round) in all {
+        let x = [-1.5, -0.0, 0.0, 0.5, f64::INFINITY, f64::NAN];
+        let found = slope(&x, |x| round(x)?.mul(f64::INFINITY))?;
+        assert_eq!(found, [0.0; 6], "{name}");
+        let p = Parameter::new(Tensor::from_slice(&e, &[2.5f64], &[1])?);
+        let mut sgd = Sgd::new(vec![p.clone()], 0.5, 0.0, false, 0.5)?;
+        sgd.minimize(&round(&p.get())?.sum(&[], false)?)?;
+        assert_eq!(p.get().item::<f64>()?, 1.875, "{name}");
+    }
     Ok(())
 }
 

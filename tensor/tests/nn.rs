@@ -246,3 +246,111 @@ fn cells_hold_one_value_after_the_other_and_check_what_they_are_given() -> Resul
     assert_eq!(q.get().to_vec::<i32>()?, [10, 20]);
     Ok(())
 }
+
+/// A layer whose weights are of another rank, or do not fit each other, says so and does not compute something else.
+#[test]
+fn layers_say_what_is_wrong_with_their_weights() -> Result<()> {
+    let e = Engine::reference();
+    let zeros = |shape: &[usize]| Tensor::zeros(&e, shape, DType::F32);
+    let cell = |shape: &[usize]| Ok::<_, Error>(Parameter::new(zeros(shape)?));
+    let says = |made: Result<Tensor>, parts: &[&str]| {
+        let text = match made {
+            Ok(y) => panic!("{parts:?}: made {y:?}"),
+            Err(error) => error.to_string(),
+        };
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
+    };
+    for weight in [&[3][..], &[], &[2, 3, 1]] {
+        let linear = Linear {
+            weight: cell(weight)?,
+            bias: None,
+        };
+        let shape = format!("{weight:?}");
+        says(
+            linear.forward(&zeros(&[4, 3])?),
+            &["Linear", "[out, in]", &shape],
+        );
+        let table = Embedding {
+            weight: cell(weight)?,
+        };
+        let index = Tensor::zeros(&e, &[2], DType::I32)?;
+        says(
+            table.forward(&index),
+            &["embedding", "[entries, width]", &shape],
+        );
+        let mut conv = Conv::new(
+            &mut Rng::new(&e, 1),
+            Channels::new(3, 2),
+            &[1],
+            Sliding::default(),
+            false,
+            DType::F32,
+        )?;
+        if weight.len() != 3 {
+            conv.weight = cell(weight)?;
+            says(conv.forward(&zeros(&[1, 3, 5])?), &["conv", &shape]);
+        }
+        let norm = RmsNorm {
+            weight: cell(weight)?,
+            eps: 1e-5,
+        };
+        says(
+            norm.forward(&zeros(&[4, 2])?),
+            &["RmsNorm", &shape, "[4, 2]"],
+        );
+    }
+    let linear = Linear {
+        weight: cell(&[2, 3])?,
+        bias: Some(cell(&[1, 2])?),
+    };
+    says(
+        linear.forward(&zeros(&[4, 3])?),
+        &["Linear", "[2]", "[1, 2]"],
+    );
+    // A last axis of one would broadcast.
+    let norm = LayerNorm::new(&e, &[5], 1e-5, DType::F32)?;
+    says(
+        norm.forward(&zeros(&[4, 1])?),
+        &["LayerNorm", "[.., 5]", "[4, 1]"],
+    );
+    says(norm.forward(&zeros(&[])?), &["LayerNorm", "[.., 5]", "[]"]);
+    let mut norm = LayerNorm::new(&e, &[5], 1e-5, DType::F32)?;
+    norm.bias = cell(&[1])?;
+    says(norm.forward(&zeros(&[4, 5])?), &["LayerNorm", "[5]", "[1]"]);
+    let norm = RmsNorm::new(&e, 5, 1e-5, DType::F32)?;
+    says(
+        norm.forward(&zeros(&[4, 1])?),
+        &["RmsNorm", "[5]", "[4, 1]"],
+    );
+    for weight in [&[][..], &[1], &[2, 3]] {
+        let mut norm = GroupNorm::new(&e, 1, 6, 1e-5, DType::F32)?;
+        norm.weight = cell(weight)?;
+        says(
+            norm.forward(&zeros(&[2, 6, 4])?),
+            &["group_norm", "6", &format!("{weight:?}")],
+        );
+        let mut norm = InstanceNorm::new(&e, 6, 1e-5, DType::F32)?;
+        norm.bias = cell(weight)?;
+        says(
+            norm.forward(&zeros(&[2, 6, 4])?),
+            &["6", &format!("{weight:?}")],
+        );
+        let mut norm = BatchNorm::new(&e, 6, DType::F32)?;
+        norm.bias = cell(weight)?;
+        says(
+            norm.forward(&zeros(&[2, 6, 4])?, false),
+            &["6", &format!("{weight:?}")],
+        );
+    }
+    let mut attention = MultiHeadAttention::new(&mut Rng::new(&e, 1), 4, 2, 1, true, DType::F32)?;
+    attention.k_proj.weight = cell(&[3, 4])?;
+    attention.k_proj.bias = None;
+    let x = zeros(&[1, 3, 4])?;
+    says(
+        attention.forward(&x, &x, &x, &Attention::default()),
+        &["MultiHeadAttention", "k_proj", "[3, 4]", "[2, 4]"],
+    );
+    Ok(())
+}

@@ -7,10 +7,14 @@ use std::path::Path;
 
 use support::engine;
 use tensor::exec::DeviceExecutor;
+use tensor::nn::conv::{Channels, Conv};
 use tensor::nn::linear::Linear;
+use tensor::nn::norm::BatchNorm;
 use tensor::nn::optim::{clip_grad_norm, clip_grad_value};
 use tensor::nn::state::{self, Checkpoint};
 use tensor::nn::{Adam, Dropout, Lamb, Module, Optimizer, Sgd, commit, part};
+use tensor::ops::conv::Sliding;
+use tensor::ops::loss::Classes;
 use tensor::{DType, Engine, Jit, Parameter, Result, Rng, Tensor, gradients, no_grad};
 
 struct Net(Linear, Linear);
@@ -328,4 +332,47 @@ fn engines_of_one_device_have_names_of_their_own() {
         error.contains(&format!("on {} and on {}", a.name(), b.name())),
         "{error}"
     );
+}
+
+/// Sums over planes whose sizes are no multiple of a vector, some of which need others.
+#[test]
+fn a_convolution_with_batch_norm_has_the_gradients_of_the_reference() {
+    let slopes = |e: &Engine, side: usize, batch: usize, act: usize| -> Vec<Vec<f64>> {
+        let mut rng = Rng::new(e, 1);
+        let channels = Channels::new(3, 6);
+        let conv = Conv::new(
+            &mut rng,
+            channels,
+            &[3, 3],
+            Sliding::default(),
+            true,
+            DType::F32,
+        );
+        let (conv, norm) = (conv.unwrap(), BatchNorm::new(e, 6, DType::F32).unwrap());
+        let head = Linear::new(&mut rng, 6, 4, true, DType::F32).unwrap();
+        let x = rng.randn(&[batch, 3, side, side], DType::F32).unwrap();
+        let y = rng.randint(&[batch], 0, 4, DType::I64).unwrap();
+        e.realize(&[&x, &y]).unwrap();
+        let h = norm.forward(&conv.forward(&x).unwrap(), true).unwrap();
+        let h = match act {
+            0 => h,
+            1 => h.relu().unwrap(),
+            _ => h.gelu().unwrap(),
+        };
+        let out = head.forward(&h.mean(&[2, 3], false).unwrap()).unwrap();
+        let loss = out.cross_entropy(&y, &Classes::default()).unwrap();
+        let cells = [conv.trainable(), norm.trainable(), head.trainable()].concat();
+        let values: Vec<Tensor> = cells.iter().map(Parameter::get).collect();
+        let slopes = gradients(&loss, &values.iter().collect::<Vec<_>>()).unwrap();
+        slopes.iter().map(|s| s.to_f64_vec().unwrap()).collect()
+    };
+    let (device, reference) = (engine(), Engine::reference());
+    for (side, batch) in [(9, 8), (8, 3), (12, 2)] {
+        for act in 0..3 {
+            let got = slopes(&device, side, batch, act).concat();
+            let want = slopes(&reference, side, batch, act).concat();
+            let off = got.iter().zip(&want).find(|(a, b)| (*a - *b).abs() > 1e-4);
+            assert!(off.is_none(), "{side}, {batch}, {act}: {off:?}");
+        }
+    }
 }

@@ -375,12 +375,24 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
             }
             contains.insert(n, set);
         }
-        // Dependence through other classes counts, so close the relation.
+        // Classes that have a loop in common (the main part and the tail of a split one) run together.
+        let tied: Vec<u128> = classes
+            .iter()
+            .map(|(list, _)| {
+                let common = |c: &(Vec<Id>, Set)| c.0.iter().any(|r| list.contains(r));
+                let with = (0..classes.len()).filter(|&j| common(&classes[j]));
+                with.fold(0, |s, j| s | 1 << j)
+            })
+            .collect();
+        // Dependence through other classes counts, and on and of those that run together, so close the relation.
         for _ in 0..classes.len() {
             for i in 0..classes.len() {
                 let mut all = inside[i];
                 for j in 0..classes.len() {
                     if inside[i] >> j & 1 == 1 {
+                        all |= inside[j] | tied[j];
+                    }
+                    if tied[i] >> j & 1 == 1 {
                         all |= inside[j];
                     }
                 }
@@ -417,11 +429,14 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
         let Some((i, j)) = pair else {
             return Some(sink);
         };
-        let map: HashMap<Id, Id> = classes[j]
-            .0
-            .iter()
-            .copied()
-            .zip(classes[i].0.iter().copied())
+        // The loop with the lower axis stays: what is inside of the other one has higher axes, and stays inside.
+        let axis = |r: Id| match g.op(r) {
+            Op::Range { axis, .. } => axis,
+            _ => u32::MAX,
+        };
+        let pairs = classes[i].0.iter().zip(&classes[j].0);
+        let map: HashMap<Id, Id> = pairs
+            .map(|(&a, &b)| if axis(a) <= axis(b) { (b, a) } else { (a, b) })
             .collect();
         sink = substitute(g, sink, &map);
     }

@@ -21,10 +21,18 @@
 //!   types are checked at once, so that an error names the line that is wrong.
 //! - [`gradients`] differentiates; [`nn`] has layers, optimizers and saved states; a [`Parameter`] is state.
 //! - [`Jit`] and [`Frozen`] capture a function and replay it; [`onnx`] loads and runs models.
+//! - [`recur`] is a loop as one node of a graph; [`nn::Gru`] and [`nn::Lstm`] are made of it.
 //! - [`io`] reads and writes safetensors, npy and npz; [`trace`] writes a profile.
 //!
 //! The front page of the repository has recipes for all of it; [`recipes`] has more, for state, captured functions
 //! and training.
+//!
+//! # Errors
+//!
+//! What is called on tensors gives [`tensor::Error`], and `?` turns it into [`Error`], which has the errors of opening a
+//! device as well: a program is written with [`Result`] alone. [`Jit`] and [`recur`] take functions with either. One that
+//! is called by a trait object, such as the change of gradients in [`nn::Optimizer::minimize_with`], gives
+//! [`tensor::Result`].
 //!
 //! # Features
 //!
@@ -53,7 +61,7 @@ pub use {codegen, drivers, hcq, tensor};
 
 pub use tensor::exec::{Observer, Run, trace};
 pub use tensor::{
-    DType, Element, Engine, Frozen, Jit, Nested, Operand, Parameter, Rng, Scalar, Tensor, bf16,
-    f16, gradients, gradients_from, no_grad,
+    DType, Element, Engine, Frozen, Jit, Nested, Operand, Order, Parameter, ReduceOp, Rng, Scalar,
+    ScatterMode, Tensor, bf16, f16, gradients, gradients_from, no_grad, recur,
 };
-pub use tensor::{io, nn, onnx, ops};
+pub use tensor::{io, loops, nn, onnx, ops};

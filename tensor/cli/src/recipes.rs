@@ -103,6 +103,141 @@
 //! Ok::<(), doorbell::Error>(())
 //! ```
 //!
+//! # Gradients of several batches
+//!
+//! They are added up in buffers, and a step of the optimizer takes the sums. Running statistics of
+//! [`BatchNorm`](crate::nn::BatchNorm) are none of the optimizer's state: outside of captured functions they are committed
+//! with the module's parameters. `cargo run --example recipes -- accumulate` captures both.
+//!
+//! ```
+//! use doorbell::nn::{Adam, Linear, Module, Optimizer, commit};
+//! use doorbell::{DType, Parameter, Rng, Tensor, gradients};
+//!
+//! let engine = doorbell::open()?;
+//! let mut rng = Rng::new(&engine, 7);
+//! let layer = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
+//! let weights = layer.trainable();
+//! let mut adam = Adam::usual(weights.clone(), 0.1)?;
+//! let mut sums: Vec<Tensor> = weights.iter().map(|w| w.get().zeros_like()).collect::<Result<_, _>>()?;
+//! for _ in 0..4 {
+//!     let x = rng.randn(&[8, 4], DType::F32)?;
+//!     let loss = layer.forward(&x)?.sub(1)?.square()?.mean(&[], false)?.div(4)?;
+//!     let values: Vec<Tensor> = weights.iter().map(Parameter::get).collect();
+//!     let slopes = gradients(&loss, &values.iter().collect::<Vec<_>>())?;
+//!     for (sum, slope) in sums.iter_mut().zip(&slopes) {
+//!         *sum = sum.add(slope)?;
+//!     }
+//!     engine.realize(&sums.iter().collect::<Vec<_>>())?; // the graph of this batch is done with
+//! }
+//! adam.step(&sums)?;
+//! commit(adam.state())?;
+//! commit(layer.parameters().iter().map(|(_, cell)| cell))?; // what is not the optimizer's
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # Recurrent layers
+//!
+//! [`Gru`](crate::nn::Gru) and [`Lstm`](crate::nn::Lstm) have PyTorch's weights, several layers and both directions. What
+//! they give back as states is where the next call goes on; `detach` keeps the gradient out of the past.
+//!
+//! ```
+//! use doorbell::nn::{Adam, Lstm, Module, Optimizer, recurrent::Stack};
+//! use doorbell::{DType, Rng};
+//!
+//! let engine = doorbell::open()?;
+//! let mut rng = Rng::new(&engine, 7);
+//! let of = Stack { layers: 2, batch_first: true, ..Stack::new(3, 8) };
+//! let lstm = Lstm::new(&mut rng, of, DType::F32)?;
+//! let mut adam = Adam::usual(lstm.trainable(), 0.01)?;
+//! let mut states = None;
+//! for _ in 0..3 {
+//!     let x = rng.randn(&[4, 5, 3], DType::F32)?; // 4 sequences of 5 steps
+//!     let first = states.as_ref().map(|(h, c)| (h, c));
+//!     let (out, (h, c)) = lstm.forward(&x, first)?;
+//!     adam.minimize(&out.square()?.mean(&[], false)?)?;
+//!     states = Some((h.detach()?, c.detach()?));
+//! }
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # A loop as one node
+//!
+//! [`recur`](crate::recur) calls a function for each row of its inputs with the states of the row before. It is traced
+//! and compiled once, whatever the number of steps, and has gradients; a loop of the host makes a graph of all steps.
+//!
+//! ```
+//! use doorbell::{DType, Order, Rng, Tensor, gradients, recur};
+//!
+//! let engine = doorbell::open()?;
+//! let x = Rng::new(&engine, 7).randn(&[100, 4], DType::F32)?; // 100 steps
+//! let decay = Tensor::new(&engine, 0.9f32)?;
+//! let start = Tensor::zeros(&engine, &[4], DType::F32)?;
+//! let made = recur(100, Order::Forward, &[&start], &[&x], |state, row| {
+//!     let next = state[0].mul(&decay)?.add(&row[0])?;
+//!     Ok::<_, doorbell::Error>((vec![next], vec![])) // the states, and outputs of each step
+//! })?;
+//! assert_eq!((made.last[0].shape(), made.states[0].shape()), (&[4][..], &[100, 4][..]));
+//! let slope = gradients(&made.last[0].sum(&[], false)?, &[&decay])?;
+//! assert!(slope[0].item::<f32>()?.is_finite());
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # A trained net with another head
+//!
+//! `state::load` gives every parameter of a module a value of the file, or none. A part of the module is a module too,
+//! and [`Checkpoint::named`](crate::nn::state::Checkpoint::named) takes any list of names: all but those of the head, or
+//! names with something before them. The optimizer gets what is to be trained.
+//!
+//! ```
+//! use doorbell::nn::{Adam, Linear, Module, Parameter, part, state::{self, Checkpoint}};
+//! use doorbell::{DType, Rng};
+//!
+//! struct Net {
+//!     body: Linear,
+//!     head: Linear,
+//! }
+//!
+//! impl Module for Net {
+//!     fn parameters(&self) -> Vec<(String, Parameter)> {
+//!         [part("body", &self.body), part("head", &self.head)].concat()
+//!     }
+//! }
+//!
+//! let engine = doorbell::open()?;
+//! let mut rng = Rng::new(&engine, 7);
+//! let mut net = |classes| -> doorbell::Result<Net> {
+//!     Ok(Net {
+//!         body: Linear::new(&mut rng, 4, 8, true, DType::F32)?,
+//!         head: Linear::new(&mut rng, 8, classes, true, DType::F32)?,
+//!     })
+//! };
+//! let (trained, fresh) = (net(100)?, net(5)?);
+//! let path = std::env::temp_dir().join("doorbell-trained.safetensors");
+//! state::save(&trained, &path)?;
+//! assert!(state::load(&fresh, &path).is_err()); // the head has another shape
+//! let known = fresh.parameters().into_iter().filter(|(name, _)| !name.starts_with("head."));
+//! Checkpoint::named(known).load(&path)?;
+//! assert_eq!(fresh.body.weight.get().to_vec::<f32>()?, trained.body.weight.get().to_vec::<f32>()?);
+//! let adam = Adam::usual(fresh.head.trainable(), 0.01)?; // the body stays
+//! Ok::<(), doorbell::Error>(())
+//! ```
+//!
+//! # Names of PyTorch
+//!
+//! Methods of tensors have the names of PyTorch where it has them. Elsewhere:
+//!
+//! | there | here |
+//! |---|---|
+//! | `nonzero`, `masked_select`, `unique` | [the same](crate::ops::by_value), which read what the size depends on; not in captured functions |
+//! | `x[mask] = y` | `mask.where_(&y, &x)` |
+//! | `scatter_`, `index_copy_` | [`Tensor::scatter`](crate::Tensor::scatter) with [`ScatterMode`](crate::ScatterMode); a new tensor each time |
+//! | `torch.linalg.solve`, `inv`, `cholesky`, `solve_triangular`, `det` | methods, see [`ops::solve`](crate::ops::solve) |
+//! | `svd`, `eigh`, `qr` | not there: read the matrix, and take a library of the host |
+//! | `adaptive_avg_pool2d`, `conv1d`, `conv2d` ... | `adaptive_avg_pool`, `conv`: the sizes say how many axes |
+//! | `torch.nn.functional.gelu(x, "tanh")` | [`Tensor::gelu_tanh`](crate::Tensor::gelu_tanh) |
+//! | `module.train()`, `eval()` | an argument of `forward`: `training`, or a generator for dropout |
+//! | `optimizer.zero_grad()`, `loss.backward()` | [`gradients`](crate::gradients) gives new tensors; [`minimize`](crate::nn::Optimizer::minimize) takes a step |
+//!
 //! # A run that goes on from a file
 //!
 //! A [`Checkpoint`](crate::nn::state::Checkpoint) has the module, the state of optimizers by the names of the

@@ -3,6 +3,8 @@
 
 #[path = "../examples/programs/batchnorm.rs"]
 mod batchnorm;
+#[path = "../examples/programs/beam.rs"]
+mod beam;
 #[path = "../examples/programs/check.rs"]
 mod check;
 #[path = "../examples/programs/devices.rs"]
@@ -17,6 +19,8 @@ mod gan;
 mod metrics;
 #[path = "../examples/programs/recurrent.rs"]
 mod recurrent;
+#[path = "../examples/programs/sequence.rs"]
+mod sequence;
 #[path = "../examples/programs/serving.rs"]
 mod serving;
 #[path = "../examples/programs/solver.rs"]
@@ -72,4 +76,14 @@ fn metrics_has_the_numbers_of_pytorch() {
 #[test]
 fn devices_has_the_numbers_of_pytorch() {
     devices::run().unwrap();
+}
+
+#[test]
+fn sequence_has_the_numbers_of_pytorch() {
+    sequence::run().unwrap();
+}
+
+#[test]
+fn beam_has_the_numbers_of_pytorch() {
+    beam::run().unwrap();
 }

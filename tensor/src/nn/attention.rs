@@ -71,6 +71,23 @@ impl MultiHeadAttention {
         value: &Tensor,
         options: &Attention,
     ) -> Result<Tensor> {
+        let rows = |proj: &Linear| proj.weight.like().shape().first().copied();
+        let width = rows(&self.q_proj).unwrap_or(0) / self.heads;
+        let shared = width * self.kv_heads;
+        for (name, proj) in [("k_proj", &self.k_proj), ("v_proj", &self.v_proj)] {
+            if rows(proj) != Some(shared) {
+                let (own, of) = (proj.weight.like(), key.shape().last());
+                return shape_error(
+                    "MultiHeadAttention",
+                    format!(
+                        "the weight of {name} is {:?}; {} kv heads of {width} values take {:?}",
+                        own.shape(),
+                        self.kv_heads,
+                        [shared, of.copied().unwrap_or(0)]
+                    ),
+                );
+            }
+        }
         let split = |x: Tensor, heads: usize| -> Result<Tensor> {
             x.unflatten(-1, &[heads as isize, -1])?.transpose(-2, -3)
         };

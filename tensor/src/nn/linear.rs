@@ -43,10 +43,31 @@ impl Linear {
     /// `[.., in]` to `[.., out]`.
     ///
     /// # Errors
-    /// Another last size than `in`.
+    /// Another last size than `in`; a weight that is not `[out, in]`, or a bias that is not `[out]`.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let (own, last) = (self.weight.like().shape()[1], x.shape().last());
-        if last != Some(&own) {
+        let weight = self.weight.like();
+        let &[out, own] = weight.shape() else {
+            return shape_error(
+                "Linear",
+                format!(
+                    "its weight is {:?}; it has to be [out, in], as PyTorch has it",
+                    weight.shape()
+                ),
+            );
+        };
+        if let Some(bias) = self.bias.as_ref().map(Parameter::like)
+            && bias.shape() != [out]
+        {
+            return shape_error(
+                "Linear",
+                format!(
+                    "its bias is {:?}; beside a weight {:?} it has to be [{out}]",
+                    bias.shape(),
+                    weight.shape()
+                ),
+            );
+        }
+        if x.shape().last() != Some(&own) {
             return shape_error(
                 "Linear",
                 format!("takes [.., {own}], was given {:?}", x.shape()),

@@ -10,6 +10,7 @@ pub mod init;
 pub mod linear;
 pub mod norm;
 pub mod optim;
+pub mod recurrent;
 pub mod state;
 
 pub use crate::param::{Parameter, commit};
@@ -19,6 +20,7 @@ pub use embedding::{Dropout, Embedding};
 pub use linear::Linear;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
 pub use optim::{Adam, Lamb, Optimizer, Sgd};
+pub use recurrent::{Gru, Lstm};
 
 /// Something with named parameters.
 pub trait Module {

@@ -15,6 +15,22 @@ fn affine(engine: &Engine, shape: &[usize], dtype: DType) -> Result<(Parameter, 
     ))
 }
 
+/// The normalized axes are those of the weight: one of size 1 would broadcast.
+fn last_axes(op: &'static str, own: &[usize], x: &Tensor) -> Result<()> {
+    if !own.is_empty() && x.shape().ends_with(own) {
+        return Ok(());
+    }
+    let sizes: Vec<String> = own.iter().map(usize::to_string).collect();
+    shape_error(
+        op,
+        format!(
+            "its weight is {own:?}, so it takes [.., {}], and was given {:?}",
+            sizes.join(", "),
+            x.shape()
+        ),
+    )
+}
+
 macro_rules! weight_and_bias {
     ($name:ident) => {
         impl Module for $name {
@@ -49,9 +65,21 @@ impl LayerNorm {
     /// The same shape.
     ///
     /// # Errors
-    /// Last axes of another shape.
+    /// Last axes of another shape; a bias of another shape than the weight.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let weight = self.weight.get();
+        let bias = self.bias.like();
+        if bias.shape() != weight.shape() {
+            return shape_error(
+                "LayerNorm",
+                format!(
+                    "its weight is {:?}, and its bias {:?}; both have the shape of the normalized axes",
+                    weight.shape(),
+                    bias.shape()
+                ),
+            );
+        }
+        last_axes("LayerNorm", weight.shape(), x)?;
         x.layer_norm(
             weight.rank(),
             Some(&weight),
@@ -160,9 +188,21 @@ impl RmsNorm {
     /// The same shape.
     ///
     /// # Errors
-    /// A last axis of another size.
+    /// A last axis of another size; a weight of another rank.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        x.rms_norm(Some(&self.weight.get()), self.eps)
+        let weight = self.weight.get();
+        if weight.rank() != 1 {
+            return shape_error(
+                "RmsNorm",
+                format!(
+                    "its weight is {:?} for {:?}; it has to be [width], the size of the last axis",
+                    weight.shape(),
+                    x.shape()
+                ),
+            );
+        }
+        last_axes("RmsNorm", weight.shape(), x)?;
+        x.rms_norm(Some(&weight), self.eps)
     }
 }
 
@@ -219,7 +259,16 @@ impl BatchNorm {
     /// # Errors
     /// Other channels; in training, one value per channel, which has no variance.
     pub fn forward(&self, x: &Tensor, training: bool) -> Result<Tensor> {
-        let channels = self.weight.like().numel();
+        let weight = self.weight.like();
+        let &[channels] = weight.shape() else {
+            return shape_error(
+                "BatchNorm",
+                format!(
+                    "its weight is {:?}; it has to be [c], one value for each channel",
+                    weight.shape()
+                ),
+            );
+        };
         if x.shape().get(1) != Some(&channels) {
             return shape_error(
                 "BatchNorm",

@@ -78,7 +78,8 @@ pub trait Optimizer {
     /// What it keeps from step to step besides the parameters, the learning rate included.
     fn slots(&self) -> Vec<Slot>;
 
-    /// Everything that a step sets, to be committed together.
+    /// Everything that a step sets, to be committed together. Running statistics of [`super::BatchNorm`] are not the
+    /// optimizer's: they are computed by [`Optimizer::minimize`], or with `commit(module.parameters().map(..))`.
     fn state(&self) -> Vec<Parameter> {
         let slots = self.slots().into_iter().map(|slot| slot.cell);
         self.parameters().iter().cloned().chain(slots).collect()
@@ -234,6 +235,13 @@ fn moments(parameters: &[Parameter]) -> Result<Vec<Parameter>> {
         .collect()
 }
 
+/// The numbers of the parameters.
+fn places(parameters: &[Parameter]) -> Result<Vec<Tensor>> {
+    let all = parameters.iter().zip(0i32..);
+    all.map(|(p, i)| Tensor::from_slice(p.like().engine(), &[i], &[1]))
+        .collect()
+}
+
 /// The rate on the engine of the parameters.
 fn rate_of(op: &'static str, parameters: &[Parameter], rate: f64) -> Result<Parameter> {
     match parameters.first() {
@@ -340,6 +348,8 @@ struct Moments {
     /// 1 - beta^t of both for each parameter, `[parameters]`, which correct the bias of the zeros at the start. Kept in
     /// this form, because the difference would lose the digits that a beta near 1 leaves.
     gathered: [Parameter; 2],
+    /// The place of each parameter in these, `[1]`, in memory: kernels of equal parameters are one.
+    places: Vec<Tensor>,
     /// How many steps each parameter made, `[parameters]`, in `f32` as PyTorch counts them.
     step: Parameter,
     betas: (f64, f64),
@@ -358,6 +368,7 @@ impl Moments {
             first: moments(parameters)?,
             second: moments(parameters)?,
             gathered: [zero()?, zero()?],
+            places: places(parameters)?,
             step: zero()?,
             betas,
             eps,
@@ -402,7 +413,8 @@ impl Moments {
             .add(&g.square()?.mul(1.0 - b2)?)?;
         news.of(&self.first[i], m.clone());
         news.of(&self.second[i], v.clone());
-        let of = |gathered: &Tensor| gathered.narrow(0, i, 1)?.reshape(&[])?.cast(g.dtype());
+        let place = &self.places[i];
+        let of = |gathered: &Tensor| gathered.pick(0, place)?.reshape(&[])?.cast(g.dtype());
         let m = m.div(&of(&gathered[0])?)?;
         let v = v.div(&of(&gathered[1])?)?;
         m.div(&v.sqrt()?.add(self.eps)?)

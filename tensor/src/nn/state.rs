@@ -42,7 +42,25 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// All parameters and running statistics of a module, under their names.
     pub fn of(module: &dyn Module) -> Checkpoint {
-        let parameters = module.parameters();
+        Checkpoint::named(module.parameters())
+    }
+
+    /// Parameters under names of their own: those of a [part](super::part), or all but a layer that the file has in another
+    /// shape.
+    ///
+    /// ```
+    /// # use tensor::nn::{Module, part, state::Checkpoint};
+    /// # fn run(net: &dyn Module, body: &dyn Module, path: &std::path::Path) -> tensor::Result<()> {
+    /// // The file has `model.0.weight` for what `body` calls `0.weight`.
+    /// Checkpoint::named(part("model", body)).load(path)?;
+    /// // The last layer, `fc`, keeps its first values.
+    /// let body = net.parameters().into_iter().filter(|(name, _)| !name.starts_with("fc."));
+    /// Checkpoint::named(body).load(path)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn named(parameters: impl IntoIterator<Item = (String, Parameter)>) -> Checkpoint {
+        let parameters: Vec<_> = parameters.into_iter().collect();
         Checkpoint {
             own: parameters.len(),
             parameters,
@@ -229,7 +247,8 @@ pub fn load_tensors(
 }
 
 /// Gives every parameter of a module the tensor of its name in the file, cast to its type, and
-/// commits them. Tensors of the file that the module lacks are left alone.
+/// commits them. Tensors of the file that the module lacks are left alone. For a part of the module, or other names in
+/// the file, take [`Checkpoint::named`].
 ///
 /// # Errors
 /// A parameter that the file lacks, or with another shape; then nothing is changed.

@@ -215,7 +215,11 @@ impl Tensor {
         let below = same.bitand(&Relation::Lt.of(&x, &low)?)?;
         let within = same.bitand(&Relation::Eq.of(&x, &low)?)?;
         let single = below.select(&low, &within.select(&x, &high)?)?;
-        Relation::Ge.of(&low, &high)?.select(&single, &limited)
+        // NaN is not limited: it stays in `limited`.
+        let single_room = Relation::Ge
+            .of(&low, &high)?
+            .bitand(&Relation::Eq.of(&x, &x)?)?;
+        single_room.select(&single, &limited)
     }
 
     /// Elements and limits in one shape and type; nothing if no element reaches its limit.

@@ -193,10 +193,14 @@ composed! {
     /// does not count.
     exp10, |x| {
         // Beyond, the result is 0 or infinity by the second factor.
-        let (least, most) = if x.dtype() == DType::F32 { (-150, 127) } else { (-1075, 1023) };
+        let single = x.dtype() == DType::F32;
+        let (least, most) = if single { (-150, 127) } else { (-1075, 1023) };
         let n = x.detach()?.mul(LOG2_10)?.round()?.clip(least, most)?;
         let r = x.sub(&n.mul(LOG10_2[0])?)?.sub(&n.mul(LOG10_2[1])?)?;
-        n.exp2()?.mul(&r.mul(LN_10)?.exp()?)
+        // 2^n in two factors, because it may be no number, and by their bits, because instructions are not exact.
+        let half = n.mul(0.5)?.floor()?;
+        let other = n.sub(&half)?;
+        r.mul(LN_10)?.exp()?.mul(&half.power_of_two()?)?.mul(&other.power_of_two()?)
     };
     /// 1 over the square root.
     rsqrt, |x| x.sqrt()?.reciprocal();
@@ -224,6 +228,16 @@ impl Tensor {
         } else {
             self.cast(DType::F32)
         }
+    }
+
+    /// 2^n for whole numbers whose power is a normal number of `f32` or `f64`.
+    fn power_of_two(&self) -> Result<Tensor> {
+        let (bits, bias, digits) = match self.dtype() {
+            DType::F64 => (DType::I64, 1023, 52),
+            _ => (DType::I32, 127, 23),
+        };
+        let exponent = self.cast(bits)?.add(bias)?;
+        exponent.mul(1i64 << digits)?.bitcast(self.dtype())
     }
 
     /// Applies `f` to the tensor as a float of at least 32 bits, and rounds back to its type.
@@ -319,9 +333,9 @@ impl Tensor {
     /// `Bool`.
     pub fn sign(&self) -> Result<Tensor> {
         let x = self.detach()?;
-        // What is neither is NaN, or counts as zero.
+        // What is neither is NaN, or counts as zero. The gradient is that of rounding: zeros.
         let rest = match x.dtype().is_float() {
-            true => x.mul(0)?,
+            true => self.mul(0)?.trunc()?,
             false => x.clone(),
         };
         let positive = x.gt(0)?.select(&x.ones_like()?, &rest)?;
@@ -340,7 +354,10 @@ impl Tensor {
         // 1/-0 is -inf; 1/-inf is -0, which the first comparison takes.
         let negative = b.lt(0)?.bitor(&b.reciprocal()?.lt(0)?)?;
         let magnitude = a.abs()?;
-        negative.select(&magnitude.neg()?, &magnitude)
+        let y = negative.select(&magnitude.neg()?, &magnitude)?;
+        // It depends on the sign, with a gradient of zeros.
+        let never = Tensor::full(b.engine(), b.shape(), false, DType::Bool)?;
+        never.select(&b, &y)
     }
 
     /// ln(e^a + e^b), without overflow: the larger plus `ln(1 + e^-|a - b|)`, rounded in units of the larger of

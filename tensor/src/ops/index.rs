@@ -72,6 +72,32 @@ impl Tensor {
         self.scattered("scatter_add", along, index, source, add)
     }
 
+    /// This tensor with the slices of `source` added to its own at `index`, a vector, along an axis: the reverse of
+    /// [`Tensor::index_select`].
+    ///
+    /// # Errors
+    /// An index that is no vector of integers; a source of another shape than the slices; as [`Tensor::scatter`].
+    pub fn index_add(&self, along: isize, index: &Tensor, source: &Tensor) -> Result<Tensor> {
+        let at = axis("index_add", along, self.rank())?;
+        let mut shape = self.shape().to_vec();
+        shape[at] = index.numel();
+        if index.rank() != 1 || source.shape() != shape {
+            return shape_error(
+                "index_add",
+                format!(
+                    "index {:?}, source {:?}: expected a vector, and a source {shape:?}",
+                    index.shape(),
+                    source.shape()
+                ),
+            );
+        }
+        let mut line = vec![1; self.rank()];
+        line[at] = index.numel();
+        let index = index.reshape(&line)?.expand(&shape)?;
+        let add = ScatterMode::Combine(ReduceOp::Add);
+        self.scattered("index_add", along, &index, source, add)
+    }
+
     /// This tensor combined with `source` at `index` along an axis. Without `include_self`, elements
     /// that are written to start from the identity of the operation.
     ///

@@ -243,6 +243,34 @@ impl Tensor {
         })
     }
 
+    /// Half the squared error over `beta` up to `beta`, linear with slope 1 beyond: [`Tensor::huber_loss`] over `beta`, and
+    /// with a `beta` of 0 [`Tensor::l1_loss`].
+    ///
+    /// # Errors
+    /// Shapes that do not broadcast; a `beta` that is negative or NaN.
+    pub fn smooth_l1_loss(
+        &self,
+        target: &Tensor,
+        beta: f64,
+        reduction: Reduction,
+    ) -> Result<Tensor> {
+        if beta == 0.0 {
+            return self.l1_loss(target, reduction);
+        }
+        if beta.is_nan() || beta < 0.0 {
+            return shape_error(
+                "smooth_l1_loss",
+                format!("expected a beta of at least 0, found {beta}"),
+            );
+        }
+        self.in_f32(|x| {
+            let d = x.sub(&target.cast(x.dtype())?)?;
+            let far = d.abs()?.sub(beta / 2.0)?;
+            let near = d.square()?.mul(0.5 / beta)?;
+            reduction.apply(&d.abs()?.lt(beta)?.where_(&near, &far)?)
+        })
+    }
+
     /// Kullback-Leibler divergence of log-probabilities from target probabilities: `t (ln t - x)`,
     /// 0 where t is 0.
     ///

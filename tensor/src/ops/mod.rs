@@ -10,6 +10,7 @@
 pub mod activation;
 pub mod attention;
 pub(crate) mod bounds;
+pub mod by_value;
 pub mod compare;
 pub mod conv;
 pub mod conv_transpose;
@@ -22,11 +23,13 @@ pub mod loss;
 pub mod movement;
 pub mod norm;
 mod operators;
+pub mod plane;
 pub mod pool;
 pub mod primitive;
 mod radix;
 pub mod random;
 pub mod reduce;
+pub mod solve;
 pub mod sort;
 
 use codegen::DType;

@@ -198,6 +198,54 @@ impl Tensor {
         })
     }
 
+    /// The means of windows that divide each spatial axis into as many parts as `sizes` says, as evenly as they can: part
+    /// i of an axis is from `floor(i len / size)` to `ceil((i + 1) len / size)`. `[n, c, s..]` to `[n, c, sizes..]`.
+    ///
+    /// # Errors
+    /// Another number of sizes than spatial axes; a spatial axis without elements.
+    pub fn adaptive_avg_pool(&self, sizes: &[usize]) -> Result<Tensor> {
+        let axes = self.spatial_axes("adaptive_avg_pool")?;
+        if axes.len() != sizes.len() || self.shape()[2..].contains(&0) {
+            return shape_error(
+                "adaptive_avg_pool",
+                format!(
+                    "{:?} to sizes {sizes:?}: expected [n, c, s..] and one size for each of s",
+                    self.shape()
+                ),
+            );
+        }
+        self.in_f32(|x| {
+            let mut x = x.clone();
+            for (&along, &size) in axes.iter().zip(sizes) {
+                x = x.parts_mean(along, size)?;
+            }
+            Ok(x)
+        })
+    }
+
+    /// The means of as many parts of an axis as evenly long as they can be.
+    fn parts_mean(&self, along: isize, size: usize) -> Result<Tensor> {
+        let len = self.shape()[along as usize];
+        let part = |i: usize| i * len / size..((i + 1) * len).div_ceil(size);
+        let longest = (0..size).map(|i| part(i).len()).max().unwrap_or(0);
+        let mut index = Vec::with_capacity(size * longest);
+        let mut inside = Vec::with_capacity(size * longest);
+        for i in 0..size {
+            for k in 0..longest {
+                let at = part(i).start + k;
+                index.push(at.min(len - 1) as i64);
+                inside.push(at < part(i).end);
+            }
+        }
+        let engine = self.engine();
+        let rest = vec![1; self.rank() - 1 - along as usize];
+        let index = Tensor::from_slice(engine, &index, &[size, longest])?;
+        let inside = Tensor::from_slice(engine, &inside, &[&[size, longest], &rest[..]].concat())?;
+        let taken = inside.where_(&self.index_select(along, &index)?, 0)?;
+        let count = inside.cast(self.dtype())?.sum(&[1], false)?;
+        taken.sum(&[along + 1], false)?.div(&count)
+    }
+
     /// The `p`-norm of each window.
     ///
     /// # Errors

@@ -121,6 +121,26 @@ impl Tensor {
         })
     }
 
+    /// [`Tensor::sum`] of what is not NaN.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn nansum(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        self.isnan()?.where_(0, self)?.sum(along, keep)
+    }
+
+    /// [`Tensor::mean`] of what is not NaN; NaN where nothing is.
+    ///
+    /// # Errors
+    /// Axes that the tensor lacks.
+    pub fn nanmean(&self, along: &[isize], keep: bool) -> Result<Tensor> {
+        self.in_float(|x| {
+            let nan = x.isnan()?;
+            let count = nan.logical_not()?.cast(x.dtype())?.sum(along, keep)?;
+            nan.where_(0, x)?.sum(along, keep)?.div(&count)
+        })
+    }
+
     /// Variance over axes, divided by `n - correction` (1 for the unbiased estimate).
     ///
     /// # Errors

@@ -134,8 +134,36 @@ impl Tensor {
         found.pick(at, &order)
     }
 
+    /// The median over an axis and its position (`I32`): of two in the middle the smaller one. NaN, if one is there.
+    ///
+    /// # Errors
+    /// An axis that the tensor lacks, or without elements.
+    pub fn median(&self, along: isize, keep: bool) -> Result<(Tensor, Tensor)> {
+        let at = axis("median", along, self.rank())?;
+        let n = self.shape()[at];
+        if n == 0 {
+            let what = format!(
+                "axis {at} of {:?} has no elements, and no median",
+                self.shape()
+            );
+            return shape_error("median", what);
+        }
+        let order = self.argsort(along, false)?;
+        // NaN comes last.
+        let last = self.isnan()?.sum_in(DType::I32, &[along], true)?;
+        let place = last
+            .eq(0)?
+            .where_(((n - 1) / 2) as i64, &last.neg()?.add(n as i64)?)?;
+        let position = order.pick(at, &place.cast(DType::I32)?)?;
+        let value = self.pick(at, &position)?;
+        match keep {
+            true => Ok((value, position)),
+            false => Ok((value.squeeze(&[along])?, position.squeeze(&[along])?)),
+        }
+    }
+
     /// For each value the number of elements of this ascending vector that are smaller (or not
-    /// larger, if `right`), as `I32`: where it would be inserted.
+    /// larger, if `right`), as `I32`: where it would be inserted. NaN comes after all numbers.
     ///
     /// # Errors
     /// Not one axis; more than `i32` counts.
@@ -157,12 +185,24 @@ impl Tensor {
             return self.searched(values, right);
         }
         let values = values.unsqueeze(-1)?;
-        let before = if right {
-            values.ge(self)?
-        } else {
-            values.gt(self)?
+        self.come_before(&values, right)?
+            .sum_in(DType::I32, &[-1], false)
+    }
+
+    /// Whether elements are smaller than values, or not larger: NaN comes after all numbers, as in [`Tensor::sort`].
+    fn come_before(&self, values: &Tensor, right: bool) -> Result<Tensor> {
+        let before = match right {
+            true => values.ge(self)?,
+            false => values.gt(self)?,
         };
-        before.sum_in(DType::I32, &[-1], false)
+        if !values.dtype().is_float() {
+            return Ok(before);
+        }
+        let last = match right {
+            true => values.isnan()?,
+            false => values.isnan()?.bitand(&self.isnan()?.logical_not()?)?,
+        };
+        before.bitor(&last)
     }
 
     /// [`Tensor::searchsorted`] by halves.
@@ -178,10 +218,7 @@ impl Tensor {
             let last = found.add(step as i64 - 1)?;
             let inside = last.lt(n as i64)?;
             let element = sorted.rows(0, &inside.select(&last, &last.zeros_like()?)?)?;
-            let before = match right {
-                true => values.ge(&element)?,
-                false => values.gt(&element)?,
-            };
+            let before = element.come_before(&values, right)?;
             let taken = before.bitand(&inside)?.cast(DType::I32)?.mul(step as i64)?;
             found = found.add(&taken)?.contiguous()?;
             step /= 2;

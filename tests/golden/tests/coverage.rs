@@ -49,6 +49,14 @@ const EXEMPT: &[(&str, &str)] = &[
         "compared with numbers of twice the digits in tensor/tests/accuracy; `gelu` goes through it",
     ),
     ("select", "the node under `where_`"),
+    (
+        "nonzero",
+        "reads the tensor; compared with PyTorch in tensor/tests/pytorch.rs",
+    ),
+    (
+        "masked_select",
+        "reads the mask; compared with PyTorch in tensor/tests/pytorch.rs",
+    ),
     ("reduce", "the node under `sum`, `max`, `any`..."),
     ("scan", "the node under `cumsum`, `cummax`..."),
     ("to", "needs two engines; nothing is computed"),

@@ -1,8 +1,9 @@
-//! Ten programs as people write them, each held against PyTorch's numbers.
+//! Twelve programs as people write them, each held against PyTorch's numbers.
 //!
 //! `cargo run --release -p doorbell --example programs -- training` runs one, without a name all.
 
 mod batchnorm;
+mod beam;
 mod check;
 mod devices;
 mod dropout;
@@ -10,6 +11,7 @@ mod finetune;
 mod gan;
 mod metrics;
 mod recurrent;
+mod sequence;
 mod serving;
 mod solver;
 mod training;
@@ -17,7 +19,7 @@ mod training;
 /// A program's name and what it does.
 type Program = (&'static str, fn() -> doorbell::Result<()>);
 
-const PROGRAMS: [Program; 10] = [
+const PROGRAMS: [Program; 12] = [
     ("training", training::run),
     ("gan", gan::run),
     ("recurrent", recurrent::run),
@@ -28,6 +30,8 @@ const PROGRAMS: [Program; 10] = [
     ("finetune", finetune::run),
     ("metrics", metrics::run),
     ("devices", devices::run),
+    ("sequence", sequence::run),
+    ("beam", beam::run),
 ];
 
 fn main() -> doorbell::Result<()> {

@@ -25,6 +25,8 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "fmod" => x.fmod(y()?),
         "pow" => x.pow(y()?),
         "copysign" => x.copysign(y()?),
+        "atan2" => x.atan2(y()?),
+        "hypot" => x.hypot(y()?),
         "logaddexp" => x.logaddexp(y()?),
         "bitand" => x.bitand(y()?),
         "bitor" => x.bitor(y()?),

@@ -47,6 +47,10 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
     let eps = || case.float("eps");
     let out = match case.op.as_str() {
         "matmul" => x.matmul(y()?),
+        "solve" => x.solve(y()?),
+        "inv" => x.inv(),
+        "cholesky" => x.cholesky(),
+        "solve_triangular" => x.solve_triangular(y()?, case.flag("upper")?),
         "matmul_in" => x.matmul_in(y()?, c.dtype()?),
         "dot" => x.dot(y()?),
         "outer" => x.outer(y()?),
@@ -61,6 +65,7 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
             case.size("groups")?,
         ),
         "max_unpool" => x.max_unpool(y()?, &case.sizes("size")?),
+        "adaptive_avg_pool" => x.adaptive_avg_pool(&case.sizes("sizes")?),
         "global_avg_pool" => x.global_avg_pool(),
         "global_max_pool" => x.global_max_pool(),
         "standardize" => x.standardize(&case.ints("axes")?, eps()?),

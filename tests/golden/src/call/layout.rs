@@ -109,6 +109,7 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "gather" => x.gather(axis()?, y()?),
         "gather_nd" => x.gather_nd(y()?, case.size("batch")?),
         "scatter" => x.scatter(axis()?, y()?, c.input(2)?, ScatterMode::Set),
+        "index_add" => x.index_add(axis()?, y()?, c.input(2)?),
         "scatter_add" => x.scatter_add(axis()?, y()?, c.input(2)?),
         "scatter_reduce" => {
             let include = case.flag("include_self")?;
@@ -132,6 +133,10 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "sort" => {
             let (values, positions) = x.sort(axis()?, case.flag("descending")?)?;
             return Ok(Some(vec![values, positions]));
+        }
+        "median" => {
+            let (value, position) = x.median(axis()?, case.flag("keep")?)?;
+            return Ok(Some(vec![value, position]));
         }
         "topk" => {
             let largest = case.flag("largest")?;

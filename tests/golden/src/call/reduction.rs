@@ -17,6 +17,8 @@ pub(super) fn call(c: &Call<'_>) -> Outcome {
         "prod" => x.prod(&axes()?, keep()?),
         "max" => x.max(&axes()?, keep()?),
         "min" => x.min(&axes()?, keep()?),
+        "nansum" => x.nansum(&axes()?, keep()?),
+        "nanmean" => x.nanmean(&axes()?, keep()?),
         "mean" => x.mean(&axes()?, keep()?),
         "any" => x.any(&axes()?, keep()?),
         "all" => x.all(&axes()?, keep()?),

@@ -39,6 +39,7 @@ fn loss(c: &Call<'_>) -> Outcome {
         }
         "mse_loss" => x.mse_loss(y, reduction(c)?),
         "l1_loss" => x.l1_loss(y, reduction(c)?),
+        "smooth_l1_loss" => x.smooth_l1_loss(y, c.case.float("beta")?, reduction(c)?),
         "huber_loss" => x.huber_loss(y, c.case.float("delta")?, reduction(c)?),
         "kl_div" => x.kl_div(y, reduction(c)?),
         _ => return Ok(None),
