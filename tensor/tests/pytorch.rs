@@ -555,7 +555,8 @@ fn sizes_that_depend_on_values_are_read() -> Result<()> {
         assert!(x.masked_select(&x).is_err());
         assert_eq!(x.masked_select(&x.lt(-1)?)?.shape(), [0]);
         let jit = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].nonzero()?]));
-        let calls: Vec<Result<Vec<Tensor>>> = (0..3).map(|_| jit.call(&[x.clone()])).collect();
+        let calls: Vec<Result<Vec<Tensor>>> =
+            (0..3).map(|_| jit.call(std::slice::from_ref(&x))).collect();
         // Every call gives them, or says that it cannot; a device captures.
         let refused: Vec<String> = calls
             .iter()

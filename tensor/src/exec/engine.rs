@@ -481,9 +481,10 @@ impl DeviceExecutor {
         let leaves = self.leaves(schedule, compiled, &done)?;
         self.room()?;
         let turn = self.turn();
-        for (buffer, leaf) in buffers.iter_mut().zip(&leaves) {
-            if let Some(leaf) = leaf {
-                *buffer = Some((**leaf).clone());
+        for (i, leaf) in leaves.iter().enumerate() {
+            // A replay that failed meanwhile has put back what it had moved.
+            if let (Some(_), Place::Leaf(tensor)) = (leaf, &schedule.buffers[i].place) {
+                buffers[i] = Some((*self.resident(tensor)?).clone());
             }
         }
         // No handle of the memory that is written over is left here, and none is given away.
@@ -523,7 +524,7 @@ impl DeviceExecutor {
             }
             computed
         });
-        let all = items(&buffers)?;
+        let mut all = items(&buffers)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);
@@ -532,7 +533,7 @@ impl DeviceExecutor {
             over.iter().filter_map(value).collect()
         };
         let batch = self.device.info().costs.batch.max(1);
-        let mut times = Ok(Vec::new());
+        let mut sent = Vec::new();
         // All of it or nothing where values are written over: they are not there to be computed from again.
         let in_place = values(&buffers);
         let most = if in_place.is_empty() {
@@ -540,7 +541,7 @@ impl DeviceExecutor {
         } else {
             usize::MAX
         };
-        let mut submit = || self.submit(&all, &keep, most, &mut times);
+        let mut submit = || self.submit(&all, &keep, most, &mut sent);
         if !waiting.settle_over(&in_place, &mut submit)? {
             // Somebody has taken a value in the meantime, and these stay where they are.
             let mut copies = Vec::new();
@@ -554,7 +555,8 @@ impl DeviceExecutor {
                 }
             }
             copies.extend(items(&buffers)?);
-            self.submit(&copies, &keep, batch, &mut times)?;
+            self.submit(&copies, &keep, batch, &mut sent)?;
+            all = copies;
             for (i, value) in values(&buffers) {
                 waiting.settle(i, value);
             }
@@ -565,68 +567,60 @@ impl DeviceExecutor {
                 want.value.node().fill(storage);
             }
         }
+        let times = match self.options.profile {
+            true => self.times(&all, &sent),
+            false => Ok(Vec::new()),
+        };
         drop(turn);
-        if self.options.profile {
-            self.record(times?);
+        // The values are made, whatever becomes of their times: told as failed, they would be made again.
+        match times {
+            Ok(runs) => self.record(runs),
+            Err(e) => tracing::warn!("{} has no times of an update: {e}", self.name),
         }
         self.retire()
     }
 
-    /// Submits commands, at most so many at once. With a profile, waits for them; `times` are their runs, or why
-    /// there are none, which is no failure to submit.
+    /// Submits commands, at most so many at once. `sent` is given the points at which they are done.
     fn submit(
         &self,
         items: &[Item],
         keep: &[Buffer],
         most: usize,
-        times: &mut Result<Vec<Run>>,
+        sent: &mut Vec<Point>,
     ) -> Result<()> {
-        if self.options.profile {
-            let mut state = self.state();
-            while state.stamps.len() < items.len().min(most) {
-                let pair = (self.device.signal("start")?, self.device.signal("end")?);
-                state.stamps.push(pair);
-            }
-        }
+        let stamps = self.stamps(items.len())?;
+        let mut stamps = stamps.chunks(most);
         for batch in items.chunks(most) {
-            // Those of a batch that was not waited for may still be written.
-            let Some(all) = times.as_mut().ok().filter(|_| self.options.profile) else {
-                self.submit_batch(batch, None, keep)?;
-                continue;
-            };
-            let stamps = self.state().stamps.clone();
-            let point = self.submit_batch(batch, Some(&stamps), keep)?;
-            match self.timed(batch, &stamps, &point) {
-                Ok(runs) => all.extend(runs),
-                Err(e) => *times = Err(e),
-            }
+            let commands = submit::commands(batch, stamps.next());
+            let point = self.stream.submit(&self.copied()?, &commands)?;
+            self.keep(std::slice::from_ref(&point), keep.to_vec());
+            sent.push(point);
         }
         Ok(())
     }
 
-    fn submit_batch(
-        &self,
-        batch: &[Item],
-        stamps: Option<&[(Signal, Signal)]>,
-        keep: &[Buffer],
-    ) -> Result<Point> {
-        let commands = submit::commands(batch, stamps);
-        let point = self.stream.submit(&self.copied()?, &commands)?;
-        self.keep(std::slice::from_ref(&point), keep.to_vec());
-        Ok(point)
+    /// Signals for the begin and the end of so many commands; none without a profile.
+    fn stamps(&self, count: usize) -> Result<Vec<(Signal, Signal)>> {
+        if !self.options.profile {
+            return Ok(Vec::new());
+        }
+        let mut state = self.state();
+        while state.stamps.len() < count {
+            let pair = (self.device.signal("start")?, self.device.signal("end")?);
+            state.stamps.push(pair);
+        }
+        Ok(state.stamps[..count].to_vec())
     }
 
-    /// The runs of what ends at a point, which is waited for.
-    fn timed(
-        &self,
-        batch: &[Item],
-        stamps: &[(Signal, Signal)],
-        point: &Point,
-    ) -> Result<Vec<Run>> {
-        point.wait(self.deadline())?;
+    /// The runs of what was submitted last, which is waited for. The caller has had the turn since.
+    fn times(&self, items: &[Item], sent: &[Point]) -> Result<Vec<Run>> {
+        for point in sent {
+            point.wait(self.deadline())?;
+        }
         let clock = self.device.clock()?;
         let queue = track(&self.device, self.stream.queue().kind());
-        let runs = batch.iter().zip(stamps).map(|(item, (start, end))| {
+        let stamps = self.stamps(items.len())?;
+        let runs = items.iter().zip(&stamps).map(|(item, (start, end))| {
             Ok(Run {
                 name: item.name.clone(),
                 queue: queue.clone(),

@@ -8,6 +8,7 @@ use codegen::interp;
 
 use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
+use crate::jit::tracing::refuse;
 use crate::schedule::repeat::Part;
 use crate::schedule::{BufferId, Instance, Limits, Offsets, Place, Repeat, Schedule, Wanted, Work};
 
@@ -190,6 +191,7 @@ impl Executor for Interpreter {
     }
 
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
+        refuse(self, "realizing")?;
         let missing = roots.iter().filter(|t| t.storage().is_none());
         let wanted: Vec<Wanted> = missing
             .map(|t| Wanted {
@@ -201,6 +203,7 @@ impl Executor for Interpreter {
     }
 
     fn read(&self, storage: &Storage, into: &mut [u8]) -> Result<()> {
+        refuse(self, "reading")?;
         match storage {
             Storage::Host(bytes) if bytes.len() == into.len() => into.copy_from_slice(bytes),
             Storage::Host(bytes) => {

@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 use crate::schedule::repeat::Part;
 use crate::schedule::{BufferId, Instance, Repeat, Schedule, Step, Work};
 
+/// Commands without a barrier between them at most: what each touches is compared with all of them.
+const MOST_BESIDE: usize = 64;
+
 /// One command with the bytes that it touches.
 #[derive(Clone, Debug)]
 pub struct Item {
@@ -316,10 +319,12 @@ pub fn commands<'a>(items: &'a [Item], stamps: Option<&'a [(Signal, Signal)]>) -
     // What was submitted before may still run.
     let mut out = vec![barrier];
     let mut hazards = Hazards::new();
+    let mut first = 0;
     for (i, item) in items.iter().enumerate() {
         let depends = !hazards.step(i, &item.reads, &item.writes).is_empty();
-        if i > 0 && (depends || stamps.is_some()) {
+        if i > 0 && (depends || stamps.is_some() || i - first >= MOST_BESIDE) {
             out.push(barrier);
+            first = i;
             hazards.clear();
             hazards.step(i, &item.reads, &item.writes);
         }

@@ -237,7 +237,7 @@ impl Capture {
             return Err(e);
         }
         executor.keep(&run.last, keep);
-        drop(turn);
+        drop((moved, turn));
         if executor.options().profile {
             let over = run.graph.wait(executor.deadline());
             let runs = over.map_err(Into::into);

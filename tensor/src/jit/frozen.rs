@@ -69,13 +69,7 @@ impl Frozen {
                 Kind::Commands(Box::new(made))
             }
             None => {
-                let inputs = signature
-                    .iter()
-                    .map(|(shape, dtype)| {
-                        let bytes = shape.iter().product::<usize>() * dtype.size();
-                        Tensor::from_bytes(engine, vec![0; bytes], shape, *dtype)
-                    })
-                    .collect::<Result<Vec<Tensor>>>()?;
+                let inputs = placeholders(engine, signature);
                 let (_, outputs) = frozen(engine, &inputs, function)?;
                 Kind::Graph { inputs, outputs }
             }

@@ -187,6 +187,13 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                 "a captured function calls itself; call the function that it is made of".into(),
             ));
         }
+        if tracing::is_inside(tracing::A_MODEL) {
+            return Err(capture(
+                "a captured function is called from the progress report of a session that traces its \
+                 model; call it when the report is Running"
+                    .into(),
+            ));
+        }
         Ok(self.function.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -250,9 +257,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
     /// The function, its outputs and the parameters that it sets, as they are.
     fn plain(&self, function: &mut F, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let trace = Trace::begin(&self.engine, Kind::Noting);
-        let inside = tracing::Inside::of(self.address());
+        // To the end: observers may call it while its lock is held.
+        let _inside = tracing::Inside::of(self.address());
         let outputs = function(inputs);
-        drop(inside);
         let used = trace.end().parameters.into_iter();
         let set: Vec<Parameter> = used.map(|used| used.parameter).collect();
         let outputs = outputs?;
@@ -274,9 +281,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
     ) -> Result<Capture> {
         let inputs = placeholders(&self.engine, signature);
         let trace = Trace::begin(&self.engine, Kind::Capturing);
-        let inside = tracing::Inside::of(self.address());
+        let _inside = tracing::Inside::of(self.address());
         let traced = function(&inputs);
-        drop(inside);
         let first = trace.first();
         let uses = trace.end();
         let traced = uses.unless_kept(traced)?;

@@ -100,6 +100,9 @@ impl Drop for Inside {
     }
 }
 
+/// Instead of a captured function: a model that is traced node by node.
+pub(crate) const A_MODEL: usize = 1;
+
 /// Whether this thread is inside of that captured function.
 pub(crate) fn is_inside(function: usize) -> bool {
     INSIDE.with(|inside| inside.borrow().contains(&function))
@@ -140,6 +143,8 @@ impl Trace {
 impl Drop for Trace {
     fn drop(&mut self) {
         TRACES.with(|traces| traces.borrow_mut().retain(|t| !Rc::ptr_eq(t, &self.0)));
+        // Of a function that has panicked.
+        self.0.uses.take().forget_kept();
     }
 }
 
@@ -150,11 +155,7 @@ impl Uses {
     /// # Errors
     /// Those of the function; [`Error::Capture`].
     pub(crate) fn unless_kept<T>(&self, returned: Result<T>) -> Result<T> {
-        let kept: Vec<Parameter> = (self.made.iter())
-            .filter_map(Weak::upgrade)
-            .map(Parameter::of)
-            .collect();
-        kept.iter().for_each(Parameter::forget_pending);
+        let kept = self.forget_kept();
         let returned = returned?;
         let Some(first) = kept.first() else {
             return Ok(returned);
@@ -166,6 +167,14 @@ impl Uses {
             like.shape(),
             like.dtype()
         )))
+    }
+
+    /// The parameters that were made and are kept; from now on they wait for nothing.
+    fn forget_kept(&self) -> Vec<Parameter> {
+        let made = self.made.iter().filter_map(Weak::upgrade);
+        let kept: Vec<Parameter> = made.map(Parameter::of).collect();
+        kept.iter().for_each(Parameter::forget_pending);
+        kept
     }
 
     fn of(&mut self, parameter: &Parameter, engine: &Engine) -> &mut Used {

@@ -280,13 +280,16 @@ impl Plans {
         Found::Plan(plan)
     }
 
-    /// Adds a plan, in the place of the one that was used least recently if there are too many.
-    pub(super) fn add(&mut self, signature: &Signature, mut plan: Plan) {
+    /// Adds a plan, in the place of the one that was used least recently if there are too many. That is returned: a
+    /// graph that goes waits for its last run, for which others must not wait.
+    #[must_use]
+    pub(super) fn add(&mut self, signature: &Signature, mut plan: Plan) -> Vec<Plan> {
+        let mut gone = Vec::new();
         while self.iter().count() >= MOST_PREPARED
             && let Some(oldest) = self.iter().map(|plan| plan.used).min()
         {
             self.families.retain(|_, family| {
-                family.plans.retain(|plan| plan.used != oldest);
+                gone.extend(family.plans.extract_if(.., |plan| plan.used == oldest));
                 !family.plans.is_empty()
             });
         }
@@ -300,6 +303,7 @@ impl Plans {
                 replays: 0,
             });
         family.plans.insert(0, plan);
+        gone
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Plan> {

@@ -57,8 +57,8 @@ impl Session {
         &self.engine
     }
 
-    /// Calls `f` as work goes on, in the threads that run the session. It may run this session when that is
-    /// [`Progress::Running`], and others at any time.
+    /// Calls `f` as work goes on, in the threads that run the session. It may run this session and others when that is
+    /// [`Progress::Running`]; before, what has to be traced is refused, because threads could wait for each other.
     pub fn on_progress(&self, f: impl Fn(Progress) + Send + Sync + 'static) {
         self.reports.to(Arc::new(f));
     }
@@ -86,8 +86,7 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Outputs, OnnxError> {
         let program = &*self.program;
-        // First: the iterator may run this session, too.
-        let inputs: Vec<(N, V)> = inputs.into_iter().collect();
+        let inputs = collected(inputs);
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let can = DeviceExecutor::of(&self.engine).is_some();
         let Some((signature, inputs)) = signed(&given).filter(|_| can) else {
@@ -101,7 +100,8 @@ impl Session {
             if let Next::Make = next {
                 let plan = self.capture(&mut tracer, &signature, &inputs)?;
                 next = Next::of(&plan, &inputs);
-                locked(&self.plans).add(&signature, plan);
+                let gone = locked(&self.plans).add(&signature, plan);
+                drop(gone);
             }
         }
         self.reports.tell(&self.engine, Progress::Running);
@@ -118,18 +118,17 @@ impl Session {
 
     /// The tracer; waits for other threads that have it.
     fn tracer(&self) -> Result<Held<'_>, OnnxError> {
-        let this = std::ptr::from_ref(&self.tracer).addr();
-        if tracing::is_inside(this) {
+        if tracing::is_inside(tracing::A_MODEL) {
             return Err(self.program.engine_error(crate::Error::Capture {
-                what: "a session is run from its own progress report while it traces the model; run it \
-                       after the call, or when the report is Running"
+                what: "a session is run from a progress report while a model is traced; run it after the \
+                       call, or when the report is Running"
                     .into(),
             }));
         }
         let tracer = locked(&self.tracer);
         Ok(Held {
             tracer,
-            _inside: Inside::of(this),
+            _inside: Inside::of(tracing::A_MODEL),
         })
     }
 
@@ -180,8 +179,7 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<(Prepared, Option<Schedule>), OnnxError> {
         let program = &*self.program;
-        // First: the iterator may run this session, too.
-        let inputs: Vec<(N, V)> = inputs.into_iter().collect();
+        let inputs = collected(inputs);
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let Some((signature, inputs)) = signed(&given) else {
             let why = "an input has strings, which are no part of a graph".into();
@@ -203,6 +201,16 @@ impl Session {
         };
         Ok((Prepared { specialised, plain }, schedule))
     }
+}
+
+/// The inputs, before anything is locked: the iterator and the conversions may run the session, too.
+fn collected<N: AsRef<str>, V: Into<Value>>(
+    inputs: impl IntoIterator<Item = (N, V)>,
+) -> Vec<(String, Value)> {
+    let inputs = inputs.into_iter();
+    inputs
+        .map(|(name, value)| (name.as_ref().to_owned(), value.into()))
+        .collect()
 }
 
 /// The tracer of a session, and the note that this thread has it.

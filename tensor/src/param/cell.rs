@@ -56,12 +56,15 @@ impl Parameter {
 
     /// Gives it a value to wait for.
     pub(super) fn wait_for(&self, value: Tensor) {
-        self.write().pending = Some(value);
+        // What goes may wait for a device, for which others must not wait.
+        let old = self.write().pending.replace(value);
+        drop(old);
     }
 
     /// It waits for nothing.
     pub(crate) fn forget_pending(&self) {
-        self.write().pending = None;
+        let old = self.write().pending.take();
+        drop(old);
     }
 
     /// Whether it was set and not computed since.
@@ -172,7 +175,7 @@ impl Parameter {
         let (value, buffer) = copy(&content.stored)?;
         let moved = Moved {
             parameter: self.clone(),
-            new: value.id(),
+            new: value.clone(),
             old: std::mem::replace(&mut content.stored, value),
         };
         Ok((buffer, Some(moved)))
@@ -182,18 +185,18 @@ impl Parameter {
 /// A parameter that has other memory than before.
 pub(crate) struct Moved {
     parameter: Parameter,
-    new: u64,
+    new: Tensor,
     old: Tensor,
 }
 
 impl Moved {
     /// Nothing was written there: the parameter has the value that it had, and so has who took the new one.
     pub(crate) fn back(self) {
+        if let Some(old) = self.old.storage() {
+            self.new.node().storage.replace(old);
+        }
         let mut content = self.parameter.write();
-        if content.stored.id() == self.new {
-            if let Some(old) = self.old.storage() {
-                content.stored.node().storage.replace(old);
-            }
+        if content.stored.id() == self.new.id() {
             content.stored = self.old;
         }
     }
@@ -204,18 +207,23 @@ impl Waiting {
     /// waits; if another thread has computed a value in the meantime, the parameter has that.
     fn settle(&self, value: Tensor) {
         let mut content = self.parameter.write();
-        self.settle_in(&mut content, value);
+        let gone = self.settle_in(&mut content, value);
+        drop(content);
+        drop(gone);
     }
 
-    fn settle_in(&self, content: &mut Content, value: Tensor) {
+    /// Returns what goes: it may wait for a device, for which nobody who wants the parameter must wait.
+    fn settle_in(&self, content: &mut Content, value: Tensor) -> [Option<Tensor>; 2] {
+        let mut gone = [None, None];
         let newest = content.pending.as_ref().map(Tensor::id) == Some(self.value.id());
         // Else another thread has set it since, or computed what is newer.
         if newest || content.stored.id() == self.stored.id() {
-            content.stored = value;
+            gone[0] = Some(std::mem::replace(&mut content.stored, value));
         }
         if newest {
-            content.pending = None;
+            gone[1] = content.pending.take();
         }
+        gone
     }
 }
 
@@ -228,6 +236,8 @@ impl Waiting {
 fn settle_over(all: &[(&Waiting, Tensor)], submit: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
     let mut order: Vec<&(&Waiting, Tensor)> = all.iter().collect();
     order.sort_unstable_by_key(|(waiting, _)| waiting.parameter.address());
+    // Dropped behind the locks.
+    let mut gone = Vec::new();
     let mut contents: Vec<_> = order.iter().map(|(w, _)| w.parameter.write()).collect();
     let same = order.iter().zip(&contents).all(|((waiting, _), content)| {
         content.stored.id() == waiting.stored.id()
@@ -237,7 +247,7 @@ fn settle_over(all: &[(&Waiting, Tensor)], submit: &mut dyn FnMut() -> Result<()
     if same {
         submit()?;
         for ((waiting, value), content) in order.iter().zip(&mut contents) {
-            waiting.settle_in(content, value.clone());
+            gone.push(waiting.settle_in(content, value.clone()));
         }
     }
     Ok(same)

@@ -28,7 +28,7 @@ pub fn run() -> Result<()> {
             let (scores, best) = scores.flatten(0, -1)?.topk(BEAMS, 0, true)?;
             let from = best.floor_div(TOKENS as i32)?;
             let token = best.modulo(TOKENS as i32)?;
-            Ok::<_, doorbell::Error>(vec![h.index_select(0, &from)?, scores, token, from])
+            Ok::<_, doorbell::tensor::Error>(vec![h.index_select(0, &from)?, scores, token, from])
         })
     });
     // All beams are one at first: the others are never the best.
