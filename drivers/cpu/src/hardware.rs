@@ -7,9 +7,9 @@ use std::time::Duration;
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
 use drivers_gpu::memory::pool::Piece;
-use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::{Doing, Packet as Done, Test, peek_words};
 use drivers_gpu::submit::ring::{OwnRing, Ring};
+use drivers_gpu::submit::{Hardware, Stand};
 use hcq::kernels::{Kernel, Registration};
 use hcq::progress::Asked;
 use hcq::{Command, Compare, Error, GpuVa, KernelImage, Packets, Program, Result};
@@ -140,6 +140,10 @@ impl Hardware for CpuHardware {
 
     fn silence(&self, asked: &mut Asked) -> Option<Duration> {
         Some(self.progress.silence(asked))
+    }
+
+    fn stand(&self) -> Option<Stand> {
+        Some(self.progress.stand())
     }
 }
 

@@ -192,10 +192,7 @@ impl<H: Load> Engine<H> {
             }
             // Every queue stands at a wait that nothing before it ends: only another device or the
             // host could, and the host has no handle left to do so.
-            let at: Option<Vec<u64>> = busy
-                .iter()
-                .map(|c| inflight::blocked(c).filter(|b| b.1).map(|b| b.0.position))
-                .collect();
+            let at: Option<Vec<u64>> = busy.iter().map(|c| inflight::held(c)).collect();
             // Another device that works may get to what is waited for.
             let at = at.filter(|_| !space.moves());
             stuck = match (at, stuck) {
@@ -254,10 +251,8 @@ impl<H: Load> Handle for Inner<H> {
 
 impl<H: Load> Moves for Inner<H> {
     fn moves(&self) -> bool {
-        let moves = |c: &Arc<Channel<H>>| {
-            let waits = inflight::blocked(c).is_some_and(|b| b.1);
-            matches!(c.is_idle(), Ok(false)) && !waits
-        };
+        let moves =
+            |c: &Arc<Channel<H>>| matches!(c.is_idle(), Ok(false)) && inflight::held(c).is_none();
         self.channels.iter().any(moves)
     }
 }
