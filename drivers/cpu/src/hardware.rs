@@ -191,11 +191,13 @@ fn walk(core: &Core, words: &[u32], start: u64, is_ring: bool, found: &mut Vec<D
             }),
             Packet::Copy { dst, src, bytes } => push(Doing::Copy { dst, src, bytes }),
             Packet::Fill { at, value, bytes } => push(Doing::Fill { at, value, bytes }),
-            Packet::Indirect { address, words } if is_ring => {
-                if let Some(words) = peek_words(core, address, words as usize) {
-                    walk(core, &words, position, false, found);
-                }
-            }
+            Packet::Indirect {
+                address,
+                words: count,
+            } if is_ring => match peek_words(core, address, count as usize) {
+                Some(list) => walk(core, &list, position, false, found),
+                None => push(Doing::Unknown { word: words[at] }),
+            },
             Packet::Timestamp { .. } | Packet::Barrier { .. } | Packet::Indirect { .. } => {}
         }
         at += length;

@@ -181,6 +181,35 @@ fn a_queue_may_wait_for_another_that_works() {
     });
 }
 
+/// Of a submission longer than the ring only the end is there, which may start in the middle of a packet.
+#[test]
+fn a_signal_of_a_submission_longer_than_the_ring_is_waited_for() {
+    for shift in 0..4 {
+        let rig = Rig::new();
+        let gate = rig.gate();
+        let (program, args) = (rig.until(), rig.args(1));
+        let to = rig.device.alloc(AllocSpec::device(64)).unwrap();
+        let write = |width| Command::Write {
+            at: Val::Const(to.va().0),
+            value: Val::Const(u64::MAX),
+            width,
+        };
+        let mut all = vec![write(Width::W64); 33];
+        all.push(exec(&program, &args, 1));
+        all.extend(vec![write(Width::W64); 20]);
+        all.extend(vec![write(Width::W32); shift]);
+        all.push(Command::Signal {
+            signal: &gate,
+            value: Val::Const(1),
+        });
+        rig.stream(QueueKind::Compute).submit(&[], &all).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| rig.count(1));
+            gate.wait(1, brief()).unwrap();
+        });
+    }
+}
+
 /// A word that a POLL has seen may change while what is behind it runs.
 #[test]
 fn the_end_of_a_device_waits_for_work_behind_a_wait_that_was_passed() {

@@ -100,11 +100,16 @@ fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
     packets.iter().filter(|packet| is_reached(packet)).count() as u64
 }
 
-/// Whether something in flight raises the signal at an address.
+/// Whether something in flight raises the signal at an address, or may: what cannot be read back, such as a ring that was
+/// overwritten up to the middle of a packet.
 pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
     // A wait may be for a half of its value.
     let is_there = |to: u64| to & !7 == at & !7;
-    let raises = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, .. } if is_there(at));
+    let raises = |packet: &Packet| match packet.doing {
+        Doing::Signal { at, .. } => is_there(at),
+        Doing::Unknown { .. } => true,
+        _ => false,
+    };
     is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
 }
 
