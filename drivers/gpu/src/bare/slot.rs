@@ -42,10 +42,15 @@ impl<D: Driver> Slot<D> {
         self.number
     }
 
-    /// Says that the queue is whole: others of the card know it from here on.
-    pub fn enter(&self, queue: D::Queue) {
-        let live = Live::new(self.owner, (self.kind, self.number), queue);
+    /// Brings the queue in, while no other of the card comes or leaves: others know it from here on.
+    ///
+    /// # Errors
+    /// Those of `load`; the drop takes out what has come so far.
+    pub fn enter(&self, load: impl FnOnce() -> Result<D::Queue>) -> Result<()> {
+        let _turn = self.card.turn();
+        let live = Live::new(self.owner, (self.kind, self.number), load()?);
         self.card.enter(self.live.get_or_init(|| Arc::new(live)));
+        Ok(())
     }
 
     /// Takes the queue out and gives it back.
@@ -57,6 +62,7 @@ impl<D: Driver> Slot<D> {
             return Ok(());
         };
         let driver = self.card.driver();
+        let _turn = self.card.turn();
         let paused = driver.pause(live);
         let done = paused.and_then(|at| driver.resume(live, at));
         done.map_err(|e| self.card.function().broken("queue", e))
@@ -69,6 +75,10 @@ impl<D: Driver> Slot<D> {
 
     fn end(&self) -> bool {
         let (function, driver) = (self.card.function(), self.card.driver());
+        let _turn = self.card.turn();
+        if let Some(live) = self.live.get() {
+            live.end();
+        }
         // A card that is not there writes nothing.
         if function.has_left() {
             return true;
