@@ -181,6 +181,29 @@ fn a_card_that_cannot_be_reset_is_cut_off() {
 }
 
 #[test]
+fn a_queue_that_does_not_leave_keeps_its_slot() {
+    for reaches_host in [true, false] {
+        let mut slot = Slot::new(0);
+        slot.reaches_host = reaches_host;
+        let machine = Computer::with(vec![slot]);
+        let (one, two) = (
+            open::<Five>(&machine, 0).unwrap(),
+            open::<Five>(&machine, 0).unwrap(),
+        );
+        let hung = take(&one, Engine::Compute).unwrap();
+        {
+            let gpu = hardware(&one);
+            let mut script = gpu.script();
+            (script.hangs, script.dead) = (vec![0], true);
+        }
+        // Behind a bridge it may go on in memory of the card, which is kept then.
+        assert_eq!(hung.stop(), reaches_host);
+        drop(hung);
+        assert_eq!(take(&two, Engine::Compute).unwrap().number(), 1);
+    }
+}
+
+#[test]
 fn what_a_reset_takes_of_configuration_space_is_put_back() {
     let slot = Slot::new(0);
     let write = |at, value| slot.config_write(at, AccessWidth::W32, value).unwrap();
