@@ -33,7 +33,8 @@ pub struct Asked(Vec<u64>);
 /// The queues of every open device.
 static ALL: Mutex<Vec<Weak<dyn Queues>>> = Mutex::new(Vec::new());
 
-/// Notes the queues of a device that is open.
+/// Notes the queues of a device that is open. Others hold them while they look, each for a moment and in threads of
+/// their own: nothing may end when they are let go.
 pub fn watch(queues: Weak<dyn Queues>) {
     let mut all = lock();
     all.retain(|queues| queues.strong_count() > 0);
@@ -47,7 +48,7 @@ pub fn raising(at: u64, asked: &mut Asked) -> Option<Duration> {
         return None;
     }
     asked.0.push(at);
-    // Asked outside of the lock: the last handle of one may be this one.
+    // Asked outside of the lock: they ask about others.
     let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
     let silences = all.iter().filter_map(|queues| queues.raising(at, asked));
     silences.min()

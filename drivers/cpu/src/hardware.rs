@@ -7,9 +7,9 @@ use std::time::Duration;
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
 use drivers_gpu::memory::pool::Piece;
-use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::{Doing, Packet as Done, Test, peek_words};
 use drivers_gpu::submit::ring::{OwnRing, Ring};
+use drivers_gpu::submit::{Hardware, Stand};
 use hcq::kernels::{Kernel, Registration};
 use hcq::progress::Asked;
 use hcq::{Command, Compare, Error, GpuVa, KernelImage, Packets, Program, Result};
@@ -141,6 +141,10 @@ impl Hardware for CpuHardware {
     fn silence(&self, asked: &mut Asked) -> Option<Duration> {
         Some(self.progress.silence(asked))
     }
+
+    fn stand(&self) -> Option<Stand> {
+        Some(self.progress.stand())
+    }
 }
 
 /// Packets as others know them. Those in a bound list have the position of what runs it.
@@ -187,11 +191,13 @@ fn walk(core: &Core, words: &[u32], start: u64, is_ring: bool, found: &mut Vec<D
             }),
             Packet::Copy { dst, src, bytes } => push(Doing::Copy { dst, src, bytes }),
             Packet::Fill { at, value, bytes } => push(Doing::Fill { at, value, bytes }),
-            Packet::Indirect { address, words } if is_ring => {
-                if let Some(words) = peek_words(core, address, words as usize) {
-                    walk(core, &words, position, false, found);
-                }
-            }
+            Packet::Indirect {
+                address,
+                words: count,
+            } if is_ring => match peek_words(core, address, count as usize) {
+                Some(list) => walk(core, &list, position, false, found),
+                None => push(Doing::Unknown { word: words[at] }),
+            },
             Packet::Timestamp { .. } | Packet::Barrier { .. } | Packet::Indirect { .. } => {}
         }
         at += length;

@@ -54,6 +54,8 @@ struct Owner {
     mapped: Arc<Mutex<Mapped>>,
     at: u64,
     counted: u64,
+    /// Unmapped after its entry is gone: the next mapping may lie there.
+    _mapping: Arc<Mapping>,
 }
 
 impl Drop for Owner {
@@ -188,6 +190,7 @@ impl Interface for CpuInterface {
                 mapped: self.mapped.clone(),
                 at,
                 counted,
+                _mapping: mapping,
             }),
         })
     }
@@ -325,6 +328,25 @@ mod tests {
             zeroed,
         }
     }
+
+    #[test]
+    fn memory_is_not_unmapped_before_its_entry_is_gone() {
+        let Rig(core, _) = Rig::new(64 << 20);
+        let request = Request {
+            bytes: 4096,
+            align: 1,
+            kind: MemoryKind::Device,
+            what: "",
+        };
+        let Memory {
+            va, window, owner, ..
+        } = core.interface.memory(&request).unwrap();
+        drop(window);
+        assert!(core.interface.window_at(va.0).is_some());
+        drop(owner);
+        assert!(core.interface.window_at(va.0).is_none());
+    }
+
     #[test]
     fn memory_is_reused_and_accounted_for() {
         let rig = Rig::new(64 << 20);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use drivers_gpu::submit::Stand;
 use drivers_host::thread::Thread;
 use hcq::kernels::Kernels;
 use hcq::progress::{Asked, Seen, raising};
@@ -117,6 +118,15 @@ impl Progress {
                 own.min(raising(at, asked).unwrap_or(Duration::MAX))
             }
             None => own,
+        }
+    }
+
+    /// Whether the processor stands at a wait.
+    pub(crate) fn stand(&self) -> Stand {
+        let (held, turns) = *self.lock_held();
+        match held {
+            Some(hold) if !is_met(&hold) => Stand::Held(turns),
+            _ => Stand::Moves,
         }
     }
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use drivers_cpu::{Config, CpuDevice};
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{
-    AllocSpec, Buffer, Command, Deadline, Device, Error, Program, QueueKind, Signal, Span, Stream,
-    Val,
+    AllocSpec, Buffer, Command, Compare, Deadline, Device, Error, Program, QueueKind, Signal, Span,
+    Stream, Val, Width,
 };
 
 /// What waits are given here, and how long work takes.
@@ -179,6 +179,71 @@ fn a_queue_may_wait_for_another_that_works() {
         scope.spawn(|| rig.count(1));
         last.wait(brief()).unwrap();
     });
+}
+
+/// Of a submission longer than the ring only the end is there, which may start in the middle of a packet.
+#[test]
+fn a_signal_of_a_submission_longer_than_the_ring_is_waited_for() {
+    for shift in 0..4 {
+        let rig = Rig::new();
+        let gate = rig.gate();
+        let (program, args) = (rig.until(), rig.args(1));
+        let to = rig.device.alloc(AllocSpec::device(64)).unwrap();
+        let write = |width| Command::Write {
+            at: Val::Const(to.va().0),
+            value: Val::Const(u64::MAX),
+            width,
+        };
+        let mut all = vec![write(Width::W64); 33];
+        all.push(exec(&program, &args, 1));
+        all.extend(vec![write(Width::W64); 20]);
+        all.extend(vec![write(Width::W32); shift]);
+        all.push(Command::Signal {
+            signal: &gate,
+            value: Val::Const(1),
+        });
+        rig.stream(QueueKind::Compute).submit(&[], &all).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| rig.count(1));
+            gate.wait(1, brief()).unwrap();
+        });
+    }
+}
+
+/// A word that a POLL has seen may change while what is behind it runs.
+#[test]
+fn the_end_of_a_device_waits_for_work_behind_a_wait_that_was_passed() {
+    let rig = Rig::new();
+    let (program, args) = (rig.until(), rig.args(1));
+    let words = rig.device.alloc(AllocSpec::device(64)).unwrap();
+    words.write(0, &[0; 64]).unwrap();
+    let at = |offset: u64| Val::Const(words.va().0 + offset);
+    let write = |offset| Command::Write {
+        at: at(offset),
+        value: Val::Const(7),
+        width: Width::W64,
+    };
+    let seen = Command::Poll {
+        at: at(0),
+        mask: u64::MAX,
+        value: Val::Const(0),
+        compare: Compare::Equal,
+        width: Width::W64,
+    };
+    let compute = rig.stream(QueueKind::Compute);
+    let all = [seen, write(0), exec(&program, &args, 1), write(8)];
+    compute.submit(&[], &all).unwrap();
+    let Rig { device, word } = rig;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(WORK);
+            word.write(0, &1u64.to_le_bytes()).unwrap();
+        });
+        drop((compute, device));
+    });
+    let mut bytes = [0; 16];
+    words.read(0, &mut bytes).unwrap();
+    assert_eq!([bytes[0], bytes[8]], [7, 7]);
 }
 
 #[test]

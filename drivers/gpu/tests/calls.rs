@@ -5,11 +5,12 @@
 
 mod made;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use hcq::graph::{GraphBuilder, Work};
+use hcq::progress::{self, Asked};
 use hcq::{
     AllocSpec, Buffer, Command, Deadline, Device, Error, Program, QueueKind, Signal, Span, Stream,
     Val,
@@ -241,4 +242,36 @@ fn without_a_copy_queue_a_compute_queue_copies_for_the_host() {
     assert!(back[..1 << 20].iter().all(|&byte| byte == 0));
     gate.set(1).unwrap();
     held.wait(soon()).unwrap();
+}
+
+/// Queues that take long to tell, of a signal that nobody else has.
+struct Slow(Barrier);
+
+impl progress::Queues for Slow {
+    fn raising(&self, at: u64, _: &mut Asked) -> Option<Duration> {
+        if at == 0x5107 {
+            self.0.wait();
+            self.0.wait();
+        }
+        None
+    }
+}
+
+/// Who asks all devices whether anything moves has them all meanwhile.
+#[test]
+fn a_device_ends_where_its_last_handle_goes_whoever_looks_at_it() {
+    let machine = Machine::new(0);
+    let device = made::open(&machine);
+    let slow = Arc::new(Slow(Barrier::new(2)));
+    let watched: Arc<dyn progress::Queues> = slow.clone();
+    progress::watch(Arc::downgrade(&watched));
+    std::thread::scope(|scope| {
+        scope.spawn(|| progress::raising(0x5107, &mut Asked::default()));
+        slow.0.wait();
+        drop(device);
+        let left = machine.running();
+        slow.0.wait();
+        assert_eq!(left, 0, "its queue is destroyed");
+    });
+    assert_eq!(machine.objects(), 0);
 }

@@ -70,76 +70,79 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
         let prepared = prepare_aql(handle.gpu(), at, &control_window, apertures, waves);
         prepared.map_err(lost)?;
     }
+    let mut buffers = vec![ring.clone(), control.clone()];
     // Its drop takes out what has come so far.
     let slot = Slot::take(handle.card(), language, handle.number())?;
     let number = slot.number();
-    let mut buffers = vec![ring.clone(), control.clone()];
-    let (first, last) = (rptr(0), WPTR);
-    let at = |offset| GpuVa(control.va().0 + offset);
-    let (mut bells, mut images, mut copies) = (Vec::new(), Vec::new(), None);
-    if language == Language::Sdma {
-        let queue = sdma::Queue {
-            ring: ring.va(),
-            ring_bytes,
-            rptr: at(first),
-            wptr: at(last),
-        };
-        let engines = am.sdma();
-        engines.load(number, &queue, 0).map_err(failed)?;
-        copies = Some(queue);
-        bells.push(engines.doorbell(number));
-    } else {
-        let xccs = am.gfx().xccs();
-        for (i, xcc) in xccs.iter().enumerate() {
-            let events = memory(END_OF_PIPE, MemoryKind::Device, "end-of-pipe buffer")?;
-            // PM4 has a queue on each XCC, AQL one that all of them have.
-            let (place, doorbell) = match language {
-                Language::Pm4 => (
-                    rptr(i as u32),
-                    FIRST_DOORBELL + number + DOORBELLS * i as u32,
-                ),
-                _ => (first, FIRST_DOORBELL + number),
-            };
-            let queue = mqd::Queue {
-                language,
+    let mut rings = Vec::new();
+    slot.enter(|| {
+        let (first, last) = (rptr(0), WPTR);
+        let at = |offset| GpuVa(control.va().0 + offset);
+        let (mut bells, mut images, mut copies) = (Vec::new(), Vec::new(), None);
+        if language == Language::Sdma {
+            let queue = sdma::Queue {
                 ring: ring.va(),
                 ring_bytes,
-                rptr: at(place),
+                rptr: at(first),
                 wptr: at(last),
-                end_of_pipe: events.va(),
-                end_of_pipe_bytes: END_OF_PIPE,
-                doorbell,
-                xccs: match language {
-                    Language::Pm4 => 1,
-                    _ => xccs.len() as u32,
-                },
             };
-            let image = image(am, xcc, number, &queue)?;
-            hqd::load(xcc, number, &image, None).map_err(failed)?;
-            images.push((i, Arc::new(image)));
-            buffers.push(events);
-            if !bells.contains(&doorbell) {
-                bells.push(doorbell);
+            let engines = am.sdma();
+            engines.load(number, &queue, 0).map_err(failed)?;
+            copies = Some(queue);
+            bells.push(engines.doorbell(number));
+        } else {
+            let xccs = am.gfx().xccs();
+            for (i, xcc) in xccs.iter().enumerate() {
+                let events = memory(END_OF_PIPE, MemoryKind::Device, "end-of-pipe buffer")?;
+                // PM4 has a queue on each XCC, AQL one that all of them have.
+                let (place, doorbell) = match language {
+                    Language::Pm4 => (
+                        rptr(i as u32),
+                        FIRST_DOORBELL + number + DOORBELLS * i as u32,
+                    ),
+                    _ => (first, FIRST_DOORBELL + number),
+                };
+                let queue = mqd::Queue {
+                    language,
+                    ring: ring.va(),
+                    ring_bytes,
+                    rptr: at(place),
+                    wptr: at(last),
+                    end_of_pipe: events.va(),
+                    end_of_pipe_bytes: END_OF_PIPE,
+                    doorbell,
+                    xccs: match language {
+                        Language::Pm4 => 1,
+                        _ => xccs.len() as u32,
+                    },
+                };
+                let image = image(am, xcc, number, &queue)?;
+                hqd::load(xcc, number, &image, None).map_err(failed)?;
+                images.push((i, Arc::new(image)));
+                buffers.push(events);
+                if !bells.contains(&doorbell) {
+                    bells.push(doorbell);
+                }
             }
         }
-    }
-    let doorbells = bells.iter().map(|bell| {
-        let bell = card.doorbells().sub(u64::from(*bell) * 8, 8);
-        let bell = bell.map_err(lost)?;
-        Ok(match card.pci().reaches_host() {
-            true => bell,
-            false => near::doorbell(&bell, am.mmu()),
+        let doorbells = bells.iter().map(|bell| {
+            let bell = card.doorbells().sub(u64::from(*bell) * 8, 8);
+            let bell = bell.map_err(lost)?;
+            Ok(match card.pci().reaches_host() {
+                true => bell,
+                false => near::doorbell(&bell, am.mmu()),
+            })
+        });
+        rings = doorbells.collect::<Result<_>>()?;
+        Ok(Parts {
+            images,
+            copies,
+            control: control_window.clone(),
+            doorbells: rings.clone(),
         })
-    });
-    let doorbells: Vec<_> = doorbells.collect::<Result<_>>()?;
-    slot.enter(Parts {
-        images,
-        copies,
-        control: control_window.clone(),
-        doorbells: doorbells.clone(),
-    });
+    })?;
     Ok(HardwareQueue {
-        doorbells,
+        doorbells: rings,
         handle: Box::new(slot),
         language,
         ring: ring_window,

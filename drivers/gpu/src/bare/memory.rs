@@ -93,7 +93,8 @@ impl<D: Driver> Memory<D> {
         if memory.is_named {
             addresses.space.ranges.insert(va.0, bytes, name);
         }
-        memory.map(card)?;
+        let (pieces, attr) = memory.seen_by(card)?;
+        memory.map(card, &pieces, attr)?;
         Ok(memory)
     }
 
@@ -112,7 +113,8 @@ impl<D: Driver> Memory<D> {
         memory.place = Some(Place::Bus(range.addr));
         addresses.space.ranges.insert(va.0, range.bytes, name);
         memory.is_named = true;
-        memory.map(card)?;
+        let (pieces, attr) = memory.seen_by(card)?;
+        memory.map(card, &pieces, attr)?;
         Ok(memory)
     }
 
@@ -161,9 +163,10 @@ impl<D: Driver> Memory<D> {
         matches!(self.place, Some(Place::Host(_)))
     }
 
-    fn map(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
-        let (pieces, attr) = match &self.place {
-            None => return Ok(()),
+    /// Where it is for a card, and how it is cached.
+    fn seen_by(&self, card: &Arc<Running<D>>) -> Result<(Vec<(PhysAddr, u64)>, Attr), Error> {
+        Ok(match &self.place {
+            None => (Vec::new(), Attr::HOST),
             Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
                 (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
             }
@@ -179,10 +182,21 @@ impl<D: Driver> Memory<D> {
                 let pieces = pieces.map_err(|e| strangers(own, other, &e))?;
                 (cut(pieces, self.bytes), Attr::HOST)
             }
-        };
-        card.space().map(self.va, &pieces, attr)?;
-        self.lock().push(Arc::downgrade(card));
-        Ok(())
+        })
+    }
+
+    fn map(
+        &self,
+        card: &Arc<Running<D>>,
+        pieces: &[(PhysAddr, u64)],
+        attr: Attr,
+    ) -> Result<(), Error> {
+        let done = card.space().map(self.va, pieces, attr);
+        // A card that fails may know it all the same.
+        if matches!(done, Ok(()) | Err(Error::Fault { .. })) {
+            self.lock().push(Arc::downgrade(card));
+        }
+        done
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Running<D>>>> {
@@ -208,19 +222,28 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
         if self.is_mapped_for(card) || !own.reaches_host() || !other.reaches_host() {
             return Ok(());
         }
-        let done = self.map(card);
         let may_lack = match &self.place {
             Some(Place::Vram(_)) => true,
             Some(Place::Host(_)) => own.domain() != other.domain(),
             _ => false,
         };
-        match done {
-            // Copies between the two go through memory of the host then.
-            Err(error) if may_lack => {
+        // Copies between the two go through memory of the host then.
+        let lack = |error: Error| match may_lack {
+            true => {
                 tracing::debug!(%error, va = self.va.0, "not mapped for a peer");
                 Ok(())
             }
-            done => done,
+            false => Err(error),
+        };
+        let (pieces, attr) = match self.seen_by(card) {
+            Ok(seen) => seen,
+            Err(error) => return lack(error),
+        };
+        match self.map(card, &pieces, attr) {
+            // It may know the address all the same, while it is there.
+            Err(error @ Error::Fault { .. }) if !card.function().has_left() => Err(error),
+            Err(error) => lack(error),
+            Ok(()) => Ok(()),
         }
     }
 }
@@ -277,7 +300,10 @@ impl<D: Driver> Drop for Memory<D> {
         let mapped = std::mem::take(&mut *self.lock());
         // A card that is finished has forgotten it.
         for card in mapped.iter().filter_map(Weak::upgrade) {
-            if let Err(error) = card.space().unmap(self.va, self.bytes) {
+            // One that is not there does not use it either.
+            if let Err(error) = card.space().unmap(self.va, self.bytes)
+                && !card.function().has_left()
+            {
                 // A card that is lost keeps all of its memory.
                 match card.function().soil() {
                     true => {

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use hcq::transport::TransportError;
 
@@ -76,6 +77,8 @@ pub struct Live<Q: Queues> {
     pub parts: Q::Queue,
     /// Why it runs no more, if a reset has taken it.
     down: OnceLock<String>,
+    /// It is to leave for good: what it is made of may be gone.
+    ended: AtomicBool,
 }
 
 impl<Q: Queues> Live<Q> {
@@ -87,12 +90,22 @@ impl<Q: Queues> Live<Q> {
             number,
             parts,
             down: OnceLock::new(),
+            ended: AtomicBool::new(false),
         }
     }
 
     /// Why it runs no more, if a reset has taken it.
     pub fn down(&self) -> Option<&str> {
         self.down.get().map(String::as_str)
+    }
+
+    /// Says that it leaves for good. Who does holds the card's turn.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Notes that a reset for another queue has taken it.

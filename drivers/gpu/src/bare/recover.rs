@@ -8,7 +8,8 @@ use super::driver::Driver;
 use super::queues::Live;
 use super::running::Running;
 
-/// Resets what runs the queue in a slot, because it does not leave. Other queues of its owner end with it.
+/// Resets what runs the queue in a slot, because it does not leave. Other queues of its owner end with it. Who calls has
+/// the card's turn: none of the others leaves meanwhile.
 ///
 /// # Errors
 /// It is still there: no queue of the unit runs any more then.

@@ -26,6 +26,8 @@ pub struct Running<D: Driver> {
     taken: Mutex<BTreeMap<&'static str, u64>>,
     /// Queues that are alive, of all handles.
     queues: Mutex<Vec<Weak<Live<D>>>>,
+    /// Held by who brings queues into the hardware, or takes them out.
+    turn: Mutex<()>,
     told: Mutex<Told>,
 }
 
@@ -47,6 +49,7 @@ impl<D: Driver> Running<D> {
             vram: Mutex::new(vram),
             taken: Mutex::default(),
             queues: Mutex::default(),
+            turn: Mutex::default(),
             told: Mutex::default(),
         })
     }
@@ -127,11 +130,19 @@ impl<D: Driver> Running<D> {
         queues.push(Arc::downgrade(queue));
     }
 
+    /// The right to bring queues into the hardware, and to take them out: a reset for one brings back others. Locks of
+    /// memory and of the hardware are taken after it.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
+    }
+
     /// Queues that are alive, of all handles.
     pub fn live(&self, which: impl Fn(&Live<D>) -> bool) -> Vec<Arc<Live<D>>> {
         let queues = lock(&self.queues);
         let queues = queues.iter().filter_map(Weak::upgrade);
-        queues.filter(|queue| which(queue)).collect()
+        queues
+            .filter(|queue| !queue.has_ended() && which(queue))
+            .collect()
     }
 
     /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one

@@ -17,8 +17,19 @@ pub struct Slot<D: Driver> {
     owner: u64,
     /// The queue, once it is whole.
     live: OnceLock<Arc<Live<D>>>,
-    /// Whether it was taken out, once that was tried.
-    stopped: OnceLock<bool>,
+    /// What has become of it, once it was to leave.
+    ended: OnceLock<End>,
+}
+
+/// What has become of a queue that was to leave.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// It has left.
+    Out,
+    /// It stays in its slot, and reaches nothing of the host any more.
+    CutOff,
+    /// It stays in its slot, and may write.
+    Runs,
 }
 
 impl<D: Driver> Slot<D> {
@@ -33,7 +44,7 @@ impl<D: Driver> Slot<D> {
             kind,
             owner,
             live: OnceLock::new(),
-            stopped: OnceLock::new(),
+            ended: OnceLock::new(),
         })
     }
 
@@ -42,10 +53,15 @@ impl<D: Driver> Slot<D> {
         self.number
     }
 
-    /// Says that the queue is whole: others of the card know it from here on.
-    pub fn enter(&self, queue: D::Queue) {
-        let live = Live::new(self.owner, (self.kind, self.number), queue);
+    /// Brings the queue in, while no other of the card comes or leaves: others know it from here on.
+    ///
+    /// # Errors
+    /// Those of `load`; the drop takes out what has come so far.
+    pub fn enter(&self, load: impl FnOnce() -> Result<D::Queue>) -> Result<()> {
+        let _turn = self.card.turn();
+        let live = Live::new(self.owner, (self.kind, self.number), load()?);
         self.card.enter(self.live.get_or_init(|| Arc::new(live)));
+        Ok(())
     }
 
     /// Takes the queue out and gives it back.
@@ -57,6 +73,7 @@ impl<D: Driver> Slot<D> {
             return Ok(());
         };
         let driver = self.card.driver();
+        let _turn = self.card.turn();
         let paused = driver.pause(live);
         let done = paused.and_then(|at| driver.resume(live, at));
         done.map_err(|e| self.card.function().broken("queue", e))
@@ -64,14 +81,22 @@ impl<D: Driver> Slot<D> {
 
     /// Takes the queue out for good; once is enough. Says whether nothing of it can write any more.
     pub fn stop(&self) -> bool {
-        *self.stopped.get_or_init(|| self.end())
+        self.ended() != End::Runs
     }
 
-    fn end(&self) -> bool {
+    fn ended(&self) -> End {
+        *self.ended.get_or_init(|| self.end())
+    }
+
+    fn end(&self) -> End {
         let (function, driver) = (self.card.function(), self.card.driver());
+        let _turn = self.card.turn();
+        if let Some(live) = self.live.get() {
+            live.end();
+        }
         // A card that is not there writes nothing.
         if function.has_left() {
-            return true;
+            return End::Out;
         }
         let out = driver.stop(self.kind, self.number);
         let done = out.and_then(|is_out| match is_out {
@@ -79,22 +104,28 @@ impl<D: Driver> Slot<D> {
             false => recover::reset(&self.card, (self.kind, self.number), self.owner),
         });
         let Err(error) = done else {
-            return true;
+            return End::Out;
         };
         match function.soil() {
             true => tracing::debug!(target: "hcq::bare", %error, "a queue stays in its slot"),
             false => tracing::warn!(target: "hcq::bare", %error, "a queue stays in its slot"),
         }
-        // It may go on, and reaches nothing of the host: behind a bridge it never does. What it writes of the card's memory
-        // nobody else has: the next start is from cold.
-        let reaches_host = function.pci().reaches_host();
-        function.has_left() || !reaches_host || driver.cut_off().is_ok()
+        if function.has_left() {
+            return End::Out;
+        }
+        // Behind a bridge all that it uses is the card's memory, which other handles of the card have as well.
+        match function.pci().reaches_host() && driver.cut_off().is_ok() {
+            true => End::CutOff,
+            false => End::Runs,
+        }
     }
 }
 
 impl<D: Driver> Drop for Slot<D> {
     fn drop(&mut self) {
-        self.stop();
-        self.card.leave(self.kind, self.number);
+        // One that has not left keeps its slot: nobody else's queue comes there before the card is started anew.
+        if self.ended() == End::Out {
+            self.card.leave(self.kind, self.number);
+        }
     }
 }

@@ -45,7 +45,8 @@ impl<M: Mmu> AddressSpace<M> {
     /// Lets addresses from `va` on mean pieces of memory, one behind the other.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]: no room for tables, and nothing is mapped; [`Error::Fault`]: the card is lost.
+    /// [`Error::OutOfMemory`]: no room for tables, and nothing is mapped; [`Error::Fault`]: the card is lost, and they may
+    /// mean it all the same.
     pub fn map(&self, va: GpuVa, pieces: &[(PhysAddr, u64)], attr: Attr) -> Result<(), Error> {
         let mut table = self.lock();
         let mapped = table.map(va, pieces, attr);

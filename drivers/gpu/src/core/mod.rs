@@ -16,7 +16,7 @@ use hcq::kernels::Kernels;
 use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
-use self::queues::Queues;
+use self::queues::{Copies, Queues};
 use crate::interface::{Age, Event, Exception, Facts, Interface, Memory, Ranges, Request};
 
 /// State of one open device.
@@ -31,7 +31,7 @@ pub struct Core {
     pub number: u64,
     /// The loaded kernels, for messages.
     pub kernels: Arc<Kernels>,
-    queues: Mutex<Option<Weak<dyn Queues>>>,
+    queues: Mutex<Option<(Weak<dyn Queues>, Weak<dyn Copies>)>>,
     /// Where bundles go; none if nothing is kept.
     keeper: Option<Arc<Keeper>>,
 }
@@ -61,17 +61,22 @@ impl Core {
         &self.interface.space().ranges
     }
 
-    /// Names the queues, once they are there.
-    pub fn set_queues(&self, queues: Weak<dyn Queues>) {
-        *self.queues_slot() = Some(queues);
+    /// Names the queues, and what copies by them, once they are there.
+    pub fn set_queues(&self, queues: Weak<dyn Queues>, copies: Weak<dyn Copies>) {
+        *self.queues_slot() = Some((queues, copies));
     }
 
     /// The queues, while somebody has them.
     pub fn queues(&self) -> Option<Arc<dyn Queues>> {
-        self.queues_slot().as_ref()?.upgrade()
+        self.queues_slot().as_ref()?.0.upgrade()
     }
 
-    fn queues_slot(&self) -> MutexGuard<'_, Option<Weak<dyn Queues>>> {
+    /// What copies for the host, while the device has a handle.
+    pub fn copies(&self) -> Option<Arc<dyn Copies>> {
+        self.queues_slot().as_ref()?.1.upgrade()
+    }
+
+    fn queues_slot(&self) -> MutexGuard<'_, Option<(Weak<dyn Queues>, Weak<dyn Copies>)>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,7 +4,8 @@ use drivers_bundle::schema::Queue;
 use hcq::Result;
 
 /// The queues of an open device, as memory, signals and faults see them. Who has them implements it
-/// (the engine); who is below finds them by [`super::Core::queues`] while they are there.
+/// (the engine); who is below finds them by [`super::Core::queues`] while they are there. Who looks through it holds no
+/// handle: the device may end meanwhile, in the thread that lets go of the last one.
 pub trait Queues: Send + Sync {
     /// Wakes every thread that waits for a timeline.
     fn wake(&self);
@@ -23,7 +24,10 @@ pub trait Queues: Send + Sync {
 
     /// Where each queue stands, what is in flight, and what was submitted last, for a bundle.
     fn evidence(&self) -> Vec<Queue>;
+}
 
+/// Copies of the host's, by a queue of the driver's own. Who holds it holds the device: it is a handle meanwhile.
+pub trait Copies: Send + Sync {
     /// Copies device memory at an address to the host.
     ///
     /// # Errors
@@ -33,13 +37,13 @@ pub trait Queues: Send + Sync {
     /// Copies from the host to device memory at an address.
     ///
     /// # Errors
-    /// As [`Queues::read`].
+    /// As [`Copies::read`].
     fn write(&self, va: u64, from: &[u8]) -> Result<()>;
 
     /// Fills device memory at an address with a word; both address and bytes are multiples of 4.
     ///
     /// # Errors
-    /// As [`Queues::read`].
+    /// As [`Copies::read`].
     fn fill(&self, va: u64, value: u32, bytes: u64) -> Result<()>;
 }
 

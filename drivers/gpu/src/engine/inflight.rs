@@ -6,7 +6,7 @@ use std::time::Duration;
 use hcq::progress::{Asked, raising};
 
 use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
-use crate::submit::{Channel, Hardware};
+use crate::submit::{Channel, Hardware, Stand};
 
 /// What has moved so short a time ago needs no look at its packets.
 const JUST_NOW: Duration = Duration::from_millis(1);
@@ -40,6 +40,17 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
         }
     }
     None
+}
+
+/// The wait that a queue stands at, if nothing before it ends it: a number that another wait does not have.
+pub fn held<H: Hardware>(channel: &Channel<H>) -> Option<u64> {
+    match channel.hardware().stand() {
+        Some(Stand::Held(number)) => Some(number),
+        Some(Stand::Moves) => None,
+        None => blocked(channel)
+            .filter(|found| found.1)
+            .map(|found| found.0.position),
+    }
 }
 
 /// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
@@ -89,11 +100,16 @@ fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
     packets.iter().filter(|packet| is_reached(packet)).count() as u64
 }
 
-/// Whether something in flight raises the signal at an address.
+/// Whether something in flight raises the signal at an address, or may: what cannot be read back, such as a ring that was
+/// overwritten up to the middle of a packet.
 pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
     // A wait may be for a half of its value.
     let is_there = |to: u64| to & !7 == at & !7;
-    let raises = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, .. } if is_there(at));
+    let raises = |packet: &Packet| match packet.doing {
+        Doing::Signal { at, .. } => is_there(at),
+        Doing::Unknown { .. } => true,
+        _ => false,
+    };
     is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
 }
 

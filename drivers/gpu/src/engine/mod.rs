@@ -12,6 +12,7 @@ pub mod load;
 mod report;
 mod staging;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ use self::load::{Load, Loader};
 pub use self::staging::RELAY_RING;
 use self::staging::StagingQueue;
 use crate::core::Core;
-use crate::core::queues::{Queues, Suspects};
+use crate::core::queues::{Copies, Queues, Suspects};
 use crate::interface::space::Moves;
 use crate::interface::verdict::Handle;
 use crate::interface::{Age, Exception};
@@ -37,24 +38,38 @@ const STUCK: Duration = Duration::from_millis(50);
 /// How long a look at queues that drain lasts.
 const SLICE: Duration = Duration::from_millis(1);
 
+/// How long the end of a device waits for threads that look at its queues, and how often.
+const LOOKS: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_micros(50);
+
 /// The bits of an address that a fault does not tell.
 const PAGE_BITS: u64 = 0xfff;
 
 /// Opens the queue of the driver's own, which copies: a copy queue, or a compute queue where there is no other.
 type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;
 
-/// The queues of a device.
+/// The queues of a device, as who has a handle holds them: they end with it.
 pub struct Engine<H: Load> {
     /// The device.
     pub core: Arc<Core>,
     /// Its memory.
     pub pool: Arc<Pool>,
     drain_timeout: Duration,
+    inner: Arc<Inner<H>>,
+}
+
+/// The same as others see them, who look for a moment, maybe in a thread of the queues' own. They neither keep the device
+/// open nor end it.
+struct Inner<H: Load> {
+    core: Arc<Core>,
+    pool: Arc<Pool>,
     channels: Vec<Arc<Channel<H>>>,
     /// Made when the host first needs it.
     staging: Mutex<Option<Arc<StagingQueue<H>>>>,
     open: Open<H>,
     shared: H::Shared,
+    /// Nothing of the queues can write any more.
+    is_stopped: AtomicBool,
 }
 
 impl<H: Load> Engine<H> {
@@ -68,27 +83,37 @@ impl<H: Load> Engine<H> {
         shared: H::Shared,
         drain_timeout: Duration,
     ) -> Arc<Engine<H>> {
-        let engine = Arc::new(Engine {
+        let inner = Arc::new(Inner {
             core: core.clone(),
             pool: pool.clone(),
-            drain_timeout,
             channels: channels.into_iter().map(Arc::new).collect(),
             staging: Mutex::default(),
             open,
             shared,
+            is_stopped: AtomicBool::new(false),
         });
-        core.set_queues(Arc::downgrade(&engine) as Weak<dyn Queues>);
-        let moves: Arc<dyn Moves> = engine.clone();
+        let moves: Arc<dyn Moves> = inner.clone();
         core.interface.space().watch_moves(Arc::downgrade(&moves));
-        let watched: Arc<dyn progress::Queues> = engine.clone();
+        let watched: Arc<dyn progress::Queues> = inner.clone();
         progress::watch(Arc::downgrade(&watched));
+        let queues: Arc<dyn Queues> = inner.clone();
+        let engine = Arc::new(Engine {
+            core: core.clone(),
+            pool: pool.clone(),
+            drain_timeout,
+            inner,
+        });
+        core.set_queues(
+            Arc::downgrade(&queues),
+            Arc::downgrade(&engine) as Weak<dyn Copies>,
+        );
         engine
     }
 
     /// A queue.
     pub fn channel(&self, kind: QueueKind, index: u32) -> Option<&Arc<Channel<H>>> {
         let is = |c: &&Arc<Channel<H>>| c.kind() == kind && c.index() == index;
-        self.channels.iter().find(is)
+        self.inner.channels.iter().find(is)
     }
 
     /// Puts a compiled kernel into device memory.
@@ -103,7 +128,7 @@ impl<H: Load> Engine<H> {
             core: &self.core,
             pool: &self.pool,
             channel,
-            shared: &self.shared,
+            shared: &self.inner.shared,
         };
         H::load(&on, image)
     }
@@ -113,24 +138,14 @@ impl<H: Load> Engine<H> {
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
     fn staging(&self) -> Result<Arc<StagingQueue<H>>> {
-        let mut staging = self.staging_slot();
+        let mut staging = self.inner.staging();
         if let Some(staging) = &*staging {
             return Ok(staging.clone());
         }
-        let channel = Arc::new((self.open)()?);
+        let channel = Arc::new((self.inner.open)()?);
         let made = Arc::new(StagingQueue::new(&self.core, &self.pool, channel)?);
         *staging = Some(made.clone());
         Ok(made)
-    }
-
-    /// The queue of the driver's own, if it is made. Who makes it holds its place: it has nothing to tell yet.
-    fn own(&self) -> Option<Arc<Channel<H>>> {
-        let made = self.staging.try_lock().ok()?;
-        Some(made.as_ref()?.channel().clone())
-    }
-
-    fn staging_slot(&self) -> MutexGuard<'_, Option<Arc<StagingQueue<H>>>> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Blocks until everything submitted so far is done.
@@ -138,7 +153,7 @@ impl<H: Load> Engine<H> {
     /// # Errors
     /// [`Error::Timeout`], or the loss of the device.
     pub fn synchronize(&self, deadline: Deadline) -> Result<()> {
-        self.channels.iter().try_for_each(|channel| {
+        self.inner.channels.iter().try_for_each(|channel| {
             let done = channel.synchronize(deadline);
             done.map_err(|mut error| {
                 if let Error::Timeout { what, .. } = &mut error {
@@ -155,10 +170,9 @@ impl<H: Load> Engine<H> {
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
         let space = self.core.interface.space();
-        let mut ending = space.end();
         loop {
             let mut busy = Vec::new();
-            for channel in &self.channels {
+            for channel in &self.inner.channels {
                 match channel.is_idle() {
                     Ok(true) => {}
                     Ok(false) => busy.push(channel),
@@ -178,11 +192,7 @@ impl<H: Load> Engine<H> {
             }
             // Every queue stands at a wait that nothing before it ends: only another device or the
             // host could, and the host has no handle left to do so.
-            let at: Option<Vec<u64>> = busy
-                .iter()
-                .map(|c| inflight::blocked(c).filter(|b| b.1).map(|b| b.0.position))
-                .collect();
-            ending.set(at.is_none());
+            let at: Option<Vec<u64>> = busy.iter().map(|c| inflight::held(c)).collect();
             // Another device that works may get to what is waited for.
             let at = at.filter(|_| !space.moves());
             stuck = match (at, stuck) {
@@ -202,7 +212,19 @@ impl<H: Load> Engine<H> {
     }
 }
 
-impl<H: Load> Handle for Engine<H> {
+impl<H: Load> Inner<H> {
+    /// The queue of the driver's own, if it is made. Who makes it holds its place: it has nothing to tell yet.
+    fn own(&self) -> Option<Arc<Channel<H>>> {
+        let made = self.staging.try_lock().ok()?;
+        Some(made.as_ref()?.channel().clone())
+    }
+
+    fn staging(&self) -> MutexGuard<'_, Option<Arc<StagingQueue<H>>>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<H: Load> Handle for Inner<H> {
     fn number(&self) -> u64 {
         self.core.number
     }
@@ -227,17 +249,15 @@ impl<H: Load> Handle for Engine<H> {
     }
 }
 
-impl<H: Load> Moves for Engine<H> {
+impl<H: Load> Moves for Inner<H> {
     fn moves(&self) -> bool {
-        let moves = |c: &Arc<Channel<H>>| {
-            let waits = inflight::blocked(c).is_some_and(|b| b.1);
-            matches!(c.is_idle(), Ok(false)) && !waits
-        };
+        let moves =
+            |c: &Arc<Channel<H>>| matches!(c.is_idle(), Ok(false)) && inflight::held(c).is_none();
         self.channels.iter().any(moves)
     }
 }
 
-impl<H: Load> progress::Queues for Engine<H> {
+impl<H: Load> progress::Queues for Inner<H> {
     fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
         let own = self.own();
         let channels = self.channels.iter().chain(&own);
@@ -248,7 +268,7 @@ impl<H: Load> progress::Queues for Engine<H> {
     }
 }
 
-impl<H: Load> Queues for Engine<H> {
+impl<H: Load> Queues for Inner<H> {
     fn wake(&self) {
         for channel in &self.channels {
             channel.wake();
@@ -281,7 +301,9 @@ impl<H: Load> Queues for Engine<H> {
         let channels = self.channels.iter().chain(&own);
         channels.map(|channel| evidence::queue(channel)).collect()
     }
+}
 
+impl<H: Load> Copies for Engine<H> {
     fn read(&self, va: u64, into: &mut [u8]) -> Result<()> {
         self.staging()?.read(va, into)
     }
@@ -297,12 +319,13 @@ impl<H: Load> Queues for Engine<H> {
 
 impl<H: Load> Drop for Engine<H> {
     fn drop(&mut self) {
+        let (core, inner) = (&self.core, &self.inner);
         if !self.drain() {
-            let report = self.report();
-            let error = self.core.closed();
-            tracing::warn!(device = %self.core.id, report, "closed while queues still wait");
+            let report = inner.report();
+            let error = core.closed();
+            tracing::warn!(device = %core.id, report, "closed while queues still wait");
             // Nobody waits for ever for what is given up.
-            self.core.lost.lose(match error {
+            core.lost.lose(match error {
                 Error::Fault { device, unit, what } => Error::Fault {
                     device,
                     unit,
@@ -311,25 +334,37 @@ impl<H: Load> Drop for Engine<H> {
                 other => other,
             });
         }
-        // The queues are destroyed before what they use is freed.
-        let staging = self.staging_slot().take();
-        let own = staging.as_ref().map(|made| made.channel());
-        let queues = self.channels.iter().chain(own);
+        let own = inner.staging().as_ref().map(|made| made.channel().clone());
+        let queues = inner.channels.iter().chain(&own);
         let running = queues.filter(|channel| !channel.stop());
         let running: Vec<_> = running.map(|channel| channel.unit()).collect();
-        let is_stopped = running.is_empty();
-        if !is_stopped {
+        inner
+            .is_stopped
+            .store(running.is_empty(), Ordering::Release);
+        if !running.is_empty() {
             let unit = running.join(", ");
-            tracing::warn!(device = %self.core.id, unit, "queues stay with the hardware: their memory is leaked");
-            self.core.lost.lose(Error::Fault {
-                device: self.core.id.clone(),
+            tracing::warn!(device = %core.id, unit, "queues stay with the hardware: their memory is leaked");
+            core.lost.lose(Error::Fault {
+                device: core.id.clone(),
                 unit,
                 what: "it could not be taken from the hardware, and may still write".into(),
             });
         }
-        drop(staging);
+        drop(own);
+        // Who looks lets go soon. All is freed when this returns, unless one of them takes very long: it frees it then.
+        let soon = Deadline::after(LOOKS);
+        while Arc::strong_count(inner) > 1 && !soon.expired(&MonotonicClock) {
+            std::thread::sleep(GLANCE);
+        }
+    }
+}
+
+impl<H: Load> Drop for Inner<H> {
+    fn drop(&mut self) {
+        // The queues are destroyed before what they use is freed.
+        drop(self.staging().take());
         self.channels.clear();
-        if is_stopped {
+        if self.is_stopped.load(Ordering::Acquire) {
             self.core.lost.stop();
             self.pool.end();
         }

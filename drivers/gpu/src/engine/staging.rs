@@ -126,7 +126,7 @@ impl<H: Hardware> StagingQueue<H> {
         done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
     }
 
-    /// Fills device memory, see [`crate::core::queues::Queues::fill`].
+    /// Fills device memory, see [`crate::core::queues::Copies::fill`].
     ///
     /// # Errors
     /// As [`StagingQueue::read`].

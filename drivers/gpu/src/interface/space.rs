@@ -1,6 +1,6 @@
 //! [`Space`]: the addresses that devices of a process share, and what the devices know of each other.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Exception;
@@ -12,9 +12,7 @@ use super::verdict::{Handle, Verdicts};
 pub struct Space {
     /// Which addresses belong to what.
     pub ranges: Ranges,
-    /// Devices that end, and whose work still goes on.
-    ending: AtomicU32,
-    /// The queues of every open device.
+    /// The queues of every device that is open, or about to end.
     moving: Mutex<Vec<Weak<dyn Moves>>>,
     verdicts: Verdicts,
     /// Handles so far.
@@ -27,39 +25,7 @@ pub trait Moves: Handle {
     fn moves(&self) -> bool;
 }
 
-/// A device that ends, as others see it.
-pub struct Ending<'a> {
-    space: &'a Space,
-    moves: bool,
-}
-
-impl Ending<'_> {
-    /// Says whether its work goes on.
-    pub fn set(&mut self, moves: bool) {
-        match (self.moves, moves) {
-            (false, true) => self.space.ending.fetch_add(1, Ordering::Relaxed),
-            (true, false) => self.space.ending.fetch_sub(1, Ordering::Relaxed),
-            _ => return,
-        };
-        self.moves = moves;
-    }
-}
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.set(false);
-    }
-}
-
 impl Space {
-    /// A device that starts to end.
-    pub fn end(&self) -> Ending<'_> {
-        Ending {
-            space: self,
-            moves: false,
-        }
-    }
-
     /// Notes the queues of a device.
     pub fn watch_moves(&self, queues: Weak<dyn Moves>) {
         let mut moving = self.lock();
@@ -69,7 +35,7 @@ impl Space {
 
     /// Whether work of any device goes on, open or about to end.
     pub fn moves(&self) -> bool {
-        self.ending.load(Ordering::Relaxed) > 0 || self.open().iter().any(|queues| queues.moves())
+        self.open().iter().any(|queues| queues.moves())
     }
 
     /// The number of another handle of a device.
@@ -83,7 +49,7 @@ impl Space {
         self.verdicts.is_own(handle, exception, &all)
     }
 
-    /// Every open device. Looked at outside of the lock: the last handle of one may be this one.
+    /// Every open device. Looked at outside of the lock: looks lock other things.
     fn open(&self) -> Vec<Arc<dyn Moves>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }

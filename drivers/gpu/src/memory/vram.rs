@@ -11,7 +11,7 @@ use hcq::memory::RemoteMemory;
 
 use super::pool::Piece;
 use crate::core::Core;
-use crate::core::queues::Queues;
+use crate::core::queues::Copies;
 
 /// Up to this much is read through the BAR, if there is a mapping.
 const READ_THROUGH_BAR: usize = 4 << 10;
@@ -46,13 +46,13 @@ impl Vram {
         }
         // A piece is made of whole words.
         let bytes = bytes.next_multiple_of(4);
-        self.queues()?.fill(self.piece.va().0, 0, bytes)
+        self.copies()?.fill(self.piece.va().0, 0, bytes)
     }
 
-    /// The queues that copy, while the device is open.
-    fn queues(&self) -> Result<Arc<dyn Queues>> {
+    /// What copies, while the device is open.
+    fn copies(&self) -> Result<Arc<dyn Copies>> {
         self.core.lost.check()?;
-        self.core.queues().ok_or_else(|| self.core.closed())
+        self.core.copies().ok_or_else(|| self.core.closed())
     }
 }
 
@@ -73,7 +73,7 @@ impl RemoteMemory for Vram {
                 false => Ok(()),
             };
         }
-        self.queues()?.read(self.piece.va().0 + offset, into)
+        self.copies()?.read(self.piece.va().0 + offset, into)
     }
 
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
@@ -88,6 +88,6 @@ impl RemoteMemory for Vram {
             written.map_err(|e| self.core.broken("host access", e))?;
             return self.core.interface.flush_vram();
         }
-        self.queues()?.write(self.piece.va().0 + offset, from)
+        self.copies()?.write(self.piece.va().0 + offset, from)
     }
 }

@@ -98,7 +98,7 @@ pub enum Doing {
         /// The value.
         value: u64,
     },
-    /// Nothing that the device knows: what is behind it is not decoded.
+    /// Nothing that the device knows, and what is behind it is not decoded; or what runs packets that the host cannot read.
     Unknown {
         /// Its first dword.
         word: u32,
@@ -143,7 +143,9 @@ pub fn sentence(core: &Core, doing: &Doing) -> String {
             format!("a fill of {bytes:#x} bytes at {at:#x} with {value:#x}")
         }
         Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
-        Doing::Unknown { word } => format!("a word that starts no packet, {word:#x}"),
+        Doing::Unknown { word } => {
+            format!("packets that cannot be read back, from the word {word:#x} on")
+        }
     }
 }
 

@@ -17,6 +17,15 @@ use hcq::{Command, Error, Packets, Result};
 use super::decode::Packet;
 use crate::core::Core;
 
+/// Whether a queue stands at a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stand {
+    /// It works, or is about to.
+    Moves,
+    /// It does, with a number that another wait does not have.
+    Held(u64),
+}
+
 /// A queue of the hardware: commands to words, and words back to what they do.
 ///
 /// Which one it is, is known when the driver is compiled: nothing is looked up on the way of a
@@ -79,6 +88,11 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// packets tell.
     fn silence(&self, asked: &mut Asked) -> Option<Duration> {
         let _ = asked;
+        None
+    }
+
+    /// Whether it stands at a wait, if it knows better than its packets tell: a wait that was passed need not hold any more.
+    fn stand(&self) -> Option<Stand> {
         None
     }
 

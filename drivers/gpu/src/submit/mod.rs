@@ -38,5 +38,5 @@ mod wait;
 
 pub use arguments::DATA_ALIGN;
 pub use channel::Channel;
-pub use hardware::{Hardware, Submit};
+pub use hardware::{Hardware, Stand, Submit};
 pub use parts::Parts;

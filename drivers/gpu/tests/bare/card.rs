@@ -196,6 +196,8 @@ pub struct Script {
     pub lost: Vec<u32>,
     /// Whether a reset brings the engine back.
     pub dead: bool,
+    /// Happens during the next reset.
+    pub during_reset: Option<Box<dyn FnOnce() + Send>>,
     /// What is told at the next look.
     pub faults: Vec<Exception>,
     /// What was done, in order.
@@ -223,7 +225,7 @@ impl<F: Made> Hardware<F> {
         std::mem::take(&mut self.script().log)
     }
 
-    fn note(&self, what: String) {
+    pub fn note(&self, what: String) {
         self.script().log.push(what);
     }
 
@@ -321,6 +323,10 @@ impl<F: Made> Queues for Card<F> {
     }
     fn reset(&self, (kind, number): (Engine, u32)) -> Transport<()> {
         self.0.note(format!("reset {kind:?} for {number}"));
+        let during = self.0.script().during_reset.take();
+        if let Some(during) = during {
+            during();
+        }
         match self.0.script().dead {
             true => Err(no("reset")),
             false => Ok(()),

@@ -195,6 +195,37 @@ fn memory_that_a_card_may_go_on_using_stays_with_it() {
     assert!(matches!(all.map(|_| ()), Err(Error::OutOfMemory { .. })));
 }
 
+/// What a card was not told of may be known to it: it is unmapped like all else, or stays.
+#[test]
+fn memory_that_a_card_may_know_is_not_forgotten() {
+    let machine = Computer::with(vec![Slot::new(0), Slot::new(1)]);
+    let [one, two] = [0, 1].map(|number| open::<Five>(&machine, number).unwrap());
+    let get_fault = || {
+        let made = one.memory(&request(4096, MemoryKind::Device)).map(|_| ());
+        assert!(matches!(made, Err(Error::Fault { .. })), "{made:?}");
+    };
+    hardware(&one).script().deaf = true;
+    get_fault();
+    hardware(&one).script().deaf = false;
+    // That of another card as well, while it is there.
+    hardware(&two).script().deaf = true;
+    get_fault();
+    hardware(&two).script().deaf = false;
+    let memory = get(&one, 4096, MemoryKind::Device);
+    assert!(two.reaches(memory.va.0));
+    drop(memory);
+    hardware(&two).script().deaf = true;
+    machine.slots[1].has_left.store(true, Ordering::Relaxed);
+    let alone = get(&one, 4096, MemoryKind::Device);
+    let va = alone.va;
+    drop(alone);
+    assert_eq!(
+        get(&one, 4096, MemoryKind::Device).va,
+        va,
+        "it is free again"
+    );
+}
+
 fn a_walk_is_told<F: Made>(levels: &[&str]) {
     let machine = Computer::with(vec![Slot::new(0)]);
     let handle = open::<F>(&machine, 0).unwrap();

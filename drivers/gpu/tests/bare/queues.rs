@@ -1,6 +1,7 @@
 //! Queues: slots for them, and what becomes of others where one does not leave.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use drivers_gpu::bare::{Handle, Slot as InSlot, config};
 use drivers_gpu::interface::{Age, Interface};
@@ -16,7 +17,10 @@ type Made = Handle<Card<Five>>;
 
 fn take(handle: &Made, engine: Engine) -> Result<InSlot<Card<Five>>> {
     let slot = InSlot::take(handle.card(), engine, handle.number())?;
-    slot.enter(());
+    slot.enter(|| {
+        hardware(handle).note(format!("load {engine:?} {}", slot.number()));
+        Ok(())
+    })?;
     Ok(slot)
 }
 
@@ -51,6 +55,7 @@ fn slots_are_taken_and_given_back() {
     assert_eq!(log, ["stop Compute 0", "stop Compute 1", "stop Compute 2"]);
     let again = take(&handle, Engine::Compute).unwrap();
     assert_eq!(again.number(), 0);
+    hardware(&handle).log();
     again.remap().unwrap();
     assert_eq!(hardware(&handle).log(), ["pause 0", "resume 0 at 0"]);
     // Once is enough.
@@ -69,6 +74,7 @@ fn a_reset_for_one_brings_back_the_queues_of_others() {
     let _own = take(&one, Engine::Compute).unwrap();
     let other = take(&two, Engine::Compute).unwrap();
     let _copies = take(&two, Engine::Copy).unwrap();
+    hardware(&one).log();
     hardware(&one).script().hangs = vec![0];
     assert!(hung.stop());
     let done = [
@@ -101,6 +107,51 @@ fn a_reset_for_one_brings_back_the_queues_of_others() {
     look(&two).unwrap();
 }
 
+/// What a queue is made of may be gone once it has left: it is not brought back.
+#[test]
+fn a_reset_brings_back_no_queue_that_has_left() {
+    let machine = Computer::with(vec![Slot::new(0)]);
+    let (one, two) = (
+        open::<Five>(&machine, 0).unwrap(),
+        open::<Five>(&machine, 0).unwrap(),
+    );
+    let hung = take(&one, Engine::Compute).unwrap();
+    let (left, leaves) = (
+        take(&two, Engine::Compute).unwrap(),
+        take(&two, Engine::Compute).unwrap(),
+    );
+    assert!(left.stop());
+    let gpu = hardware(&one);
+    gpu.log();
+    gpu.script().hangs = vec![0];
+    let (say, hear) = std::sync::mpsc::channel();
+    gpu.script().during_reset = Some(Box::new(move || {
+        say.send(()).unwrap();
+        // Time to leave, for who does not wait.
+        std::thread::sleep(Duration::from_millis(100));
+    }));
+    let two = &two;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            hear.recv().unwrap();
+            drop(leaves);
+            take(two, Engine::Copy).unwrap();
+        });
+        assert!(hung.stop());
+    });
+    let done = [
+        "stop Compute 0",
+        "pause 2",
+        "reset Compute for 0",
+        "resume 2 at 200",
+        "ring 2",
+        "stop Compute 2",
+        "load Copy 0",
+        "stop Copy 0",
+    ];
+    assert_eq!(gpu.log(), done);
+}
+
 #[test]
 fn a_card_that_cannot_be_reset_is_cut_off() {
     let machine = Computer::with(vec![Slot::new(0)]);
@@ -127,6 +178,29 @@ fn a_card_that_cannot_be_reset_is_cut_off() {
     hardware(&one).log();
     machine.slots[0].has_left.store(true, Ordering::Relaxed);
     assert!(queue.stop() && hardware(&one).log().is_empty());
+}
+
+#[test]
+fn a_queue_that_does_not_leave_keeps_its_slot() {
+    for reaches_host in [true, false] {
+        let mut slot = Slot::new(0);
+        slot.reaches_host = reaches_host;
+        let machine = Computer::with(vec![slot]);
+        let (one, two) = (
+            open::<Five>(&machine, 0).unwrap(),
+            open::<Five>(&machine, 0).unwrap(),
+        );
+        let hung = take(&one, Engine::Compute).unwrap();
+        {
+            let gpu = hardware(&one);
+            let mut script = gpu.script();
+            (script.hangs, script.dead) = (vec![0], true);
+        }
+        // Behind a bridge it may go on in memory of the card, which is kept then.
+        assert_eq!(hung.stop(), reaches_host);
+        drop(hung);
+        assert_eq!(take(&two, Engine::Compute).unwrap().number(), 1);
+    }
 }
 
 #[test]

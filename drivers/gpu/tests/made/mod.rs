@@ -81,6 +81,12 @@ impl Machine {
         self.memory.lock().unwrap().len()
     }
 
+    /// Contexts that are not destroyed.
+    pub fn running(&self) -> usize {
+        let contexts = self.contexts.lock().unwrap();
+        contexts.iter().filter(|one| !one.lock().is_gone).count()
+    }
+
     fn at(&self, va: u64) -> (Window, u64) {
         let memory = self.memory.lock().unwrap();
         let (start, window) = memory.range(..=va).next_back().expect("a known address");
