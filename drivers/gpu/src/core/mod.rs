@@ -19,6 +19,9 @@ use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 use self::queues::{Copies, Queues};
 use crate::interface::{Age, Event, Exception, Facts, Interface, Memory, Ranges, Request};
 
+/// The queues, and what copies by them.
+type Named = (Weak<dyn Queues>, Weak<dyn Copies>);
+
 /// State of one open device.
 pub struct Core {
     /// The device, for messages.
@@ -31,7 +34,7 @@ pub struct Core {
     pub number: u64,
     /// The loaded kernels, for messages.
     pub kernels: Arc<Kernels>,
-    queues: Mutex<Option<(Weak<dyn Queues>, Weak<dyn Copies>)>>,
+    queues: Mutex<Option<Named>>,
     /// Where bundles go; none if nothing is kept.
     keeper: Option<Arc<Keeper>>,
 }
@@ -76,7 +79,7 @@ impl Core {
         self.queues_slot().as_ref()?.1.upgrade()
     }
 
-    fn queues_slot(&self) -> MutexGuard<'_, Option<(Weak<dyn Queues>, Weak<dyn Copies>)>> {
+    fn queues_slot(&self) -> MutexGuard<'_, Option<Named>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
