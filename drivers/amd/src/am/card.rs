@@ -21,7 +21,7 @@ use hcq::mem::window::Window;
 use hcq::reg::block::{Block, Registers};
 use hcq::reg::bus::{Bus, Indirect, Pair};
 use hcq::reg::{At, IpVersion};
-use hcq::transport::{Clock, Pci, TransportError};
+use hcq::transport::{Clock, Fault, Pci, TransportError};
 use hcq::wait::Deadline;
 
 use super::areas::Areas;
@@ -258,16 +258,25 @@ impl Bus for Registered {
     }
 
     fn has_left(&self) -> bool {
-        self.has_left.load(Ordering::Relaxed) || has_left(&self.mmio)
+        self.has_left.load(Ordering::Relaxed)
+            || match memsize(&self.mmio) {
+                Some(Ok(mib)) => mib == u32::MAX,
+                // So a cable says that it was pulled.
+                Some(Err(error)) => error.fault == Fault::Gone,
+                None => false,
+            }
     }
 }
 
 fn has_left(mmio: &Window) -> bool {
+    matches!(memsize(mmio), Some(Ok(u32::MAX)))
+}
+
+fn memsize(mmio: &Window) -> Option<Result<u32, TransportError>> {
     let At::Fixed(dword) = RCC_CONFIG_MEMSIZE.at else {
-        return false;
+        return None;
     };
-    mmio.read::<u32>(u64::from(dword) * 4)
-        .is_ok_and(|mib| mib == u32::MAX)
+    Some(mmio.read(u64::from(dword) * 4))
 }
 
 /// The cause of what went wrong, unless it is that the card is not there any more.
