@@ -108,7 +108,13 @@ impl LostState {
     /// True after [`LostState::lose`].
     #[inline]
     pub fn is_lost(&self) -> bool {
-        self.cause.get().is_some() || self.generation != process_generation()
+        self.cause.get().is_some() || self.is_inherited()
+    }
+
+    /// Whether this process is a fork of the one that opened it, and has only its handles.
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.generation != process_generation()
     }
 
     /// Whether the device may use what nobody else does any more: it is lost, and not stopped.
@@ -160,7 +166,8 @@ impl std::fmt::Debug for LostState {
 impl Drop for LostState {
     fn drop(&mut self) {
         let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if !kept.things.is_empty() {
+        // To a fork nothing was lost: the memory is the parent's.
+        if !kept.things.is_empty() && self.generation == process_generation() {
             let (device, things) = (&self.device, kept.things.len());
             tracing::warn!(%device, things, "a device that was never stopped may still use memory: it is leaked");
         }

@@ -166,6 +166,10 @@ impl<H: Load> Engine<H> {
 
     /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
     fn drain(&self) -> bool {
+        // A fork may have inherited locks that nobody opens.
+        if self.core.lost.is_lost() {
+            return true;
+        }
         let mut silence = Silence::new(Deadline::after(self.drain_timeout));
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
@@ -334,14 +338,18 @@ impl<H: Load> Drop for Engine<H> {
                 other => other,
             });
         }
-        let own = inner.staging().as_ref().map(|made| made.channel().clone());
+        let is_inherited = core.lost.is_inherited();
+        let own = match is_inherited {
+            true => inner.own(),
+            false => inner.staging().as_ref().map(|made| made.channel().clone()),
+        };
         let queues = inner.channels.iter().chain(&own);
         let running = queues.filter(|channel| !channel.stop());
         let running: Vec<_> = running.map(|channel| channel.unit()).collect();
         inner
             .is_stopped
             .store(running.is_empty(), Ordering::Release);
-        if !running.is_empty() {
+        if !running.is_empty() && !is_inherited {
             let unit = running.join(", ");
             tracing::warn!(device = %core.id, unit, "queues stay with the hardware: their memory is leaked");
             core.lost.lose(Error::Fault {
@@ -351,9 +359,10 @@ impl<H: Load> Drop for Engine<H> {
             });
         }
         drop(own);
-        // Who looks lets go soon. All is freed when this returns, unless one of them takes very long: it frees it then.
+        // Who looks lets go soon. All is freed when this returns, unless one of them takes very long: it frees it then. A fork
+        // has none of the threads that looked.
         let soon = Deadline::after(LOOKS);
-        while Arc::strong_count(inner) > 1 && !soon.expired(&MonotonicClock) {
+        while !is_inherited && Arc::strong_count(inner) > 1 && !soon.expired(&MonotonicClock) {
             std::thread::sleep(GLANCE);
         }
     }
@@ -362,7 +371,8 @@ impl<H: Load> Drop for Engine<H> {
 impl<H: Load> Drop for Inner<H> {
     fn drop(&mut self) {
         // The queues are destroyed before what they use is freed.
-        drop(self.staging().take());
+        let staging = self.staging.get_mut();
+        drop(staging.unwrap_or_else(PoisonError::into_inner).take());
         self.channels.clear();
         if self.is_stopped.load(Ordering::Acquire) {
             self.core.lost.stop();

@@ -36,6 +36,7 @@ use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::transport::{Dma, Fault, Pci, Prot, ResetKind, TransportError};
 use hcq::wait::Deadline;
+use nix::errno::Errno;
 use pci_driver::device::PciDevice;
 use pci_driver::regions::{OwningPciRegion, PciRegion, Permissions};
 
@@ -44,7 +45,7 @@ use super::quiet::{Config, quiet};
 use super::space::{Iommu, ShownBars, Space};
 use super::vfio::calls::{Calls, this, until};
 use super::vfio::regions::elements;
-use crate::devfile::refused;
+use crate::devfile::{fault, refused};
 use crate::range::page_size;
 use crate::reserve::view;
 
@@ -114,17 +115,33 @@ impl Iommu for Lender {
         let (from, bytes) = (view.as_ptr(), view.len());
         // SAFETY: a view is memory that others may change at any time, and who unmaps it first takes this away
         // (`Mapping`).
+        Errno::clear();
         let mapped = unsafe {
             let iommu = self.0.iommu();
             iommu.map(at, bytes, from, Permissions::ReadWrite)
         };
-        mapped.map_err(|error| refused("the IOMMU", "map for DMA", &error))
+        // Read before anything else is called.
+        let last = Errno::last_raw();
+        mapped.map_err(|error| {
+            let fault = no_map(&error, last);
+            TransportError::new("the IOMMU", "map for DMA", fault)
+        })
     }
 
     fn unmap(&self, at: u64, bytes: u64) -> Result<(), TransportError> {
         let unmapped = self.0.iommu().unmap(at, bytes as usize);
         unmapped.map_err(|error| refused("the IOMMU", "unmap for DMA", &error))
     }
+}
+
+/// Why memory is not mapped. The crate keeps what the system said as text alone: it is what the system said last, or else a
+/// want of room, for which there is help.
+fn no_map(error: &io::Error, last: i32) -> Fault {
+    if error.raw_os_error().is_some() {
+        return fault(error);
+    }
+    tracing::debug!(target: "hcq::host", %error, last, "memory is not mapped");
+    Fault::Errno(if last > 0 { last } else { libc::ENOMEM })
 }
 
 /// The first interrupt, told of from now on.
@@ -391,5 +408,23 @@ fn write(region: &impl PciRegion, at: u64, width: AccessWidth, value: u64) -> io
         AccessWidth::W16 => region.write_le_u16(at, value as u16),
         AccessWidth::W32 => region.write_le_u32(at, value as u32),
         AccessWidth::W64 => Err(too_wide()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_want_of_room_is_told_by_its_number() {
+        let wrapped = io::Error::other("Failed to set up IOMMU mapping: ENOMEM");
+        let of = |error: &io::Error, last| match no_map(error, last) {
+            Fault::Errno(errno) => errno,
+            other => panic!("{other}"),
+        };
+        assert_eq!(of(&wrapped, libc::ENOSPC), libc::ENOSPC);
+        assert_eq!(of(&wrapped, 0), libc::ENOMEM);
+        let told = io::Error::from_raw_os_error(libc::EFAULT);
+        assert_eq!(of(&told, libc::ENOMEM), libc::EFAULT);
     }
 }
