@@ -321,6 +321,11 @@ impl Gpu {
         self.at(|side| side.queues.get(&id).is_none_or(Queue::is_idle))
     }
 
+    /// Whether no queue gets on, nor tells anything, until somebody rings or changes memory that it waits for.
+    pub fn is_at_rest(&self) -> bool {
+        self.at(|side| !side.delivering && side.injected.is_empty() && !side.can_move())
+    }
+
     /// How far a queue has read, and how far it may, in its unit.
     pub fn queue_pointers(&self, id: QueueId) -> Option<(u64, u64)> {
         self.at(|side| side.queues.get(&id).map(Queue::pointers))

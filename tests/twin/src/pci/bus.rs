@@ -178,8 +178,11 @@ impl HostMemory {
         Some((memory, range.page + page, range.ended))
     }
 
-    /// From now on it is known which pages of a range functions ask for; as yet none.
-    pub(crate) fn watch(&self, at: u64, bytes: u64) {
+    /// Writes to memory of a range. From then on it is known which pages of the range functions ask for; as yet none.
+    ///
+    /// Nobody finds memory meanwhile. A function that waits for the last bytes may see them before `write` returns: were
+    /// pages forgotten only then, what it asks for at once would be forgotten, too, and it would seem never to have looked.
+    pub(crate) fn watch(&self, at: u64, bytes: u64, write: impl FnOnce()) {
         let mut all = lock(&self.0);
         if let Some((start, range)) = all.ranges.range_mut(..=at).next_back() {
             let first = (at - start) / PAGE;
@@ -187,6 +190,7 @@ impl HostMemory {
             let found = range.found.get_or_insert_default();
             found.retain(|page| !pages.contains(page));
         }
+        write();
     }
 
     /// Whether a function has asked for a page of a range that is watched.

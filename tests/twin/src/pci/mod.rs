@@ -107,6 +107,11 @@ pub trait Target: Send {
     /// The function was reset.
     fn reset(&mut self, kind: ResetKind);
 
+    /// Whether nothing goes on behind it until somebody accesses it, or changes memory that it waits for.
+    fn is_at_rest(&self) -> bool {
+        true
+    }
+
     /// What other functions reach through the BAR, if anything.
     fn behind(&self) -> Option<Behind> {
         None
@@ -217,6 +222,13 @@ impl Function {
         self.bus
             .on_interrupt(Box::new(move |vector| counts.fire(vector)));
         self
+    }
+
+    /// Whether nothing goes on in it until somebody accesses it, or changes memory that it waits for: what it was told
+    /// to do is done, and what was wrong with that is reported.
+    pub fn is_at_rest(&self) -> bool {
+        let mut slots = self.slots.iter();
+        slots.all(|slot| lock(&slot.target).is_at_rest())
     }
 
     /// Its way to memory of the host.

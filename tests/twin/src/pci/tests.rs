@@ -6,6 +6,10 @@ use crate::host::Mapping;
 use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD};
 use hcq::addr::Domain;
 use std::os::fd::AsFd;
+use std::sync::Barrier;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 static SCRATCH_ONLY: Rule = Rule {
     name: "TEST-SCRATCH",
@@ -253,4 +257,33 @@ fn memory_of_a_process_that_has_ended_is_reached_as_long_as_its_file_has_a_name(
         }
         fires("PCI-DMA-FREED").only(&named(&journal));
     }
+}
+
+#[test]
+fn what_is_asked_for_while_the_last_bytes_are_written_is_known() {
+    const AT: u64 = 0x20_0000;
+    let memory = HostMemory::new();
+    let mapping = Arc::new(Mapping::new(2 * 4096).unwrap());
+    memory.add(AT, mapping.bytes(), mapping.clone(), 0);
+    memory.watch(AT, mapping.bytes(), || {});
+    memory.find(AT + 4096).unwrap();
+    assert!(memory.was_found(AT + 4096, 1) && !memory.was_found(AT, 1));
+    let (found, is_found) = mpsc::channel();
+    let (function, begins) = (memory.clone(), Arc::new(Barrier::new(2)));
+    let mut asks = None;
+    memory.watch(AT, mapping.bytes(), || {
+        mapping.store64(4096, 1);
+        let begun = begins.clone();
+        asks = Some(thread::spawn(move || {
+            begun.wait();
+            function.find(AT).unwrap();
+            found.send(()).unwrap();
+        }));
+        begins.wait();
+        // It finds it once the pages of before are forgotten, never between.
+        let early = is_found.recv_timeout(Duration::from_millis(50));
+        assert_eq!(early, Err(RecvTimeoutError::Timeout));
+    });
+    asks.unwrap().join().unwrap();
+    assert!(memory.was_found(AT, 1) && !memory.was_found(AT + 4096, 1));
 }

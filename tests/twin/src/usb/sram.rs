@@ -56,6 +56,8 @@ struct Copy {
     bytes: u64,
     /// How much of it is done.
     done: u64,
+    /// Nothing but zeros has come.
+    is_zero: bool,
     /// Whoever armed it has begun anew: the next to arm one sets the engine up anew.
     left: bool,
 }
@@ -212,6 +214,7 @@ impl Sram {
             at,
             bytes,
             done: 0,
+            is_zero: true,
             left: false,
         });
     }
@@ -281,15 +284,18 @@ impl Sram {
             let what = format!("{:#x} bytes for {left:#x}", data.len());
             journal.broken(&rules::SECTORS, what);
         }
-        self.buffer.write(copy.at + copy.done, &data[..taken]);
+        let (at, bytes, done) = (copy.at, copy.bytes, copy.done);
         copy.done += taken as u64;
-        if copy.done == copy.bytes {
-            let (at, bytes) = (copy.at, copy.bytes);
+        copy.is_zero &= data[..taken].iter().all(|byte| *byte == 0);
+        let (is_whole, is_zero) = (copy.done == bytes, copy.is_zero);
+        self.memory.watch(BUFFER + at, bytes, || {
+            self.buffer.write(at + done, &data[..taken]);
+        });
+        if is_whole {
             self.copies.remove(index);
-            let said = |sent: &Sent| sent.at >= at + bytes || at >= sent.at + sent.bytes;
-            self.sent.retain(said);
-            if data.iter().any(|byte| *byte != 0) {
-                self.memory.watch(BUFFER + at, bytes);
+            let others = |sent: &Sent| sent.at >= at + bytes || at >= sent.at + sent.bytes;
+            self.sent.retain(others);
+            if !is_zero {
                 self.sent.push(Sent { at, bytes });
             }
         }

@@ -230,6 +230,10 @@ impl Target for Doorbells {
     }
 
     fn reset(&mut self, _: ResetKind) {}
+
+    fn is_at_rest(&self) -> bool {
+        lock(&self.0).engines.are_at_rest()
+    }
 }
 
 /// Behind BAR 5.

@@ -203,6 +203,11 @@ impl Engines {
         self.gpu.queue_is_idle(id)
     }
 
+    /// Whether no queue gets on by itself.
+    pub(super) fn are_at_rest(&self) -> bool {
+        self.gpu.is_at_rest()
+    }
+
     /// The read and the write pointer of a queue, in its unit.
     pub(super) fn pointers(&self, id: QueueId) -> Option<(u64, u64)> {
         self.gpu.queue_pointers(id)

@@ -1,5 +1,9 @@
 //! Copies through the buffer.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Instant;
+
 use super::*;
 
 #[test]
@@ -66,6 +70,49 @@ fn copies_go_through_the_buffer_when_they_are_released() {
     rig.out(0xe5, 0xa800, 7, &[]);
     rig.reach(0x82_0800, |mapping, at| {
         assert_eq!(mapping.load64(at as usize), 7)
+    });
+    rig.is_clean();
+}
+
+/// Waits for what another thread does.
+fn until(mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(60), "nobody gets on");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_window_that_is_read_as_soon_as_it_is_full_was_read() {
+    const WINDOW: u64 = 0x4000;
+    const PARTS: u32 = 20_000;
+    let rig = Rig::ready();
+    let function = rig.bridge.function().unwrap();
+    let done = AtomicU32::new(0);
+    let at = |part: u32| u64::from(part % 2) * WINDOW;
+    // Past the bridge, which the host holds while bytes come.
+    let word = |offset: u64| {
+        let found = function
+            .bus()
+            .reach(SRAM + offset, "the function", &rig.journal);
+        let (mapping, page) = found.unwrap();
+        mapping.load64((page * 4096 + offset % 4096) as usize)
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for part in 1..=PARTS {
+                until(|| word(at(part) + WINDOW - 8) == u64::from(part));
+                assert_eq!(word(at(part)), u64::from(part));
+                done.store(part, Ordering::Release);
+            }
+        });
+        for part in 1..=PARTS {
+            until(|| done.load(Ordering::Acquire) + 2 >= part);
+            rig.out(0xf2, 32, 0x0100 | (part % 2) as u16, &[]);
+            let data = u64::from(part).to_le_bytes().repeat(WINDOW as usize / 8);
+            assert_eq!(rig.bulk_out(&data), Ok(data.len()));
+        }
     });
     rig.is_clean();
 }

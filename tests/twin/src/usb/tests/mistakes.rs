@@ -200,6 +200,14 @@ fn mistakes_of_copies_are_named() {
         rig.sram(0x3000, 0x1000);
     }
     fires("ASM24-SRAM-UNREAD").only(&rig.broken());
+    // Zeros at its end do not make zeros of what came before.
+    let rig = Rig::ready();
+    for _ in 0..2 {
+        rig.out(0xf2, 32, 0x0100, &[]);
+        rig.bulk_out(&[1; 0x2000]).unwrap();
+        rig.bulk_out(&[0; 0x2000]).unwrap();
+    }
+    fires("ASM24-SRAM-UNREAD").only(&rig.broken());
 
     let rig = Rig::set_up(Config {
         keeps: true,
