@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::MemoryKind;
-use hcq::transport::Machine;
+use hcq::mem::view::View;
+use hcq::transport::{
+    DevFile, Flight, Kept, Machine, Reserved, Setup, Transfer, TransportError, UsbDevice, UsbPipe,
+};
 use twin::usb::Counts;
 use twin_amd::usb::UsbMachine;
 
 use super::stand::memory;
-use super::{open, options, unbroken};
+use super::{open, options, rest, unbroken};
 
 /// Content that differs in every part.
 fn content(bytes: usize, seed: u32) -> Vec<u8> {
@@ -71,9 +74,77 @@ fn took(twin: &UsbMachine, work: impl FnOnce()) -> (Duration, Counts) {
     (now - before.0, counts)
 }
 
-/// How often a copy is measured: a simulated card that is slow to empty a window is looked at more often; the least is
-/// what it costs.
-const ROUNDS: usize = 10;
+/// A machine whose card is quick. The bridge's time goes by with each look of the host, and the simulated card has only the
+/// time that the machine of the test leaves it: here it has done what it can before the host looks.
+struct Quick(Arc<UsbMachine>);
+
+impl Machine for Quick {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        self.0.open(path)
+    }
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        self.0.read(path)
+    }
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        self.0.list(path)
+    }
+    fn usb_devices(&self) -> Result<Vec<UsbDevice>, TransportError> {
+        self.0.usb_devices()
+    }
+    fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
+        let pipe = self.0.open_usb(port)?;
+        Ok(Arc::new(QuickPipe(pipe, self.0.clone())))
+    }
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        self.0.reserve(bytes, align, below)
+    }
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        self.0.memory(bytes, align)
+    }
+    fn kept(&self) -> &Kept {
+        self.0.kept()
+    }
+}
+
+/// Its way to the card.
+struct QuickPipe(Arc<dyn UsbPipe>, Arc<UsbMachine>);
+
+impl UsbPipe for QuickPipe {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn queue(
+        &self,
+        transfers: &mut [Transfer<'_>],
+        limit: Duration,
+    ) -> Result<Vec<usize>, TransportError> {
+        rest(&self.1);
+        self.0.queue(transfers, limit)
+    }
+    fn submit(
+        &self,
+        endpoint: u8,
+        bytes: Vec<u8>,
+        limit: Duration,
+    ) -> Result<Box<dyn Flight + '_>, TransportError> {
+        self.0.submit(endpoint, bytes, limit)
+    }
+    fn control_in(&self, _: Setup, _: &mut [u8], _: Duration) -> Result<usize, TransportError> {
+        unreachable!("all transfers are queued")
+    }
+    fn control_out(&self, _: Setup, _: &[u8], _: Duration) -> Result<usize, TransportError> {
+        unreachable!("all transfers are queued")
+    }
+    fn bulk_in(&self, _: u8, _: &mut [u8], _: Duration) -> Result<usize, TransportError> {
+        unreachable!("all transfers are queued")
+    }
+    fn bulk_out(&self, _: u8, _: &[u8], _: Duration) -> Result<usize, TransportError> {
+        unreachable!("all transfers are queued")
+    }
+    fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
+        self.0.clear_halt(endpoint)
+    }
+}
 
 /// Of the bridge's rate, in percent.
 const LEAST: f64 = 90.0;
@@ -82,7 +153,7 @@ const LEAST: f64 = 90.0;
 fn copies_have_nine_tenths_of_the_rate_of_the_bridge() {
     const BYTES: usize = 32 << 20;
     let twin = UsbMachine::new("chip=gfx1201").unwrap();
-    let machine: Arc<dyn Machine> = twin.clone();
+    let machine: Arc<dyn Machine> = Arc::new(Quick(twin.clone()));
     let device = open(&machine, &options()).unwrap();
     let buffer = memory(&*device, MemoryKind::Device, BYTES as u64).unwrap();
     let whole = content(BYTES, 7);
@@ -90,21 +161,14 @@ fn copies_have_nine_tenths_of_the_rate_of_the_bridge() {
     // The first one makes the queue.
     buffer.write(0, &whole[..4096]).unwrap();
     let limit = twin::usb::clock::Rates::USB3.copy as f64;
-    let best = |name: &str, copy: &mut dyn FnMut()| {
-        let mut best = 0.0f64;
-        for round in 0..ROUNDS {
-            let (time, counts) = took(&twin, &mut *copy);
-            let percent = BYTES as f64 / time.as_secs_f64() / limit * 100.0;
-            println!("{name} {round}: {time:?}, {percent:.1} % of the bridge's rate, {counts:?}");
-            best = best.max(percent);
-            if best >= LEAST {
-                break;
-            }
-        }
-        best
+    let rate = |name: &str, copy: &mut dyn FnMut()| {
+        let (time, counts) = took(&twin, &mut *copy);
+        let percent = BYTES as f64 / time.as_secs_f64() / limit * 100.0;
+        println!("{name}: {time:?}, {percent:.1} % of the bridge's rate, {counts:?}");
+        percent
     };
-    let write = best("to the card", &mut || buffer.write(0, &whole).unwrap());
-    let read = best("to the host", &mut || buffer.read(0, &mut seen).unwrap());
+    let write = rate("to the card", &mut || buffer.write(0, &whole).unwrap());
+    let read = rate("to the host", &mut || buffer.read(0, &mut seen).unwrap());
     assert!(write >= LEAST && read >= LEAST, "{write:.1} %, {read:.1} %");
     assert!(seen == whole);
     unbroken(&twin);

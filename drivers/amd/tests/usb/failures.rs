@@ -2,8 +2,6 @@
 //! process opens the card all the same, and breaks no rule.
 
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use conformance::part::Part;
 use drivers_amd::Options;
@@ -13,13 +11,10 @@ use twin::usb::{Trouble, What};
 use twin_amd::usb::UsbMachine;
 
 use super::stand::{self, at, memory, soon};
-use super::{broken, firmware, open};
+use super::{broken, firmware, open, rest};
 
 /// One in so many moments is tried.
 const STEP: usize = 997;
-
-/// How long a card may take for what is left of its work.
-const RESTS: Duration = Duration::from_secs(60);
 
 /// Small rings, and limits that a slow machine keeps.
 fn patient() -> Options {
@@ -145,12 +140,7 @@ fn a_transfer_of_a_copy_that_fails_is_an_error_and_the_next_process_copies() {
 /// the HDP still holds: the driver could keep that from it by a second wait for each submission alone. It is the process
 /// that was cut which breaks these rules, however late its queue looks: here it has looked.
 fn settled(twin: &UsbMachine) -> usize {
-    let start = Instant::now();
-    let function = twin.bridge(0).unwrap().function();
-    while function.as_ref().is_some_and(|one| !one.is_at_rest()) {
-        assert!(start.elapsed() < RESTS, "the card is not at rest");
-        thread::yield_now();
-    }
+    rest(twin);
     broken(twin).len()
 }
 

@@ -18,6 +18,8 @@ mod mutations;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use drivers_amd::{AmdDevice, Options};
 use drivers_asm24::Bridged;
@@ -49,6 +51,19 @@ fn open_at(machine: &Arc<dyn Machine>, number: u32, options: &Options) -> Result
     let port = format!("2-{}", number + 1);
     let interface = drivers_amd::am::open(&through, &port, number, &clock, options)?;
     drivers_amd::over(&interface, options)
+}
+
+/// How long a card may take for what is left of its work.
+const RESTS: Duration = Duration::from_secs(60);
+
+/// Waits until the card behind the first bridge has done all that it was told, if it has power.
+fn rest(twin: &UsbMachine) {
+    let start = Instant::now();
+    let function = twin.bridge(0).unwrap().function();
+    while function.as_ref().is_some_and(|one| !one.is_at_rest()) {
+        assert!(start.elapsed() < RESTS, "the card is not at rest");
+        thread::yield_now();
+    }
 }
 
 /// The rules that were broken.

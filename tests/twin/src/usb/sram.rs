@@ -284,20 +284,25 @@ impl Sram {
             let what = format!("{:#x} bytes for {left:#x}", data.len());
             journal.broken(&rules::SECTORS, what);
         }
-        let (at, bytes, done) = (copy.at, copy.bytes, copy.done);
+        let (at, bytes, to) = (copy.at, copy.bytes, copy.at + copy.done);
         copy.done += taken as u64;
         copy.is_zero &= data[..taken].iter().all(|byte| *byte == 0);
         let (is_whole, is_zero) = (copy.done == bytes, copy.is_zero);
+        if !is_whole {
+            self.buffer.write(to, &data[..taken]);
+            return Some(taken);
+        }
+        // All of it is there with its last sector: what the function asks for from then on is what was sent.
+        let (first, last) = data[..taken].split_at(taken.saturating_sub(SECTOR as usize));
+        self.buffer.write(to, first);
         self.memory.watch(BUFFER + at, bytes, || {
-            self.buffer.write(at + done, &data[..taken]);
+            self.buffer.write(to + first.len() as u64, last);
         });
-        if is_whole {
-            self.copies.remove(index);
-            let others = |sent: &Sent| sent.at >= at + bytes || at >= sent.at + sent.bytes;
-            self.sent.retain(others);
-            if !is_zero {
-                self.sent.push(Sent { at, bytes });
-            }
+        self.copies.remove(index);
+        let others = |sent: &Sent| sent.at >= at + bytes || at >= sent.at + sent.bytes;
+        self.sent.retain(others);
+        if !is_zero {
+            self.sent.push(Sent { at, bytes });
         }
         Some(taken)
     }
