@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use drivers_gpu::interface::shared::Shareable as _;
 use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
+use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, Wanted};
 use drivers_spec::amd::kfd::{
     self, CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData,
@@ -23,7 +24,7 @@ use hcq::transport::{Fault, Machine, Reserved, TransportError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::call::Call;
-use super::memory::{Memory, MemoryError, again, map_handle};
+use super::memory::{Memory, MemoryError, map_handle};
 use super::process::{Gpu, Process};
 
 /// The version of the interface that tells how often an event was signalled, so that none is missed

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drivers_gpu::interface::Named;
 use drivers_gpu::interface::shared::Shareable;
+use drivers_gpu::interface::{Named, PAGE};
+use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted};
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
@@ -17,15 +18,9 @@ use zerocopy::IntoBytes;
 use super::call::Call;
 use super::process::{Gpu, Process};
 
-/// The kernel's unit of GPU memory, whatever the host's page is.
-pub(super) const PAGE: u64 = 4096;
-
 /// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in
 /// large pages.
 const LARGE: u64 = 2 << 20;
-
-/// How often a call that takes something apart is made again before it is given up.
-const TRIES: u32 = 3;
 
 /// What the kernel is asked for, for memory of a heap: it decides how the memory is cached.
 ///
@@ -312,23 +307,6 @@ pub(super) fn map_handle(
     let done = file.call_with(kfd::MAP_MEMORY_TO_GPU, &mut args, memory);
     let is_mapped = done.is_ok() || args.n_success == 1;
     (done, is_mapped)
-}
-
-/// Makes a call again that the kernel refuses: what is taken apart is left behind otherwise, and a
-/// refusal for want of memory, or by a signal, passes.
-pub(super) fn again(
-    mut call: impl FnMut() -> Result<(), TransportError>,
-) -> Result<(), TransportError> {
-    let mut tries = 1;
-    loop {
-        match call() {
-            Err(error) if tries < TRIES => {
-                tracing::debug!(%error, tries, "once more");
-                tries += 1;
-            }
-            done => return done,
-        }
-    }
 }
 
 impl Drop for Memory {

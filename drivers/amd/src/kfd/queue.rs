@@ -6,7 +6,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drivers_gpu::interface::PAGE;
 use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::amd::kfd::{
     self, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, UpdateQueueArgs, mmap,
@@ -18,7 +20,7 @@ use hcq::{DeviceId, GpuVa};
 
 use super::call::Call;
 use super::error::os;
-use super::memory::{Memory, MemoryError, PAGE, again};
+use super::memory::{Memory, MemoryError};
 use super::process::{Gpu, Process};
 use crate::chip::{Language, QueueSizes};
 use crate::interface::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};

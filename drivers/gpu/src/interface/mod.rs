@@ -5,13 +5,14 @@
 //! | file | idea |
 //! |---|---|
 //! | here | the trait, memory, events, exceptions |
-//! | [`space`] | what devices of one address space know of each other; `ranges`: which addresses are whose |
+//! | [`space`] | what devices of one address space know of each other; `ranges`, `named`: which addresses are whose |
 //! | [`shared`] | memory that the GPUs of a process have in common |
 //! | [`verdict`] | whose a fault is, where several handles have one GPU |
 //!
 //! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
 //! interface is freed with it.
 
+mod named;
 mod ranges;
 pub mod shared;
 pub mod space;
@@ -27,7 +28,8 @@ use hcq::mem::window::Window;
 use hcq::transport::{BusRange, Relay, TransportError};
 use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
 
-pub use ranges::{Named, Ranges};
+pub use named::Named;
+pub use ranges::Ranges;
 pub use space::Space;
 
 /// A way to one GPU, which is opened for this process.
@@ -166,6 +168,12 @@ pub const RING_COSTS: Costs = Costs {
     batch: 64,
     in_flight: 64,
 };
+
+/// The smallest page of GPUs, whatever the host's is.
+pub const PAGE: u64 = 4096;
+
+/// The bits of an address that a fault may not tell.
+pub const PAGE_BITS: u64 = PAGE - 1;
 
 /// What an interface knows of its GPU, whatever the vendor.
 #[derive(Clone, Debug)]

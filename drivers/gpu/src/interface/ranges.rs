@@ -1,12 +1,10 @@
 //! Which addresses belong to what, or did: so that a fault names the buffer.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use drivers_bundle::Hex;
 use drivers_bundle::schema::{Owner, Span};
-
-use super::Space;
 
 /// How many freed ranges are remembered.
 const HISTORY: usize = 256;
@@ -75,40 +73,6 @@ impl Ranges {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one call of a collection.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// A range that has a name until this is dropped.
-pub struct Named {
-    space: Arc<Space>,
-    /// Where it starts; none where it has no name, or keeps it.
-    va: Option<u64>,
-}
-
-impl Named {
-    /// Names the bytes of a space. An empty name is none: the parts have names of their own.
-    pub fn new(space: &Arc<Space>, va: u64, bytes: u64, what: &str) -> Named {
-        let has_name = !what.is_empty();
-        if has_name {
-            space.ranges.insert(va, bytes, what);
-        }
-        Named {
-            space: space.clone(),
-            va: has_name.then_some(va),
-        }
-    }
-
-    /// Leaves the name to the bytes for as long as the process has them.
-    pub fn keep(mut self) {
-        self.va = None;
-    }
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if let Some(va) = self.va {
-            self.space.ranges.remove(va);
-        }
     }
 }
 

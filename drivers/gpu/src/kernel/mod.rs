@@ -4,10 +4,12 @@
 //!
 //! | file | idea |
 //! |---|---|
+//! | [`calls`] | calls that are made again |
 //! | [`heap`] | where memory is to be, and at which address |
 //! | [`memory`] | memory of a driver as what a way gives |
 //! | [`presence`] | whether a GPU is still there |
 
+pub mod calls;
 pub mod heap;
 pub mod memory;
 pub mod presence;

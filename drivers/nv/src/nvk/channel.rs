@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use drivers_gpu::interface::PAGE;
 use drivers_gpu::interface::shared::Shareable as _;
 use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::nv::push::{Notification, userd};
@@ -15,7 +16,7 @@ use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
 
 use super::gpu::Gpu;
-use super::memory::{BELOW, Memory, MemoryError, PAGE};
+use super::memory::{BELOW, Memory, MemoryError};
 use super::uvm::RegisteredChannel;
 use crate::interface::channel::ENTRY_BYTES;
 use crate::interface::{ChannelKind, ChannelRequest, Classes};

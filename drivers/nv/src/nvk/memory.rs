@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use drivers_gpu::interface::Named;
 use drivers_gpu::interface::shared::Shareable;
+use drivers_gpu::interface::{Named, PAGE};
 use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted as Asked};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};
@@ -24,9 +24,6 @@ use super::uvm::Range;
 use crate::rm::CallError;
 use crate::rm::client::Object;
 use crate::rm::transport::{Result as Called, Side, Wanted};
-
-/// The smallest page of a GPU.
-pub(super) const PAGE: u64 = 4096;
 
 /// Pages that a GPU's page table holds memory of it in, and from which size on.
 const BIG_PAGE: u64 = 64 << 10;
