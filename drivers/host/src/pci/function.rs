@@ -232,6 +232,3 @@ impl Pci for Function {
         Err(self.failed(operation, Fault::Unsupported(why.into())))
     }
 }
-
-#[cfg(test)]
-mod tests;
