@@ -46,10 +46,10 @@ pub(super) struct Memory {
     bytes: u64,
     /// `gpu_id` of the GPUs that have it mapped.
     mapped: Mutex<Vec<u32>>,
+    /// Taken away while the addresses are still this memory's.
+    named: Option<Named>,
     /// The host's access.
     view: Option<View>,
-    /// Before the addresses: nobody else has a name for them yet.
-    named: Option<Named>,
     /// The addresses; none for memory of the host, which brings its own.
     reserved: Option<Reserved>,
     va: u64,

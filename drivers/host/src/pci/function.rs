@@ -1,7 +1,7 @@
 //! [`Function`]: a PCI function that this process drives, by the files that sysfs has for it.
 //!
 //! Registers and memory are mapped: an access is one instruction. Memory that the function is to reach lies in huge
-//! pages ([`HugePages`]), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
+//! pages (see `pages`), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
 //! which is looked at first. What a process has left that was killed is let go before anything else.
 
 use std::fs::{File, OpenOptions};

@@ -72,13 +72,13 @@ impl MemoryError {
 
 /// A memory object. Its parts are freed from the top.
 pub(super) struct Memory {
-    /// Where GPUs have it; taken away first.
+    /// Taken away while the addresses are still this memory's.
+    named: Option<Named>,
+    /// Where GPUs have it.
     mapped: Mapped,
     /// The host's access.
     view: Option<View>,
     object: Object,
-    /// Before the addresses: nobody else has a name for them yet.
-    named: Option<Named>,
     /// The addresses; none for memory of the process, which brings its own.
     _reserved: Option<Reserved>,
     heap: Heap,
@@ -153,11 +153,11 @@ impl Memory {
             None => Mapped::Rm(Mutex::default()),
         };
         let mut memory = Memory {
+            named: None,
             gpu: gpu.clone(),
             mapped,
             view,
             object,
-            named: None,
             _reserved: reserved,
             heap,
             va,
