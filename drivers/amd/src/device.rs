@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::device::Gpu;
-use drivers_gpu::engine::{Engine, RELAY_RING};
+use drivers_gpu::device::{Gpu, Opening};
+use drivers_gpu::engine::RELAY_RING;
 use drivers_gpu::memory::pool::Pool;
-use hcq::{Abilities, DeviceInfo, Error, QueueKind, Result};
+use hcq::{Abilities, Error, QueueKind, Result};
 
 use crate::chip::Language;
 use crate::hardware::AmdHardware;
-use crate::hardware::parts::{self, QueueSpec};
+use crate::hardware::parts;
 use crate::hardware::scratch::Scratches;
 use crate::interface::AmdInterface;
 use crate::options::Options;
@@ -40,54 +40,37 @@ pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<
     // One is left for the driver's own copies.
     let most = gpu.copy_queues.saturating_sub(1).max(1);
     let copies = options.copy_queues.clamp(1, most);
-    let compute = QueueSpec {
-        kind: QueueKind::Compute,
-        index: 0,
-        language: compute,
-    };
-    let copy = |index| QueueSpec {
-        kind: QueueKind::Copy,
-        index,
-        language: Language::Sdma,
-    };
-    let channels = std::iter::once(compute)
-        .chain((0..copies).map(copy))
-        .map(|spec| parts::open(&core, interface, &pool, &spec, options))
-        .collect::<Result<Vec<_>>>()?;
-    let own = {
-        let (core, pool, interface) = (core.clone(), pool.clone(), interface.clone());
-        let options = Options {
-            copy_ring: match interface.has_relay() {
-                true => RELAY_RING,
-                false => 0,
-            },
-            ..options.clone()
-        };
-        move || parts::open(&core, &interface, &pool, &copy(copies), &options)
-    };
-    let units = &gpu.units;
-    let engine = Engine::new(
-        &core,
-        &pool,
-        channels,
-        Box::new(own),
-        Scratches::new(*units),
-        options.drain_timeout,
-    );
-    let info = DeviceInfo {
-        id: core.id.clone(),
-        interface: interface.name(),
+    let units = gpu.units;
+    let opening = Opening {
         arch: gpu.chip.name.into(),
         name: format!("AMD {} at {}", gpu.chip.name, gpu.facts.place),
         units: units.simds / units.simds_per_cu.max(1),
-        memory: gpu.facts.vram,
-        queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
-        costs: gpu.facts.costs,
+        copies,
         can: Abilities {
             poll: true,
             write: true,
             subnormals: true,
         },
+        shared: Scratches::new(units),
+        drain_timeout: options.drain_timeout,
     };
-    Ok(Gpu::new(info, engine))
+    let (on, options) = (
+        (core.clone(), interface.clone(), pool.clone()),
+        options.clone(),
+    );
+    Gpu::open(&core, &pool, opening, move |kind, index| {
+        let (core, interface, pool) = &on;
+        let language = match kind {
+            QueueKind::Compute => compute,
+            QueueKind::Copy => Language::Sdma,
+        };
+        let mut options = options.clone();
+        if (kind, index) == (QueueKind::Copy, copies) {
+            options.copy_ring = match interface.has_relay() {
+                true => RELAY_RING,
+                false => 0,
+            };
+        }
+        parts::open(core, interface, pool, (kind, index, language), &options)
+    })
 }

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::device::Gpu;
-use drivers_gpu::engine::Engine;
+use drivers_gpu::device::{self as gpu, Gpu};
 use drivers_gpu::memory::pool::Pool;
 use drivers_gpu::memory::signal::new_timeline;
 use drivers_gpu::submit::{Channel, Parts};
 use drivers_host::cpuinfo::CpuInfo;
-use hcq::{Abilities, Costs, Device, DeviceId, DeviceInfo, Error, MemoryKind, QueueKind, Result};
+use hcq::{Abilities, Costs, Device, DeviceId, Error, MemoryKind, QueueKind, Result};
 
 use crate::encode::Encoder;
 use crate::guard::Floats;
@@ -74,9 +73,6 @@ const COSTS: Costs = Costs {
 
 /// The least words of a ring: fences have room beside submissions.
 const LEAST_WORDS: u32 = 256;
-
-/// The queues.
-const QUEUES: [QueueKind; 2] = [QueueKind::Compute, QueueKind::Copy];
 
 /// The end of the device waits for work as long as it goes on: what stands at waits is given up before.
 const DRAIN: Duration = Duration::from_secs(1 << 40);
@@ -147,50 +143,36 @@ impl CpuDevice {
             },
             config,
         };
-        let channels = QUEUES.iter().map(|&kind| opening.queue(kind, 0));
-        let channels = channels.collect::<Result<Vec<_>>>()?;
-        let Opening {
-            core, pool, shared, ..
-        } = &opening;
-        let shared = shared.clone();
-        let engine = Engine::new(
-            core,
-            pool,
-            channels,
-            // The host reaches all memory: nobody copies for it.
-            Box::new({
-                let core = core.clone();
-                move || Err(core.closed())
-            }),
-            shared,
-            DRAIN,
-        );
-        let info = DeviceInfo {
-            id,
-            interface: "THREADS",
+        let about = gpu::Opening {
             arch: std::env::consts::ARCH.into(),
             name: cpu.model.unwrap_or_else(|| std::env::consts::ARCH.into()),
             units: cores as u32,
-            memory: total,
-            queues: QUEUES.iter().map(|&kind| (kind, 1)).collect(),
-            costs: COSTS,
+            copies: 1,
             can: Abilities {
                 poll: true,
                 write: true,
                 subnormals,
             },
+            shared: opening.shared.clone(),
+            drain_timeout: DRAIN,
         };
-        Ok(Gpu::new(info, engine))
+        let (core, pool) = (opening.core.clone(), opening.pool.clone());
+        let device = Gpu::open(&core, &pool, about, move |kind, index| match index {
+            0 => opening.queue(kind),
+            // The host reaches all memory: nobody copies for it.
+            _ => Err(opening.core.closed()),
+        })?;
+        Ok(device)
     }
 }
 
 impl Opening {
     /// A queue whose processor runs.
-    fn queue(&self, kind: QueueKind, index: u32) -> Result<Channel<CpuHardware>> {
+    fn queue(&self, kind: QueueKind) -> Result<Channel<CpuHardware>> {
         let Opening {
             core, pool, shared, ..
         } = self;
-        let encoder = Encoder::new(core.id.clone(), kind, index);
+        let encoder = Encoder::new(core.id.clone(), kind, 0);
         let unit = encoder.unit();
         let words = self.config.ring_words.max(LEAST_WORDS).next_power_of_two();
         let ring = RingMemory::new(words).map_err(|e| Error::OutOfMemory {
@@ -249,7 +231,7 @@ impl Opening {
         let parts = Parts {
             hardware,
             kind,
-            index,
+            index: 0,
             event,
             timeline,
             progress: counted,

@@ -4,7 +4,7 @@
 //! lies together: code, stubs, constants and the slots of the global offset table first
 //! (read and execute), then data and zeroed data from a page of their own (read and write). No
 //! page is ever writable and executable. Objects without such data, as kernels are, share a few
-//! mappings ([`CodeArenas`]); others, and large ones, have one of their own.
+//! mappings ([`CodeArenas`]).
 //!
 //! An object is untrusted until it is linked: every size is checked before anything of that size
 //! is allocated, every offset before it is used, and what is not understood is refused by name.
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use drivers_host::mmap::{Code, CodeArenas, CodeBuilder, MapError, SharedCode, page_size};
+use drivers_host::mmap::{Code, CodeArenas, MapError, page_size};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{
@@ -102,15 +102,9 @@ type Result<T> = std::result::Result<T, LoadError>;
 /// A loaded object; its memory is given back on drop.
 #[derive(Debug)]
 pub struct Loaded {
-    code: Place,
+    code: Code,
     entry: u64,
     executable: u64,
-}
-
-#[derive(Debug)]
-enum Place {
-    Alone(Code),
-    Shared(SharedCode),
 }
 
 impl Loaded {
@@ -121,16 +115,12 @@ impl Loaded {
 
     /// Addresses of what may be executed.
     pub fn code_range(&self) -> Range<u64> {
-        let start = match &self.code {
-            Place::Alone(code) => code.ptr(),
-            Place::Shared(code) => code.ptr(),
-        };
-        let start = start.addr().get() as u64;
+        let start = self.code.ptr().addr().get() as u64;
         start..start + self.executable
     }
 }
 
-/// Loads an object for this machine into an arena, or beside them; `entry` is the function to start at.
+/// Loads an object for this machine; `entry` is the function to start at.
 ///
 /// # Errors
 /// [`LoadError`].
@@ -141,23 +131,13 @@ pub fn load(arenas: &Arc<CodeArenas>, bytes: &[u8], entry: &str) -> Result<Loade
         Machine::Aarch64
     };
     let image = Image::parse(bytes, machine, entry)?;
-    let executable = image.writable as u64;
-    let (base, code) = if image.size == image.writable && CodeArenas::fits(image.size) {
-        let mut room = arenas.room(image.size)?;
-        let base = room.addr() as u64;
-        image.link(base, room.bytes_mut())?;
-        (base, Place::Shared(room.seal()?))
-    } else {
-        let mut builder = CodeBuilder::new(image.size)?;
-        let base = builder.addr() as u64;
-        image.link(base, builder.bytes_mut())?;
-        (base, Place::Alone(builder.seal_range(0..image.writable)?))
-    };
-    let entry = base + image.entry;
+    let mut room = arenas.room(image.writable, image.size - image.writable)?;
+    let base = room.addr() as u64;
+    image.link(base, room.bytes_mut())?;
     Ok(Loaded {
-        code,
-        entry,
-        executable,
+        entry: base + image.entry,
+        executable: image.writable as u64,
+        code: room.seal()?,
     })
 }
 

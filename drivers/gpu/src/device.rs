@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hcq::transport::{Clock, MonotonicClock};
 use hcq::{
-    AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage, MemoryStats,
-    Program, Queue, QueueKind, Result, Signal,
+    Abilities, AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage,
+    MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
 use crate::core::Core;
@@ -16,6 +17,7 @@ use crate::memory::buffer;
 use crate::memory::pool::Pool;
 use crate::memory::signal::new_signal;
 use crate::queue::Handle;
+use crate::submit::Channel;
 
 /// A GPU.
 ///
@@ -29,16 +31,61 @@ pub struct Gpu<H: Load> {
     engine: Arc<Engine<H>>,
 }
 
+/// What a vendor knows of a GPU whose way is open.
+pub struct Opening<S> {
+    /// What compilers call its chip.
+    pub arch: String,
+    /// What users call it.
+    pub name: String,
+    /// Its processors.
+    pub units: u32,
+    /// Copy queues that are offered, beside the compute queue.
+    pub copies: u32,
+    /// What its queues and kernels can do.
+    pub can: Abilities,
+    /// What its queues have in common.
+    pub shared: S,
+    /// How long the end of the device waits for work that still runs while nothing moves.
+    pub drain_timeout: Duration,
+}
+
 impl<H: Load> Gpu<H> {
-    /// The device of an engine.
-    pub fn new(info: DeviceInfo, engine: Arc<Engine<H>>) -> Arc<Gpu<H>> {
+    /// The device. `open` opens a queue by its kind and number: those that are offered; and, once the host first needs
+    /// one, a copy queue behind them that is the driver's own.
+    ///
+    /// # Errors
+    /// Those of `open`.
+    pub fn open(
+        core: &Arc<Core>,
+        pool: &Arc<Pool>,
+        opening: Opening<H::Shared>,
+        open: impl Fn(QueueKind, u32) -> Result<Channel<H>> + Send + Sync + 'static,
+    ) -> Result<Arc<Gpu<H>>> {
+        let copies = opening.copies;
+        let offered = std::iter::once((QueueKind::Compute, 0))
+            .chain((0..copies).map(|index| (QueueKind::Copy, index)));
+        let channels = offered.map(|(kind, index)| open(kind, index));
+        let channels = channels.collect::<Result<Vec<_>>>()?;
+        let own = Box::new(move || open(QueueKind::Copy, copies));
+        let (shared, drain) = (opening.shared, opening.drain_timeout);
+        let info = DeviceInfo {
+            id: core.id.clone(),
+            interface: core.interface.name(),
+            arch: opening.arch,
+            name: opening.name,
+            units: opening.units,
+            memory: pool.stats().total,
+            queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
+            costs: core.facts().costs,
+            can: opening.can,
+        };
         tracing::debug!(device = %info.id, name = info.name, units = info.units, "opened");
-        Arc::new(Gpu {
+        Ok(Arc::new(Gpu {
             info,
-            core: engine.core.clone(),
-            pool: engine.pool.clone(),
-            engine,
-        })
+            core: core.clone(),
+            pool: pool.clone(),
+            engine: Engine::new(core, pool, channels, own, shared, drain),
+        }))
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`span`] | checks of addresses and ranges of commands |
 //! | [`interface`] | what a way to a GPU gives: memory, events, faults, a clock |
+//! | [`kernel`] | GPUs of a kernel driver: what is the same for every driver |
 //! | [`bare`] | cards without a kernel driver, as an interface: what is the same for every vendor |
 //! | [`core`] | what every part of an open device knows, and whether it is lost |
 //! | [`memory`] | its buffers and signals, and how the host reaches them |
@@ -30,6 +31,7 @@ pub mod core;
 pub mod device;
 pub mod engine;
 pub mod interface;
+pub mod kernel;
 pub mod memory;
 pub mod queue;
 pub mod span;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::device::Gpu;
-use drivers_gpu::engine::Engine;
+use drivers_gpu::device::{Gpu, Opening};
 use drivers_gpu::memory::pool::Pool;
-use hcq::{Abilities, DeviceInfo, QueueKind, Result};
+use hcq::{Abilities, QueueKind, Result};
 
 use crate::hardware::NvHardware;
 use crate::hardware::local::Locals;
-use crate::hardware::parts::{self, QueueSpec};
+use crate::hardware::parts;
 use crate::interface::NvInterface;
 use crate::options::Options;
 
@@ -28,46 +27,35 @@ pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<N
     // Engines are shared by channels: where there are few, the driver's own copies go the same way.
     let engines = gpu.copy_engines.max(1);
     let copies = options.copy_queues.clamp(1, engines);
-    let compute = QueueSpec {
-        kind: QueueKind::Compute,
-        index: 0,
-        engine: 0,
-    };
-    let copy = move |index: u32| QueueSpec {
-        kind: QueueKind::Copy,
-        index,
-        engine: index % engines,
-    };
-    let channels = std::iter::once(compute)
-        .chain((0..copies).map(copy))
-        .map(|spec| parts::open(&core, interface, &pool, &spec, options))
-        .collect::<Result<Vec<_>>>()?;
-    let own = {
-        let (core, pool, interface) = (core.clone(), pool.clone(), interface.clone());
-        let options = Options {
-            entries: 0,
-            ..options.clone()
-        };
-        move || parts::open(&core, &interface, &pool, &copy(copies), &options)
-    };
-    let units = &gpu.units;
-    let locals = Locals::new(*units);
-    let drain = options.drain_timeout;
-    let engine = Engine::new(&core, &pool, channels, Box::new(own), locals, drain);
-    let info = DeviceInfo {
-        id: core.id.clone(),
-        interface: interface.name(),
+    let opening = Opening {
         arch: gpu.chip.target.into(),
         name: format!("{} at {}", gpu.product, gpu.facts.place),
-        units: units.sms,
-        memory: gpu.facts.vram,
-        queues: vec![(QueueKind::Compute, 1), (QueueKind::Copy, copies)],
-        costs: gpu.facts.costs,
+        units: gpu.units.sms,
+        copies,
         can: Abilities {
             poll: true,
             write: true,
             subnormals: true,
         },
+        shared: Locals::new(gpu.units),
+        drain_timeout: options.drain_timeout,
     };
-    Ok(Gpu::new(info, engine))
+    let (on, options) = (
+        (core.clone(), interface.clone(), pool.clone()),
+        options.clone(),
+    );
+    Gpu::open(&core, &pool, opening, move |kind, index| {
+        let mut options = options.clone();
+        if (kind, index) == (QueueKind::Copy, copies) {
+            options.entries = 0;
+        }
+        let (core, interface, pool) = &on;
+        parts::open(
+            core,
+            interface,
+            pool,
+            (kind, index, index % engines),
+            &options,
+        )
+    })
 }

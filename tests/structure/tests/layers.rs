@@ -14,6 +14,7 @@ const LAYERS: [(&str, &[&str]); 3] = [
         &[
             "span",
             "interface",
+            "kernel",
             "bare",
             "core",
             "memory",

@@ -16,17 +16,7 @@ use crate::encode::{Aql, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
 use crate::interface::{AmdInterface, Gpu, QueueRequest};
 use crate::options::Options;
 
-/// Which queue to open.
-pub(crate) struct QueueSpec {
-    /// Kernels or copies.
-    pub(crate) kind: QueueKind,
-    /// The number among those of the kind.
-    pub(crate) index: u32,
-    /// What it takes.
-    pub(crate) language: Language,
-}
-
-/// Opens a queue.
+/// Opens a queue: its kind, its number among those of the kind, what it takes.
 ///
 /// # Errors
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
@@ -34,14 +24,9 @@ pub(crate) fn open(
     core: &Arc<Core>,
     interface: &Arc<dyn AmdInterface>,
     pool: &Arc<Pool>,
-    spec: &QueueSpec,
+    (kind, index, language): (QueueKind, u32, Language),
     options: &Options,
 ) -> Result<Channel<AmdHardware>> {
-    let QueueSpec {
-        kind,
-        index,
-        language,
-    } = *spec;
     let name = format!("{kind} queue {index}");
     let gpu = interface.gpu();
     let (ring, arguments) = match language {

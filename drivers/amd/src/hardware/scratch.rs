@@ -4,53 +4,59 @@
 //! take it into [`hcq::Packets::keep`]. It is freed behind the last submission that used it. An AQL
 //! queue is told of new memory while it is at rest, and needs the old one no more.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use drivers_gpu::core::Core;
+use drivers_gpu::engine::grown::{Grown, Plan};
 use drivers_gpu::engine::load::Loader;
-use drivers_gpu::memory::pool::Piece;
-use hcq::{Error, MemoryKind, Result};
+use hcq::{Error, GpuVa, Result};
 
 use super::AmdHardware;
 use crate::chip::Units;
 use crate::encode::{Encoder, Scratch};
 
-/// The scratch memory of a device; none before the first kernel that uses some.
+impl Plan for Scratch {
+    const NAME: &'static str = "scratch memory";
+    const ALIGN: u64 = 256;
+
+    fn each(&self) -> u32 {
+        self.lane_bytes
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn at(self, va: GpuVa) -> Scratch {
+        Scratch::at(self, va)
+    }
+}
+
+/// The scratch memory of a device.
 pub struct Scratches {
     units: Units,
-    held: Mutex<(Scratch, Option<Arc<Piece>>)>,
+    grown: Grown<Scratch>,
 }
 
 impl Scratches {
     /// That of a GPU with these units.
     pub(crate) fn new(units: Units) -> Scratches {
-        Scratches {
-            units,
-            held: Mutex::default(),
-        }
+        let grown = Grown::default();
+        Scratches { units, grown }
     }
 
     /// Makes kernels of a queue have `lane_bytes` for each lane at least. `program` is who wants them.
     ///
     /// # Errors
-    /// [`Error::Program`] if no lane can have as much; [`Error::OutOfMemory`]; what
-    /// [`AmdHardware::set_scratch`] returns. All stays as it was then.
+    /// As [`Grown::grow`].
     pub(super) fn grow(
         &self,
         on: &Loader<'_, AmdHardware>,
         lane_bytes: u32,
         program: &str,
     ) -> Result<()> {
-        // Changed in one step, after everything that can fail.
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let has = held.0.lane_bytes;
-        if lane_bytes <= has {
-            return Ok(());
-        }
         let (core, channel) = (on.core, on.channel);
         let hardware = channel.hardware();
         let plan = |bytes| Scratch::plan(hardware.chip, &self.units, bytes);
-        let least = plan(lane_bytes).ok_or_else(|| Error::Program {
+        let refused = || Error::Program {
             device: core.id.clone(),
             program: program.into(),
             why: format!(
@@ -58,30 +64,17 @@ impl Scratches {
                  registers and local arrays",
                 hardware.chip.name
             ),
-        })?;
-        let take = |wanted: Scratch| {
-            let piece = on
-                .pool
-                .piece(MemoryKind::Device, wanted.bytes, "scratch memory")?;
-            Ok((wanted.at(piece.va()), Arc::new(piece)))
         };
-        // Twice as much if it can be had: few kernels make it grow.
-        let more = plan(has.saturating_mul(2)).filter(|more| more.lane_bytes > least.lane_bytes);
-        let made = match more.map(take) {
-            None | Some(Err(Error::OutOfMemory { .. })) => take(least),
-            Some(made) => made,
-        };
-        let (scratch, piece) = made?;
-        if matches!(hardware.encoder, Encoder::Aql(_)) {
-            // It has a copy of what it is told, which it reads when the queue is mapped.
-            channel.at_rest(|hardware| hardware.set_scratch(core, &scratch, &held.0))?;
-        }
-        hardware.encoder.set_scratch(scratch, Some(piece.clone()));
-        let (_, old) = std::mem::replace(&mut *held, (scratch, Some(piece)));
-        if let Some(old) = old {
-            channel.retire(old);
-        }
-        Ok(())
+        self.grown
+            .grow(on, lane_bytes, plan, refused, |new, piece, old| {
+                if matches!(hardware.encoder, Encoder::Aql(_)) {
+                    let old = old.copied().unwrap_or_default();
+                    // It has a copy of what it is told, which it reads when the queue is mapped.
+                    channel.at_rest(|hardware| hardware.set_scratch(core, new, &old))?;
+                }
+                hardware.encoder.set_scratch(*new, Some(piece.clone()));
+                Ok(())
+            })
     }
 }
 

@@ -3,14 +3,9 @@
 //! The kernel asks for a call to be made again by EAGAIN, for example while a userptr moves or a reset
 //! is under way; so does libhsakmt. That ends here: a call is made again a limited number of times.
 
-use std::time::Duration;
-
+use drivers_gpu::kernel::calls::until_taken;
 use hcq::transport::{DevFile, Fault, IoctlOf, TransportError};
 use zerocopy::{FromBytes, IntoBytes};
-
-/// How often a call that answers EAGAIN is made, with a pause before each next one: half a second.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(5);
 
 const EAGAIN: i32 = 11;
 
@@ -48,12 +43,7 @@ impl Call for dyn DevFile + '_ {
         memory: &mut [&mut [u8]],
     ) -> Result<(), TransportError> {
         let mut request = ioctl.with(args, memory);
-        for _ in 1..TRIES {
-            match self.ioctl(&mut request) {
-                Err(error) if error.fault == Fault::Errno(EAGAIN) => std::thread::sleep(PAUSE),
-                done => return done.map(|_| ()),
-            }
-        }
-        self.ioctl(&mut request).map(|_| ())
+        let call = || self.ioctl(&mut request).map(drop);
+        until_taken(call, |error| error.fault == Fault::Errno(EAGAIN))
     }
 }

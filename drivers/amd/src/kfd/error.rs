@@ -1,5 +1,6 @@
 //! What the kernel refuses, as errors of the device.
 
+use drivers_gpu::interface::refused;
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, Error};
 
@@ -28,13 +29,7 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
         Fault::Errno(22) => "The kernel may want other sizes than this version knows: see `dmesg`",
         _ => "See `dmesg | grep -e amdgpu -e kfd`",
     };
-    Error::Os {
-        device: device.clone(),
-        call: format!("{}: {}", error.device, error.operation),
-        source_text: error.fault.to_string(),
-        errno: error.fault.errno(),
-        hint: hint.into(),
-    }
+    refused(device, &error, hint)
 }
 
 /// Why there is no memory or no queue, as an error of the device.
@@ -62,22 +57,13 @@ pub(super) fn memory_error(
             gpu.system_memory(machine),
             format!(" of the system memory that GPUs may use, which all of them share; {error}"),
         ),
-        MemoryError::Queues(error) => match os(device, error) {
-            Error::Os {
+        MemoryError::Queues(error) => match os(device, error.clone()) {
+            Error::Os { .. } => refused(
                 device,
-                call,
-                source_text,
-                errno,
-                ..
-            } => Error::Os {
-                device,
-                call,
-                source_text,
-                errno,
-                hint: "All queues of that kind may be taken: a GPU has few for copies, which all \
-                       processes share. Close other devices and programs (`sudo fuser -v /dev/kfd`)"
-                    .into(),
-            },
+                &error,
+                "All queues of that kind may be taken: a GPU has few for copies, which all processes share. Close other \
+                 devices and programs (`sudo fuser -v /dev/kfd`)",
+            ),
             other => other,
         },
         MemoryError::Refused(error) => os(device, error),

@@ -12,6 +12,8 @@ use std::time::Duration;
 
 use drivers_gpu::interface::shared::Shareable as _;
 use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
+use drivers_gpu::kernel::calls::again;
+use drivers_gpu::kernel::{Heap, Wanted};
 use drivers_spec::amd::kfd::{
     self, CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData,
     SIGNAL_EVENT_LIMIT, SetEventArgs, WaitEventsArgs, event_type, exception, wait_result,
@@ -22,7 +24,7 @@ use hcq::transport::{Fault, Machine, Reserved, TransportError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::call::Call;
-use super::memory::{Memory, MemoryError, Request, Use, again, map_handle};
+use super::memory::{Memory, MemoryError, map_handle};
 use super::process::{Gpu, Process};
 
 /// The version of the interface that tells how often an event was signalled, so that none is missed
@@ -73,13 +75,13 @@ impl Pages {
             process.kfd.call(kfd::CREATE_EVENT, args)?;
             return Ok(page.va);
         }
-        let request = Request {
+        let wanted = Wanted {
             bytes: u64::from(SIGNAL_EVENT_LIMIT) * SLOT,
             align: 4096,
-            purpose: Use::Gtt,
+            heap: Heap::System,
             what: "the event page",
         };
-        let memory = Memory::new(machine, process, gpu, &request)?;
+        let memory = Memory::new(machine, process, gpu, &wanted)?;
         args.event_page_offset = memory.handle();
         process.kfd.call(kfd::CREATE_EVENT, args)?;
         let made = page.insert(Page {

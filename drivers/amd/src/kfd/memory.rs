@@ -4,6 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_gpu::interface::shared::Shareable;
+use drivers_gpu::interface::{Named, PAGE};
+use drivers_gpu::kernel::calls::again;
+use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted};
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
     UnmapMemoryFromGpuArgs, mmap,
@@ -15,50 +18,22 @@ use zerocopy::IntoBytes;
 use super::call::Call;
 use super::process::{Gpu, Process};
 
-/// The kernel's unit of GPU memory, whatever the host's page is.
-pub(super) const PAGE: u64 = 4096;
-
 /// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in
 /// large pages.
 const LARGE: u64 = 2 << 20;
 
-/// How often a call that takes something apart is made again before it is given up.
-const TRIES: u32 = 3;
-
-/// What memory is for; decides the heap and how it is cached.
+/// What the kernel is asked for, for memory of a heap: it decides how the memory is cached.
 ///
 /// Source of what flags do: Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, `get_pte_flags`, and
 /// gmc_v{9,10,11,12}_0.c, `get_vm_pte`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) enum Use {
-    /// VRAM for tensors and code, which the host maps through a large BAR.
-    VisibleVram,
-    /// VRAM that the host does not map.
-    Vram,
-    /// System memory that host and GPUs share.
-    Gtt,
-    /// The host's own memory.
-    User,
-    /// The page of registers that flush the HDP.
-    Registers,
-}
-
-impl Use {
-    fn flags(self) -> Alloc {
-        let all = Alloc::WRITABLE | Alloc::EXECUTABLE | Alloc::NO_SUBSTITUTE;
-        match self {
-            Use::VisibleVram => all | Alloc::VRAM | Alloc::PUBLIC,
-            Use::Vram => all | Alloc::VRAM,
-            // Not cached by the GPU, so that rings, pointers and signals need no invalidation.
-            Use::Gtt => all | Alloc::GTT | Alloc::COHERENT | Alloc::UNCACHED | Alloc::PUBLIC,
-            Use::User => all | Alloc::USERPTR | Alloc::COHERENT | Alloc::UNCACHED,
-            Use::Registers => Alloc::MMIO_REMAP | Alloc::WRITABLE | Alloc::COHERENT,
-        }
-    }
-
-    /// Whether the memory is the GPU's own.
-    pub(super) fn is_vram(self) -> bool {
-        matches!(self, Use::VisibleVram | Use::Vram)
+fn flags(heap: Heap) -> Alloc {
+    let all = Alloc::WRITABLE | Alloc::EXECUTABLE | Alloc::NO_SUBSTITUTE;
+    match heap {
+        Heap::VisibleVram => all | Alloc::VRAM | Alloc::PUBLIC,
+        Heap::Vram => all | Alloc::VRAM,
+        // GTT, not cached by the GPU, so that rings, pointers and signals need no invalidation.
+        Heap::System => all | Alloc::GTT | Alloc::COHERENT | Alloc::UNCACHED | Alloc::PUBLIC,
+        Heap::User => all | Alloc::USERPTR | Alloc::COHERENT | Alloc::UNCACHED,
     }
 }
 
@@ -67,29 +42,19 @@ pub(super) struct Memory {
     process: Arc<Process>,
     gpu: Arc<Gpu>,
     handle: u64,
-    purpose: Use,
+    heap: Heap,
     bytes: u64,
     /// `gpu_id` of the GPUs that have it mapped.
     mapped: Mutex<Vec<u32>>,
+    /// Taken away while the addresses are still this memory's.
+    named: Option<Named>,
     /// The host's access.
     view: Option<View>,
     /// The addresses; none for memory of the host, which brings its own.
     reserved: Option<Reserved>,
     va: u64,
-    /// What it is, in messages; empty if its parts have names of their own.
-    what: Box<str>,
     /// The kernel frees it, with the process.
     kept: bool,
-}
-
-/// A request for a memory object.
-pub(super) struct Request<'a> {
-    pub(super) bytes: u64,
-    /// A power of two.
-    pub(super) align: u64,
-    pub(super) purpose: Use,
-    /// What it is, for messages; empty if its parts are named one by one.
-    pub(super) what: &'a str,
 }
 
 /// Why there is no memory.
@@ -120,10 +85,10 @@ impl From<TransportError> for MemoryError {
 
 impl MemoryError {
     /// The error of a request for so many bytes.
-    fn of(error: TransportError, purpose: Use, bytes: u64) -> MemoryError {
+    fn of(error: TransportError, heap: Heap, bytes: u64) -> MemoryError {
         match MemoryError::from(error) {
             // Page tables of VRAM are VRAM.
-            MemoryError::System(_, error) if purpose.is_vram() => MemoryError::Vram(bytes, error),
+            MemoryError::System(_, error) if heap.is_vram() => MemoryError::Vram(bytes, error),
             MemoryError::System(_, error) => MemoryError::System(bytes, error),
             other => other,
         }
@@ -139,32 +104,58 @@ impl Memory {
         machine: &dyn Machine,
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
-        request: &Request<'_>,
+        wanted: &Wanted<'_>,
     ) -> Result<Memory, MemoryError> {
-        let (purpose, bytes) = (request.purpose, request.bytes.max(1));
-        let bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
-        let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
-        let failed = |error| MemoryError::of(error, purpose, bytes);
+        let file = match wanted.heap {
+            Heap::VisibleVram | Heap::System => Some(&*gpu.render),
+            Heap::Vram | Heap::User => None,
+        };
+        Memory::make(machine, (process, gpu), wanted, flags(wanted.heap), file)
+    }
+
+    /// The page of registers that flush the HDP.
+    ///
+    /// # Errors
+    /// [`MemoryError`]; nothing is left behind then.
+    pub(super) fn registers(
+        machine: &dyn Machine,
+        process: &Arc<Process>,
+        gpu: &Arc<Gpu>,
+    ) -> Result<Memory, MemoryError> {
+        let wanted = Wanted {
+            bytes: PAGE,
+            align: PAGE,
+            heap: Heap::System,
+            what: "the registers of the HDP",
+        };
+        let flags = Alloc::MMIO_REMAP | Alloc::WRITABLE | Alloc::COHERENT;
+        let file = Some(&*process.kfd);
+        Memory::make(machine, (process, gpu), &wanted, flags, file)
+    }
+
+    /// `file` maps it for the host.
+    fn make(
+        machine: &dyn Machine,
+        (process, gpu): (&Arc<Process>, &Arc<Gpu>),
+        wanted: &Wanted<'_>,
+        flags: Alloc,
+        file: Option<&dyn DevFile>,
+    ) -> Result<Memory, MemoryError> {
+        let heap = wanted.heap;
+        let bytes = wanted.bytes.max(1).checked_next_multiple_of(PAGE);
+        let bytes = bytes.unwrap_or(u64::MAX);
+        let align = wanted.align.max(if bytes >= LARGE { LARGE } else { PAGE });
+        let failed = |error| MemoryError::of(error, heap, bytes);
         // Addresses are the host's, whatever lies there.
-        let host = |error| MemoryError::of(error, Use::User, bytes);
-        let (reserved, own) = match purpose {
-            Use::User => (None, Some(machine.memory(bytes, align).map_err(host)?)),
-            _ => (
-                Some(machine.reserve(bytes, align, ANYWHERE).map_err(host)?),
-                None,
-            ),
-        };
-        let va = match (&reserved, &own) {
-            (Some(reserved), _) => reserved.base(),
-            (None, Some(view)) => view.as_ptr().addr() as u64,
-            (None, None) => 0,
-        };
+        let host = |error| MemoryError::of(error, Heap::User, bytes);
+        let place = Place::new(machine, heap, (bytes, align), ANYWHERE).map_err(host)?;
+        let Place { va, reserved, own } = place;
         let mut args = AllocMemoryOfGpuArgs {
             va_addr: va,
             size: bytes,
             mmap_offset: if own.is_some() { va } else { 0 },
             gpu_id: gpu.id,
-            flags: purpose.flags().bits(),
+            flags: flags.bits(),
             ..AllocMemoryOfGpuArgs::default()
         };
         let made = process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args);
@@ -174,30 +165,26 @@ impl Memory {
             process: process.clone(),
             gpu: gpu.clone(),
             handle: args.handle,
-            purpose,
+            heap,
             bytes,
             mapped: Mutex::default(),
             view: own,
+            named: None,
             reserved,
             va,
-            what: request.what.into(),
             kept: false,
         };
-        let map = Map {
-            offset: args.mmap_offset,
-            len: bytes as usize,
-            prot: Prot::ReadWrite,
-            at: Some(va),
-        };
-        match purpose {
-            Use::VisibleVram | Use::Gtt => memory.view = Some(gpu.render.mmap(map).map_err(host)?),
-            Use::Registers => memory.view = Some(process.kfd.mmap(map).map_err(host)?),
-            Use::Vram | Use::User => {}
+        if let Some(file) = file {
+            let map = Map {
+                offset: args.mmap_offset,
+                len: bytes as usize,
+                prot: Prot::ReadWrite,
+                at: Some(va),
+            };
+            memory.view = Some(file.mmap(map).map_err(host)?);
         }
         memory.map(gpu.id).map_err(failed)?;
-        if !memory.what.is_empty() {
-            process.space.ranges.insert(va, bytes, &memory.what);
-        }
+        memory.named = Some(Named::new(&process.space, va, bytes, wanted.what));
         Ok(memory)
     }
 
@@ -210,12 +197,10 @@ impl Memory {
     /// addresses, which nobody else may get meanwhile.
     pub(super) fn keep(mut self) -> (Option<Reserved>, Option<View>) {
         self.kept = true;
+        if let Some(named) = self.named.take() {
+            named.keep();
+        }
         (self.reserved.take(), self.view.take())
-    }
-
-    /// The host's mapping; none for VRAM that the host does not see.
-    pub(super) fn view(&self) -> Option<&View> {
-        self.view.as_ref()
     }
 
     /// Maps it for a GPU, if it is not yet.
@@ -232,11 +217,6 @@ impl Memory {
             mapped.push(gpu_id);
         }
         done
-    }
-
-    /// Whether a GPU has it.
-    pub(super) fn is_mapped_for(&self, gpu_id: u32) -> bool {
-        self.lock().contains(&gpu_id)
     }
 
     fn unmap(&self) -> Result<(), TransportError> {
@@ -283,8 +263,12 @@ impl Shareable<Gpu> for Memory {
         self.bytes
     }
 
+    fn is_mapped_for(&self, gpu: &Arc<Gpu>) -> bool {
+        self.lock().contains(&gpu.id)
+    }
+
     fn share(&self, gpu: &Arc<Gpu>) -> Result<(), TransportError> {
-        if !self.purpose.is_vram() || gpu.id == self.gpu.id {
+        if !self.heap.is_vram() || gpu.id == self.gpu.id {
             return self.map(gpu.id);
         }
         if gpu.node.peers.contains(&self.gpu.node.number)
@@ -294,6 +278,16 @@ impl Shareable<Gpu> for Memory {
             tracing::debug!(%error, va = self.va, gpu = gpu.id, "not mapped for a peer");
         }
         Ok(())
+    }
+}
+
+impl KernelMemory<Gpu> for Memory {
+    fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    fn view(&self) -> Option<&View> {
+        self.view.as_ref()
     }
 }
 
@@ -315,30 +309,10 @@ pub(super) fn map_handle(
     (done, is_mapped)
 }
 
-/// Makes a call again that the kernel refuses: what is taken apart is left behind otherwise, and a
-/// refusal for want of memory, or by a signal, passes.
-pub(super) fn again(
-    mut call: impl FnMut() -> Result<(), TransportError>,
-) -> Result<(), TransportError> {
-    let mut tries = 1;
-    loop {
-        match call() {
-            Err(error) if tries < TRIES => {
-                tracing::debug!(%error, tries, "once more");
-                tries += 1;
-            }
-            done => return done,
-        }
-    }
-}
-
 impl Drop for Memory {
     fn drop(&mut self) {
         if self.kept {
             return;
-        }
-        if !self.what.is_empty() {
-            self.process.space.ranges.remove(self.va);
         }
         if let Err(error) = self.free() {
             let (va, bytes) = (self.va, self.bytes);

@@ -4,20 +4,20 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::shared::{Shareable, Shared};
+use drivers_gpu::interface::shared::Shared;
 use drivers_gpu::interface::{
-    Age, Event, Exception, Facts, Interface, Memory, Presence, RING_COSTS, Request, Space,
+    Age, Event, Exception, Facts, Interface, Memory, RING_COSTS, Request, Space,
 };
+use drivers_gpu::kernel::{KernelMemory as _, Presence, Wanted};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
-use hcq::mem::view::View;
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
-use hcq::{DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{DeviceId, Error, Result};
 
 use super::call::Call;
 use super::error::{memory_error, os};
 use super::event::{self, Watch};
-use super::memory::{self, PAGE, Use};
+use super::memory;
 use super::process::{self, Process};
 use super::queue;
 use super::survey::{Found, Unusable, survey_for};
@@ -156,15 +156,6 @@ impl Kfd {
         self.presence.ask(at_once, is_there)
     }
 
-    fn purpose(&self, kind: MemoryKind) -> Use {
-        match kind {
-            MemoryKind::Device if self.known.facts.vram_windows => Use::VisibleVram,
-            MemoryKind::Device => Use::Vram,
-            MemoryKind::Host if self.userptr => Use::User,
-            MemoryKind::Host | MemoryKind::Control => Use::Gtt,
-        }
-    }
-
     /// What the kernel driver wants of the buffers of a compute queue.
     ///
     /// # Errors
@@ -203,36 +194,15 @@ impl Interface for Kfd {
     }
 
     fn memory(&self, request: &Request<'_>) -> Result<Memory> {
-        let purpose = self.purpose(request.kind);
-        let wanted = memory::Request {
-            bytes: request.bytes,
-            align: request.align,
-            purpose,
-            what: request.what,
-        };
+        let wanted = Wanted::of(request, &self.known.facts, self.userptr);
         let made = memory::Memory::new(&*self.machine, &self.process, &self.gpu, &wanted);
-        let memory = Arc::new(made.map_err(|e| self.failed(e))?);
-        let shared = self.shared.add(&memory);
-        shared.map_err(|e| self.failed(e.into()))?;
-        let name = match request.what {
-            "" => "memory",
-            what => what,
-        };
-        Ok(Memory {
-            va: GpuVa(memory.va()),
-            bytes: memory.bytes(),
-            window: memory
-                .view()
-                .map(|view| self.machine.window(name, memory.va(), view.clone())),
-            // The kernel gives system memory as zeros; it promises nothing about VRAM.
-            zeroed: !purpose.is_vram(),
-            owner: Box::new(memory),
-        })
+        let made = made.map_err(|e| self.failed(e))?;
+        let given = self.shared.give(&*self.machine, made, request.what);
+        given.map_err(|e| self.failed(e.into()))
     }
 
     fn reaches(&self, va: u64) -> bool {
-        let found = self.shared.memory_at(va);
-        found.is_some_and(|(memory, _)| memory.is_mapped_for(self.gpu.id))
+        self.shared.reaches(&self.gpu, va)
     }
 
     fn event(&self) -> Result<Event> {
@@ -294,9 +264,7 @@ impl Interface for Kfd {
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
-        let (memory, offset) = self.shared.memory_at(va)?;
-        let view = memory.view()?.clone();
-        Some((self.machine.window("memory", memory.va(), view), offset))
+        self.shared.window_at(&*self.machine, va)
     }
 
     fn evidence(&self, _: Option<&Exception>) -> Evidence {
@@ -344,16 +312,9 @@ impl HdpFlush {
         process: &Arc<Process>,
         gpu: &Arc<process::Gpu>,
     ) -> std::result::Result<HdpFlush, memory::MemoryError> {
-        let request = memory::Request {
-            bytes: PAGE,
-            align: PAGE,
-            purpose: Use::Registers,
-            what: "the registers of the HDP",
-        };
-        let memory = memory::Memory::new(machine, process, gpu, &request)?;
-        let view: Option<&View> = memory.view();
-        let page = view.ok_or_else(|| no_registers(process))?.clone();
-        let page = Window::mapped("the registers of the HDP", page);
+        let memory = memory::Memory::registers(machine, process, gpu)?;
+        let page = memory.view().ok_or_else(|| no_registers(process))?;
+        let page = Window::mapped("the registers of the HDP", page.clone());
         Ok(HdpFlush {
             register: page.with_readback(mmio_remap::HDP_MEM_FLUSH_CNTL),
             _memory: memory,

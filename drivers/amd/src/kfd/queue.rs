@@ -6,19 +6,21 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use drivers_gpu::interface::PAGE;
 use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::kernel::calls::again;
+use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::amd::kfd::{
     self, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, UpdateQueueArgs, mmap,
     queue_type,
 };
 use hcq::mem::view::{View, ViewError};
-use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, GpuVa};
 
 use super::call::Call;
 use super::error::os;
-use super::memory::{Memory, MemoryError, PAGE, Request, Use, again};
+use super::memory::{Memory, MemoryError};
 use super::process::{Gpu, Process};
 use crate::chip::{Language, QueueSizes};
 use crate::interface::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};
@@ -116,20 +118,24 @@ pub(super) fn create(
         ring_bytes,
         name,
     } = request;
-    let memory = |bytes, purpose, what: &str| {
-        let what = format!("the {what} of {name}");
-        let request = Request {
+    let of = |what: &str| format!("the {what} of {name}");
+    let memory = |bytes, heap, what: &str| {
+        let wanted = Wanted {
             bytes,
             align: PAGE,
-            purpose,
-            what: &what,
+            heap,
+            what,
         };
-        Memory::new(machine, process, gpu, &request)
+        Memory::new(machine, process, gpu, &wanted)
     };
-    let ring = memory(ring_bytes, Use::Gtt, "ring")?;
-    let control = memory(CONTROL_BYTES, Use::Gtt, "pointers")?;
-    let ring_window = window(machine, &ring, "ring", name)?;
-    let control_window = window(machine, &control, "pointers", name)?;
+    let shared = |bytes, what: &str| {
+        let what = of(what);
+        let memory = memory(bytes, Heap::System, &what)?;
+        let window = memory.window(machine, &what)?;
+        Ok::<_, MemoryError>((memory, window))
+    };
+    let (ring, ring_window) = shared(ring_bytes, "ring")?;
+    let (control, control_window) = shared(CONTROL_BYTES, "pointers")?;
     if language == Language::Aql {
         let apertures = Apertures {
             local: gpu.apertures.lds_base,
@@ -155,7 +161,7 @@ pub(super) fn create(
     let mut buffers = vec![ring, control];
     let xccs = facts.units.xccs;
     if let Some(sizes) = sizes {
-        let context = memory(sizes.buffer, Use::Gtt, "context save area")?;
+        let context = memory(sizes.buffer, Heap::System, &of("context save area"))?;
         args.ctx_save_restore_address = context.va();
         args.ctx_save_restore_size = sizes.context;
         args.ctl_stack_size = sizes.ctl_stack;
@@ -183,7 +189,7 @@ pub(super) fn create(
         args.queue_percentage = percentage(xcc);
         if let Some(sizes) = sizes {
             // Each queues its own events at the end of the pipe.
-            let buffer = memory(sizes.end_of_pipe, Use::Vram, "end-of-pipe buffer")?;
+            let buffer = memory(sizes.end_of_pipe, Heap::Vram, &of("end-of-pipe buffer"))?;
             args.eop_buffer_address = buffer.va();
             args.eop_buffer_size = sizes.end_of_pipe;
             buffers.push(buffer);
@@ -260,20 +266,6 @@ const EINVAL: i32 = 22;
 /// Source: Linux, amdkfd/kfd_chardev.c, set_queue_properties_from_user: bits 15:8 are the XCC of PM4.
 const fn percentage(xcc: u32) -> u32 {
     kfd::MAX_QUEUE_PERCENTAGE | xcc << 8
-}
-
-/// The host's window to memory that has one.
-fn window(
-    machine: &dyn Machine,
-    memory: &Memory,
-    what: &str,
-    name: &str,
-) -> Result<Window, MemoryError> {
-    let view = memory.view().cloned().ok_or_else(|| {
-        let why = "system memory without a mapping".to_string();
-        MemoryError::Refused(TransportError::new("KFD", "map", Fault::Unsupported(why)))
-    })?;
-    Ok(machine.window(&format!("the {what} of {name}"), memory.va(), view))
 }
 
 fn refused(name: &str, error: ViewError) -> MemoryError {

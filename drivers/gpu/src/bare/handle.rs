@@ -235,8 +235,7 @@ impl<D: Driver> Interface for Handle<D> {
     }
 
     fn reaches(&self, va: u64) -> bool {
-        let found = self.process.shared.memory_at(va);
-        found.is_some_and(|(memory, _)| memory.is_mapped_for(&self.card))
+        self.process.shared.reaches(&self.card, va)
     }
 
     fn event(&self) -> Result<Event> {

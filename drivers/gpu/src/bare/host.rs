@@ -6,6 +6,7 @@ use hcq::{DeviceId, Error};
 
 use super::function::Function;
 use super::mmu::{LARGE, PAGE};
+use crate::interface::refused;
 
 /// Memory of the host that stays where it is: in large pages, if it can be had.
 pub(super) fn pinned(function: &Function, bytes: u64) -> Result<Dma, Error> {
@@ -26,10 +27,9 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
     const EPERM: i32 = 1;
     const EAGAIN: i32 = 11;
     const ENOMEM: i32 = 12;
-    let device = device.clone();
     match error.fault {
         Fault::Errno(ENOMEM | EAGAIN) => Error::OutOfMemory {
-            device,
+            device: device.clone(),
             asked: bytes,
             free: 0,
             total: 0,
@@ -41,13 +41,11 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
                 "{error}. This process may lock no memory: raise `ulimit -l`, or run as root"
             ),
         },
-        fault => Error::Os {
+        _ => refused(
             device,
-            call: format!("{}: {}", error.device, error.operation),
-            source_text: fault.to_string(),
-            errno: fault.errno(),
-            hint: "Run `doorbell doctor`, which says what this way to a GPU needs".into(),
-        },
+            &error,
+            "Run `doorbell doctor`, which says what this way to a GPU needs",
+        ),
     }
 }
 

@@ -18,8 +18,8 @@ use super::host::{cut, pinned};
 use super::mmu::{Attr, LARGE, PAGE};
 use super::near;
 use super::running::Running;
-use crate::interface::Request;
 use crate::interface::shared::Shareable;
+use crate::interface::{Named, Request};
 
 /// Memory of a card, or of the host.
 pub struct Memory<D: Driver> {
@@ -31,7 +31,8 @@ pub struct Memory<D: Driver> {
     window: Option<Window>,
     /// The cards that know the address.
     mapped: Mutex<Vec<Weak<Running<D>>>>,
-    is_named: bool,
+    /// Taken before the address is given back.
+    named: Option<Named>,
 }
 
 /// What is behind an address.
@@ -62,7 +63,6 @@ impl<D: Driver> Memory<D> {
         let va = addresses.take(function.device(), bytes, align)?;
         // From here on the drop takes apart what has been made.
         let mut memory = Memory::nowhere(addresses, card, va, bytes);
-        memory.is_named = !request.what.is_empty();
         let name = match request.what {
             "" => "memory",
             what => what,
@@ -90,9 +90,7 @@ impl<D: Driver> Memory<D> {
                 memory.place = Some(Place::Host(dma));
             }
         }
-        if memory.is_named {
-            addresses.space.ranges.insert(va.0, bytes, name);
-        }
+        memory.named = Some(Named::new(&addresses.space, va.0, bytes, request.what));
         let (pieces, attr) = memory.seen_by(card)?;
         memory.map(card, &pieces, attr)?;
         Ok(memory)
@@ -111,8 +109,7 @@ impl<D: Driver> Memory<D> {
         let va = addresses.take(card.function().device(), range.bytes, PAGE)?;
         let mut memory = Memory::nowhere(addresses, card, va, range.bytes);
         memory.place = Some(Place::Bus(range.addr));
-        addresses.space.ranges.insert(va.0, range.bytes, name);
-        memory.is_named = true;
+        memory.named = Some(Named::new(&addresses.space, va.0, range.bytes, name));
         let (pieces, attr) = memory.seen_by(card)?;
         memory.map(card, &pieces, attr)?;
         Ok(memory)
@@ -133,7 +130,7 @@ impl<D: Driver> Memory<D> {
             place: None,
             window: None,
             mapped: Mutex::default(),
-            is_named: false,
+            named: None,
         }
     }
 
@@ -150,12 +147,6 @@ impl<D: Driver> Memory<D> {
     /// The host's way to it.
     pub fn window(&self) -> Option<&Window> {
         self.window.as_ref()
-    }
-
-    /// Whether a card knows it.
-    pub fn is_mapped_for(&self, card: &Arc<Running<D>>) -> bool {
-        let card = Arc::downgrade(card);
-        self.lock().iter().any(|known| known.ptr_eq(&card))
     }
 
     /// Filled with zeros when it was made.
@@ -214,6 +205,11 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
 
     fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    fn is_mapped_for(&self, card: &Arc<Running<D>>) -> bool {
+        let card = Arc::downgrade(card);
+        self.lock().iter().any(|known| known.ptr_eq(&card))
     }
 
     fn share(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
@@ -293,9 +289,7 @@ fn strangers(card: &Function, other: &Function, error: &AddrError) -> Error {
 
 impl<D: Driver> Drop for Memory<D> {
     fn drop(&mut self) {
-        if self.is_named {
-            self.addresses.space.ranges.remove(self.va.0);
-        }
+        drop(self.named.take());
         let mut is_free = true;
         let mapped = std::mem::take(&mut *self.lock());
         // A card that is finished has forgotten it.

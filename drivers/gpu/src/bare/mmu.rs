@@ -12,9 +12,8 @@ use hcq::mem::pages::PteFormat;
 use hcq::transport::TransportError;
 
 use super::function::Function;
-
-/// Bytes of the smallest page, and of the smallest table.
-pub const PAGE: u64 = 4096;
+// The smallest table is as large.
+pub use crate::interface::PAGE;
 
 /// From this size on memory starts at a multiple of it, for large pages.
 pub(super) const LARGE: u64 = 2 << 20;

@@ -3,10 +3,7 @@
 use hcq::{DeviceId, Error};
 
 use super::queues::{Queues, Suspects};
-use crate::interface::{Access, Cause, Exception, MemoryFault, Ranges, Refused, Reset};
-
-/// The bits of an address that a fault does not tell.
-const PAGE_BITS: u64 = 0xfff;
+use crate::interface::{Access, Cause, Exception, MemoryFault, PAGE_BITS, Ranges, Refused, Reset};
 
 /// Launches that are named at most.
 const NAMED: usize = 8;

@@ -9,10 +9,7 @@ use hcq::Error;
 use hcq::progress::Over;
 
 use super::Core;
-use crate::interface::{Access, Cause, Exception, MemoryFault};
-
-/// The bits of an address that a fault does not tell.
-const PAGE_BITS: u64 = 0xfff;
+use crate::interface::{Access, Cause, Exception, MemoryFault, PAGE_BITS};
 
 impl Core {
     /// Keeps what is known of a loss, before it is told; returns the cause with where that is.

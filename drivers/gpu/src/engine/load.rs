@@ -1,11 +1,16 @@
-//! [`Load`]: kernels, as a vendor puts them into device memory.
+//! [`Load`]: kernels, as a vendor puts them into device memory; and [`place`], which does it.
 
+use std::borrow::Cow;
+use std::fmt::Display;
 use std::sync::Arc;
 
-use hcq::{KernelImage, Program, Result};
+use hcq::kernels::Kernel;
+use hcq::memory::RemoteMemory;
+use hcq::{Error, GpuVa, KernelImage, MemoryKind, Program, Result};
 
 use crate::core::Core;
 use crate::memory::pool::Pool;
+use crate::memory::vram::Vram;
 use crate::submit::{Channel, Hardware};
 
 /// Queues that run kernels.
@@ -30,4 +35,56 @@ pub struct Loader<'a, H: Load> {
     pub channel: &'a Channel<H>,
     /// What its queues have in common.
     pub shared: &'a H::Shared,
+}
+
+/// A kernel whose code has an address.
+pub struct Placed<'a> {
+    /// What lies there.
+    pub code: Cow<'a, [u8]>,
+    /// Where it is entered, in bytes from there.
+    pub entry: u64,
+    /// Bytes of memory that a group shares.
+    pub local_bytes: u32,
+    /// What launches need to know of it.
+    pub launch_words: Box<[u32]>,
+}
+
+/// Puts the code of a kernel into device memory: `bytes` at a multiple of `align`. `at` says what lies at an address.
+/// Whoever explains a fault knows the kernel by its code from now on.
+///
+/// # Errors
+/// [`Error::Program`], [`Error::OutOfMemory`], the loss of the device.
+pub fn place<'a, E: Display>(
+    (core, pool): (&Arc<Core>, &Arc<Pool>),
+    image: &KernelImage,
+    (bytes, align): (u64, u64),
+    at: impl FnOnce(GpuVa) -> Result<Placed<'a>, E>,
+) -> Result<Program> {
+    let what = format!("the code of kernel {}", image.name);
+    let piece = Arc::new(pool.aligned(MemoryKind::Device, bytes, align, &what)?);
+    let base = piece.va();
+    let placed = at(base).map_err(|why| refused(core, image, &why))?;
+    Vram::new(core.clone(), piece.clone()).write(0, &placed.code)?;
+    let known = Kernel {
+        name: image.name.as_str().into(),
+        argument_bytes: image.args.bytes,
+    };
+    let registration = core.kernels.register(base.0..base.0 + bytes, known);
+    Ok(Program {
+        name: image.name.clone(),
+        entry: GpuVa(base.0 + placed.entry),
+        args: image.args.clone(),
+        local_bytes: placed.local_bytes,
+        launch_words: placed.launch_words,
+        owner: Box::new((registration, piece)),
+    })
+}
+
+/// The error of a kernel that cannot be loaded.
+pub fn refused(core: &Core, image: &KernelImage, why: &dyn Display) -> Error {
+    Error::Program {
+        device: core.id.clone(),
+        program: image.name.clone(),
+        why: why.to_string(),
+    }
 }

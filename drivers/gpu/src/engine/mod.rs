@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `staging` | the queue of the driver's own, which copies for the host |
 //! | [`load`] | what a vendor does to load a kernel |
+//! | [`grown`] | what kernels have of memory beside registers |
 //! | `inflight` | what a queue may be doing, read back from its ring |
 //! | `report` | the same in words |
 
+pub mod grown;
 mod inflight;
 pub mod load;
 mod report;
@@ -28,7 +30,7 @@ use crate::core::Core;
 use crate::core::queues::{Copies, Queues, Suspects};
 use crate::interface::space::Moves;
 use crate::interface::verdict::Handle;
-use crate::interface::{Age, Exception};
+use crate::interface::{Age, Exception, PAGE_BITS};
 use crate::memory::pool::Pool;
 use crate::submit::{Channel, evidence};
 
@@ -41,9 +43,6 @@ const SLICE: Duration = Duration::from_millis(1);
 /// How long the end of a device waits for threads that look at its queues, and how often.
 const LOOKS: Duration = Duration::from_secs(1);
 const GLANCE: Duration = Duration::from_micros(50);
-
-/// The bits of an address that a fault does not tell.
-const PAGE_BITS: u64 = 0xfff;
 
 /// Opens the queue of the driver's own, which copies: a copy queue, or a compute queue where there is no other.
 type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;

@@ -3,11 +3,9 @@
 use super::inflight::{blocked, packets};
 use crate::core::Core;
 use crate::core::queues::Suspects;
+use crate::interface::PAGE_BITS;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
 use crate::submit::{Channel, Hardware, Submit};
-
-/// The bits of an address that a fault does not tell.
-const PAGE_BITS: u64 = 0xfff;
 
 /// Where a queue stands, with its name; empty if it has nothing to do.
 pub(super) fn line<H: Hardware>(channel: &Channel<H>) -> String {

@@ -5,15 +5,14 @@
 //! | file | idea |
 //! |---|---|
 //! | here | the trait, memory, events, exceptions |
-//! | [`space`] | what devices of one address space know of each other; `ranges`: which addresses are whose |
+//! | [`space`] | what devices of one address space know of each other; `ranges`, `named`: which addresses are whose |
 //! | [`shared`] | memory that the GPUs of a process have in common |
-//! | [`presence`] | whether a GPU of a kernel driver is still there |
 //! | [`verdict`] | whose a fault is, where several handles have one GPU |
 //!
 //! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
 //! interface is freed with it.
 
-pub mod presence;
+mod named;
 mod ranges;
 pub mod shared;
 pub mod space;
@@ -26,10 +25,10 @@ use std::time::Duration;
 use drivers_bundle::Evidence;
 use hcq::addr::BusAddr;
 use hcq::mem::window::Window;
-use hcq::transport::{BusRange, Relay};
-use hcq::{Costs, DeviceId, GpuVa, MemoryKind, Result};
+use hcq::transport::{BusRange, Relay, TransportError};
+use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
 
-pub use presence::Presence;
+pub use named::Named;
 pub use ranges::Ranges;
 pub use space::Space;
 
@@ -170,6 +169,12 @@ pub const RING_COSTS: Costs = Costs {
     in_flight: 64,
 };
 
+/// The smallest page of GPUs, whatever the host's is.
+pub const PAGE: u64 = 4096;
+
+/// The bits of an address that a fault may not tell.
+pub const PAGE_BITS: u64 = PAGE - 1;
+
 /// What an interface knows of its GPU, whatever the vendor.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -185,6 +190,17 @@ pub struct Facts {
     pub costs: Costs,
     /// What the kernel driver's lines in the log start with: `amdgpu`.
     pub log: &'static str,
+}
+
+/// What the system refused, as an error of a device. `hint` says what to do.
+pub fn refused(device: &DeviceId, error: &TransportError, hint: &str) -> Error {
+    Error::Os {
+        device: device.clone(),
+        call: format!("{}: {}", error.device, error.operation),
+        source_text: error.fault.to_string(),
+        errno: error.fault.errno(),
+        hint: hint.into(),
+    }
 }
 
 /// A request for memory.

@@ -17,6 +17,9 @@ pub trait Shareable<G> {
     /// Its size in bytes.
     fn bytes(&self) -> u64;
 
+    /// Whether a GPU has it.
+    fn is_mapped_for(&self, gpu: &Arc<G>) -> bool;
+
     /// Maps it for a GPU which may have it already, if there is a way from there.
     ///
     /// # Errors
@@ -120,6 +123,12 @@ impl<G, M: Shareable<G>> Shared<G, M> {
             let offset = va.checked_sub(memory.va())?;
             (offset < memory.bytes()).then_some((memory, offset))
         })
+    }
+
+    /// Whether a GPU has the memory at an address.
+    pub fn reaches(&self, gpu: &Arc<G>, va: u64) -> bool {
+        let found = self.memory_at(va);
+        found.is_some_and(|(memory, _)| memory.is_mapped_for(gpu))
     }
 
     fn lock(&self) -> MutexGuard<'_, State<G, M>> {

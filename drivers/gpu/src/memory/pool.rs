@@ -13,10 +13,7 @@ use hcq::mem::window::Window;
 use hcq::{AllocSpec, Error, GpuVa, MemoryKind, MemoryStats, Result};
 
 use crate::core::Core;
-use crate::interface::{Memory, Request};
-
-/// The unit of the sizes of large buffers: a page of GPUs, whatever the host's is.
-const PAGE: u64 = 4096;
+use crate::interface::{Memory, PAGE, Request};
 
 /// Up to this size a buffer comes from an arena.
 const SMALL: u64 = 64 << 10;

@@ -85,44 +85,47 @@ fn placed(
     slice: Duration,
 ) -> Result<Signal> {
     let piece = pool.piece(MemoryKind::Control, BYTES, &format!("signal {name}"))?;
-    let va = piece.va();
-    let window = piece.shared()?;
+    let place = (piece.shared()?, piece.va());
     let memory = SharedSignal {
-        name: name.into(),
-        core: core.clone(),
-        window,
-        va,
-        seen: AtomicU64::new(0),
-        age: AtomicU64::new(Age::NEW.0),
         event,
         slice,
         _piece: Some(piece),
+        ..SharedSignal::at(core, name, place)
     };
     // Arrived on return: another device may wait for it at once.
     let zeroed = memory.window.fill(0, BYTES, 0);
     zeroed
         .and_then(|()| memory.window.flush())
         .map_err(|e| memory.broken(e))?;
-    Ok(Signal::new(name, va, Arc::new(memory)))
+    Ok(memory.signal())
 }
 
 /// A signal over memory that someone else keeps, zeroed.
 pub fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
-    let memory = SharedSignal {
-        name: name.into(),
-        core: core.clone(),
-        window,
-        va,
-        seen: AtomicU64::new(0),
-        age: AtomicU64::new(Age::NEW.0),
-        event: None,
-        slice: SLICE_ALONE,
-        _piece: None,
-    };
-    Signal::new(name, va, Arc::new(memory))
+    SharedSignal::at(core, name, (window, va)).signal()
 }
 
 impl SharedSignal {
+    /// One that nobody has raised, of memory that someone else keeps.
+    fn at(core: &Arc<Core>, name: &str, (window, va): (Window, GpuVa)) -> SharedSignal {
+        SharedSignal {
+            name: name.into(),
+            core: core.clone(),
+            window,
+            va,
+            seen: AtomicU64::new(0),
+            age: AtomicU64::new(Age::NEW.0),
+            event: None,
+            slice: SLICE_ALONE,
+            _piece: None,
+        }
+    }
+
+    fn signal(self) -> Signal {
+        let name = self.name.clone();
+        Signal::new(&name, self.va, Arc::new(self))
+    }
+
     /// Cannot be where it is mapped: the window has 16 aligned bytes.
     #[cold]
     fn broken(&self, error: TransportError) -> Error {

@@ -16,8 +16,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::device::Gpu;
-use drivers_gpu::engine::Engine;
+use drivers_gpu::device::{Gpu, Opening};
 use drivers_gpu::engine::load::{Load, Loader};
 use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_gpu::memory::pool::{Piece, Pool};
@@ -30,8 +29,8 @@ use hcq::mem::window::Window;
 use hcq::packets::{Part, Reloc, Section};
 use hcq::transport::TransportError;
 use hcq::{
-    Abilities, ArgLayout, Command, Costs, DeviceId, DeviceInfo, Error, GpuVa, KernelImage,
-    MemoryKind, Packets, Program, QueueKind, Result,
+    Abilities, ArgLayout, Command, Costs, DeviceId, Error, GpuVa, KernelImage, MemoryKind, Packets,
+    Program, QueueKind, Result,
 };
 
 /// Calls that may be under way.
@@ -572,27 +571,23 @@ fn queue(
 pub fn open(machine: &Arc<Machine>) -> Arc<Gpu<Queue>> {
     let core = Arc::new(Core::new(Arc::new(Opened(machine.clone())), None));
     let pool = Pool::new(&core);
-    let own = {
-        let (core, pool, machine) = (core.clone(), pool.clone(), machine.clone());
-        move || queue(&core, &pool, &machine, 1)
-    };
-    let channels = vec![queue(&core, &pool, machine, 0).unwrap()];
-    let drain = Duration::from_millis(100);
-    let engine = Engine::new(&core, &pool, channels, Box::new(own), (), drain);
-    let info = DeviceInfo {
-        id: machine.id.clone(),
-        interface: "CALLS",
+    let opening = Opening {
         arch: "made-up".into(),
         name: "made-up".into(),
         units: 1,
-        memory: pool.stats().total,
-        queues: vec![(QueueKind::Compute, 1)],
-        costs: COSTS,
+        copies: 0,
         can: Abilities {
             poll: false,
             write: false,
             subnormals: true,
         },
+        shared: (),
+        drain_timeout: Duration::from_millis(100),
     };
-    Gpu::new(info, engine)
+    let on = (core.clone(), pool.clone(), machine.clone());
+    let opened = Gpu::open(&core, &pool, opening, move |kind, _| {
+        let (core, pool, machine) = &on;
+        queue(core, pool, machine, u32::from(kind == QueueKind::Copy))
+    });
+    opened.unwrap()
 }

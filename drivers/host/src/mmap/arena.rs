@@ -1,8 +1,9 @@
 //! Machine code of many programs in few mappings.
 //!
 //! A process may have 65,530 mappings, and a mapping with its guards is up to three. Here code lies in arenas: each piece
-//! has whole pages, which are writable while it is made and executable afterwards, never both. Pages that nobody has
-//! have no access, and no memory. Neighbours of the same access are one mapping for the kernel.
+//! has whole pages, which are writable while it is made and executable afterwards, never both; data of a program that it
+//! writes to lies behind its code. Pages that nobody has have no access, and no memory: so have those around an arena.
+//! Neighbours of the same access are one mapping for the kernel.
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -11,13 +12,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use super::{MapError, flush_instruction_cache, page_size};
+use super::{MapError, page_size};
 use crate::range::Range;
 
-/// Size of an arena.
+/// Size of an arena that several programs share.
 const ARENA: usize = 4 << 20;
 
-/// The largest piece.
+/// The largest piece of one. What is larger, or has data, has an arena to itself.
 const LARGEST: usize = ARENA / 16;
 
 /// What lies behind code in its last page: a trap.
@@ -39,11 +40,19 @@ struct Arena {
 }
 
 impl Arena {
-    fn new() -> Result<Arena, Errno> {
+    /// An arena with room for `len` bytes, whole pages, between two pages without access.
+    fn new(len: usize) -> Result<Arena, Errno> {
         let (none, private) = (ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE);
-        let range = Range::aligned(ARENA, page_size(), 0, none, private)?;
-        let free = BTreeMap::from([(0, range.len())]);
+        let page = page_size();
+        let all = len.checked_add(2 * page).ok_or(Errno::ENOMEM)?;
+        let range = Range::aligned(all, page, 0, none, private)?;
+        let free = BTreeMap::from([(page, len)]);
         Ok(Arena { range, free })
+    }
+
+    /// How much it has room for.
+    fn room(&self) -> usize {
+        self.range.len() - 2 * page_size()
     }
 
     /// The first room of so many bytes.
@@ -84,33 +93,31 @@ impl Arena {
 }
 
 impl CodeArenas {
-    /// If code of so many bytes may lie in an arena.
-    pub fn fits(len: usize) -> bool {
-        (1..=LARGEST).contains(&len)
-    }
-
-    /// Room for `len` bytes of code, zeroed; at most as many as [`CodeArenas::fits`] says.
+    /// Room for bytes of code and, from the next page on, of data; zeroed.
     ///
     /// # Errors
     /// [`MapError::Empty`], [`MapError::TooLarge`], or what mmap(2) or mprotect(2) answered.
-    pub fn room(self: &Arc<Self>, len: usize) -> Result<CodeRoom, MapError> {
-        if len == 0 {
+    pub fn room(self: &Arc<Self>, code: usize, data: usize) -> Result<CodeRoom, MapError> {
+        if code == 0 {
             return Err(MapError::Empty);
         }
-        if !Self::fits(len) {
-            return Err(MapError::TooLarge { len });
-        }
-        let whole = len.next_multiple_of(page_size());
+        let page = page_size();
+        let pages = code.checked_next_multiple_of(page);
+        let whole = pages
+            .and_then(|pages| pages.checked_add(data)?.checked_next_multiple_of(page))
+            .ok_or(MapError::TooLarge { len: code })?;
+        let is_alone = whole > LARGEST || data > 0;
         let mut arenas = self.lock();
-        let known = arenas.iter_mut().enumerate();
+        let known = arenas.iter_mut().enumerate().filter(|_| !is_alone);
         let found = known.fold(None, |found, (i, arena)| {
             found.or_else(|| Some((i, arena.take(whole)?)))
         });
         let (i, at) = match found {
             Some(found) => found,
             None => {
-                let mut arena = Arena::new().map_err(|errno| MapError::Map {
-                    len: ARENA,
+                let len = if is_alone { whole } else { ARENA };
+                let mut arena = Arena::new(len).map_err(|errno| MapError::Map {
+                    len,
                     source: errno.into(),
                     hint: "free memory, or raise `ulimit -v` or the memory limit of the container",
                 })?;
@@ -132,7 +139,7 @@ impl CodeArenas {
         let writable = unsafe { arena.protect(at, whole, access) };
         drop(arenas);
         match writable {
-            Ok(()) => Ok(CodeRoom { piece, used: len }),
+            Ok(()) => Ok(CodeRoom { piece, code, data }),
             Err(errno) => Err(piece.refused("read, write", errno)),
         }
     }
@@ -140,7 +147,7 @@ impl CodeArenas {
     /// Bytes of code that is in use.
     pub fn used(&self) -> usize {
         let free = |arena: &Arena| arena.free.values().sum::<usize>();
-        self.lock().iter().map(|a| a.range.len() - free(a)).sum()
+        self.lock().iter().map(|a| a.room() - free(a)).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arena>> {
@@ -163,11 +170,11 @@ unsafe impl Send for Piece {}
 unsafe impl Sync for Piece {}
 
 impl Piece {
-    /// Changes the access to all of it.
+    /// Changes the access to its first `len` bytes, whole pages of it.
     ///
     /// # Safety
-    /// No references into it exist that the access forbids.
-    unsafe fn protect(&self, prot: ProtFlags) -> Result<(), Errno> {
+    /// No references into them exist that the access forbids.
+    unsafe fn protect(&self, len: usize, prot: ProtFlags) -> Result<(), Errno> {
         let start = self.start.addr().get();
         let arenas = self.arenas.lock();
         let owner = arenas
@@ -175,7 +182,7 @@ impl Piece {
             .find(|a| (a.first()..a.first() + a.range.len()).contains(&start));
         match owner {
             // SAFETY: the piece is ours; the caller's promise for the rest.
-            Some(arena) => unsafe { arena.protect(start - arena.first(), self.len, prot) },
+            Some(arena) => unsafe { arena.protect(start - arena.first(), len, prot) },
             None => Err(Errno::EFAULT),
         }
     }
@@ -208,7 +215,7 @@ impl Drop for Piece {
         // Pages that could not be closed are given to nobody any more.
         if closed.is_ok() {
             arena.give_back(at, self.len);
-            let whole = arena.free.get(&0) == Some(&arena.range.len());
+            let whole = arena.free.get(&page_size()) == Some(&arena.room());
             if whole && arenas.len() > 1 {
                 arenas.swap_remove(i);
             }
@@ -216,11 +223,12 @@ impl Drop for Piece {
     }
 }
 
-/// Pages that will hold machine code: writable now, executable after [`CodeRoom::seal`], never both.
+/// Pages that will hold machine code: writable now, executable after [`CodeRoom::seal`], never both; and those of its data.
 #[derive(Debug)]
 pub struct CodeRoom {
     piece: Piece,
-    used: usize,
+    code: usize,
+    data: usize,
 }
 
 impl CodeRoom {
@@ -229,42 +237,53 @@ impl CodeRoom {
         self.piece.start.addr().get()
     }
 
-    /// The content.
+    /// The content: code, and data from the next page on.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let used = match self.data {
+            0 => self.code,
+            data => self.pages() + data,
+        };
         // SAFETY: the piece is at least `used` initialised (zeroed) bytes, private to this value, and borrowed mutably
         // with it. Nothing executes it or lends its address before `seal`.
-        unsafe { std::slice::from_raw_parts_mut(self.piece.start.as_ptr(), self.used) }
+        unsafe { std::slice::from_raw_parts_mut(self.piece.start.as_ptr(), used) }
     }
 
-    /// Makes it readable and executable, and nothing of it writable. What is left of the last page traps.
+    /// Bytes of the pages of code.
+    fn pages(&self) -> usize {
+        self.code.next_multiple_of(page_size())
+    }
+
+    /// Makes the code readable and executable, and nothing of it writable. What is left of its last page traps. Data stays
+    /// readable and writable.
     ///
     /// # Errors
     /// [`MapError::Protect`] where the system forbids code made at run time.
-    pub fn seal(self) -> Result<SharedCode, MapError> {
-        let piece = self.piece;
+    pub fn seal(self) -> Result<Code, MapError> {
+        let pages = self.pages();
+        let (piece, code) = (self.piece, self.code);
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_EXEC;
-        // SAFETY: the rest is inside of the piece and writable still; no reference into it exists: `bytes_mut` borrows
-        // `self`, which was moved here.
+        // SAFETY: the rest of the last page of code is inside of the piece and writable still, and no data; no reference
+        // into it exists: `bytes_mut` borrows `self`, which was moved here.
         let sealed = unsafe {
-            let rest = piece.start.byte_add(self.used);
-            rest.write_bytes(TRAP, piece.len - self.used);
-            piece.protect(access)
+            let rest = piece.start.byte_add(code);
+            rest.write_bytes(TRAP, pages - code);
+            piece.protect(pages, access)
         };
         if let Err(errno) = sealed {
             return Err(piece.refused("read, execute", errno));
         }
-        flush_instruction_cache(piece.start, piece.len);
-        Ok(SharedCode { piece })
+        flush_instruction_cache(piece.start, pages);
+        Ok(Code { piece })
     }
 }
 
-/// Machine code in an arena that can be run and not written; its pages are given back on drop.
+/// Machine code that can be run and not written, with its data; its pages are given back on drop.
 #[derive(Debug)]
-pub struct SharedCode {
+pub struct Code {
     piece: Piece,
 }
 
-impl SharedCode {
+impl Code {
     /// The first byte. Calling into it is up to the caller, who knows the signature and keeps this owner alive
     /// meanwhile.
     pub fn ptr(&self) -> NonNull<u8> {
@@ -276,6 +295,19 @@ impl SharedCode {
     pub fn len(&self) -> usize {
         self.piece.len
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn flush_instruction_cache(_start: NonNull<u8>, _len: usize) {}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn flush_instruction_cache(start: NonNull<u8>, len: usize) {
+    unsafe extern "C" {
+        fn __clear_cache(start: *mut u8, end: *mut u8);
+    }
+    // SAFETY: the range is mapped and readable; the function of the compiler's runtime library
+    // only issues cache maintenance.
+    unsafe { __clear_cache(start.as_ptr(), start.as_ptr().byte_add(len)) }
 }
 
 #[cfg(test)]
@@ -303,8 +335,8 @@ mod tests {
     }
 
     /// A function that returns a number.
-    fn code(arenas: &Arc<CodeArenas>, number: u32, len: usize) -> SharedCode {
-        let mut room = arenas.room(len).unwrap();
+    fn code(arenas: &Arc<CodeArenas>, number: u32, len: usize) -> Code {
+        let mut room = arenas.room(len, 0).unwrap();
         // Asking the kernel takes long.
         let asks = number.is_multiple_of(100);
         assert!(!asks || access(room.addr()) == "rw-p");
@@ -322,7 +354,7 @@ mod tests {
         code
     }
 
-    fn returns(code: &SharedCode, number: u32) {
+    fn returns(code: &Code, number: u32) {
         if cfg!(target_arch = "x86_64") {
             // SAFETY: `code` above wrote a function of this signature, and it outlives the call.
             let found = unsafe {
@@ -336,7 +368,7 @@ mod tests {
     #[test]
     fn many_pieces_are_few_mappings_and_freed_ones_come_again() {
         let arenas = Arc::new(CodeArenas::default());
-        let mut all: Vec<Option<SharedCode>> = (0..3000u32)
+        let mut all: Vec<Option<Code>> = (0..3000u32)
             .map(|i| Some(code(&arenas, i, 100 + i as usize % 5000)))
             .collect();
         for (i, code) in all.iter().enumerate() {
@@ -390,12 +422,35 @@ mod tests {
     }
 
     #[test]
+    fn large_code_and_what_has_data_lie_alone() {
+        let (arenas, page) = (Arc::new(CodeArenas::default()), page_size());
+        let _first = code(&arenas, 1, 100);
+        let large = arenas.room(LARGEST + 1, 0).unwrap().seal().unwrap();
+        let mut room = arenas.room(page, page + 10).unwrap();
+        assert_eq!(room.bytes_mut().len(), 2 * page + 10);
+        let with_data = room.seal().unwrap();
+        assert_eq!((large.len(), with_data.len()), (LARGEST + page, 3 * page));
+        assert_eq!(arenas.lock().len(), 3);
+        let at = with_data.ptr().addr().get();
+        let found: Vec<_> = (0..5).map(|i| access(at - page + i * page)).collect();
+        assert_eq!(found, ["---p", "r-xp", "rw-p", "rw-p", "---p"]);
+        drop((large, with_data));
+        assert_eq!((arenas.used(), arenas.lock().len()), (page, 1));
+    }
+
+    #[test]
     fn sizes_that_cannot_be_are_refused() {
         let arenas = Arc::new(CodeArenas::default());
-        assert!(matches!(arenas.room(0), Err(MapError::Empty)));
-        let large = arenas.room(LARGEST + 1);
-        assert!(matches!(large, Err(MapError::TooLarge { .. })));
-        assert!(CodeArenas::fits(LARGEST) && !CodeArenas::fits(LARGEST + 1));
-        arenas.room(LARGEST).unwrap().seal().unwrap();
+        assert!(matches!(arenas.room(0, 0), Err(MapError::Empty)));
+        for sizes in [(usize::MAX, 0), (1, usize::MAX), (usize::MAX - 4095, 4096)] {
+            let large = arenas.room(sizes.0, sizes.1);
+            assert!(
+                matches!(large, Err(MapError::TooLarge { .. })),
+                "{sizes:x?}"
+            );
+        }
+        let large = arenas.room(usize::MAX / 4, 0);
+        assert!(matches!(large, Err(MapError::Map { .. })));
+        assert_eq!(arenas.used(), 0);
     }
 }

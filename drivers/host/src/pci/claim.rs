@@ -315,12 +315,9 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
         );
         let (value, old) = (sizes.largest.to_string(), sizes.now.to_string());
         steps.set(&path, &value, &why, &old);
-        steps
-            .0
-            .iter_mut()
-            .last()
-            .into_iter()
-            .for_each(|step| step.may_fail = true);
+        if let Some(step) = steps.0.last_mut() {
+            step.may_fail = true;
+        }
     }
     if by_vfio {
         if !has_way {

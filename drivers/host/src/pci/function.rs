@@ -1,15 +1,14 @@
 //! [`Function`]: a PCI function that this process drives, by the files that sysfs has for it.
 //!
 //! Registers and memory are mapped: an access is one instruction. Memory that the function is to reach lies in huge
-//! pages ([`Pages`]), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
+//! pages (see `pages`), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
 //! which is looked at first. What a process has left that was killed is let go before anything else.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use hcq::mem::view::ViewError;
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{Bar, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, TransportError};
 use hcq::wait::Deadline;
@@ -18,8 +17,8 @@ use super::claim::ClaimError;
 use super::files::{System, folder};
 use super::lock::Lock;
 use super::look::{Group, driver, group};
-use super::pages::{NR, Pagemap, Pages, has_left, let_go};
-use super::quiet::Config;
+use super::pages::{HugePages, has_left, let_go};
+use super::quiet::{Config, access};
 use super::reset;
 use crate::devfile::{HostFile, fault, refused};
 use crate::mmap::HUGE_PAGE;
@@ -34,11 +33,9 @@ pub struct Function {
     address: String,
     bars: Vec<Bar>,
     config: Arc<ConfigFile>,
-    /// What it is given of memory, once somebody has asked for that.
-    pages: Mutex<Option<Arc<Pages>>>,
+    memory: HugePages,
     /// The IOMMU that translates for it, if one does.
     iommu: Option<Group>,
-    lock: Arc<Lock>,
 }
 
 /// The file of its configuration space.
@@ -65,16 +62,15 @@ pub fn open(
         )));
     }
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
-    let config = ConfigFile::open(system, address)?;
-    let_go(system, address, &config)?;
+    let config = Arc::new(ConfigFile::open(system, address)?);
+    let_go(system, address, &*config)?;
     Ok(Function {
         system: system.clone(),
         address: address.into(),
         bars: bars.to_vec(),
-        config: Arc::new(config),
-        pages: Mutex::default(),
+        memory: HugePages::new(system, address, config.clone(), Arc::new(lock)),
+        config,
         iommu: group(system, address).filter(Group::translates),
-        lock: Arc::new(lock),
     })
 }
 
@@ -108,52 +104,34 @@ impl ConfigFile {
         format!("{}/config", folder(&self.address))
     }
 
-    /// The place of a configuration access, if there is one there.
-    fn config_at(
+    /// What an access is called, if there is one there.
+    fn access(
         &self,
         verb: &str,
         offset: u16,
         width: AccessWidth,
-    ) -> Result<(String, usize, u64), TransportError> {
-        let (bytes, at) = (width.bytes(), usize::from(offset));
-        let operation = format!("config {verb} {offset:#x} {bytes} bytes");
+    ) -> Result<String, TransportError> {
         let len = self.file.metadata().map_or(0, |metadata| metadata.len());
         let len = if len == 0 { CONFIG } else { len } as usize;
-        let fault = if bytes > 4 {
-            Fault::Unsupported("at most 4 bytes at a time".into())
-        } else if !at.is_multiple_of(bytes) {
-            Fault::View(ViewError::Misaligned {
-                offset: at,
-                len,
-                align: bytes,
-                low: at & 0xfff,
-            })
-        } else if at + bytes > len {
-            Fault::View(ViewError::OutOfBounds {
-                offset: at,
-                bytes,
-                len,
-            })
-        } else {
-            return Ok((operation, bytes, offset.into()));
-        };
-        Err(TransportError::new(&*self.address, operation, fault))
+        access((&self.address, len), verb, offset, width)
     }
 }
 
 impl Config for ConfigFile {
     fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let (operation, bytes, at) = self.config_at("read", offset, width)?;
+        let operation = self.access("read", offset, width)?;
         let mut word = [0; 4];
-        let read = self.file.read_exact_at(&mut word[..bytes], at);
+        let to = &mut word[..width.bytes()];
+        let read = self.file.read_exact_at(to, offset.into());
         read.map_err(|error| refused(&self.path(), &operation, &error))?;
         Ok(u32::from_le_bytes(word))
     }
 
     fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
-        let (operation, bytes, at) = self.config_at("write", offset, width)?;
+        let operation = self.access("write", offset, width)?;
         let word = value.to_le_bytes();
-        let written = self.file.write_all_at(&word[..bytes], at);
+        let from = &word[..width.bytes()];
+        let written = self.file.write_all_at(from, offset.into());
         written.map_err(|error| refused(&self.path(), &operation, &error))
     }
 }
@@ -165,19 +143,6 @@ impl Function {
 
     fn file(&self, name: &str) -> String {
         format!("{}/{name}", folder(&self.address))
-    }
-
-    /// Its memory, in a file that is made for the first who asks.
-    fn pages(&self) -> Result<Arc<Pages>, TransportError> {
-        // Set at once.
-        let mut pages = self.pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pages) = &*pages {
-            return Ok(pages.clone());
-        }
-        let frames = Box::new(Pagemap(self.system.clone()));
-        let (system, address) = (&self.system, &*self.address);
-        let made = Pages::new(system, address, self.config.clone(), frames, &self.lock)?;
-        Ok(pages.insert(made).clone())
     }
 }
 
@@ -239,8 +204,7 @@ impl Pci for Function {
                 page_size()
             )));
         }
-        let dma = self.pages()?.dma(bytes, align);
-        dma.map_err(|fault| self.failed(format!("{operation}: in huge pages ({NR})"), fault))
+        self.memory.dma(&operation, bytes, align)
     }
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
@@ -268,6 +232,3 @@ impl Pci for Function {
         Err(self.failed(operation, Fault::Unsupported(why.into())))
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -216,6 +216,3 @@ pub(super) fn undo(
         }),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -113,9 +113,9 @@ impl Container {
 impl Iommu for Lender {
     fn map(&self, view: &View, at: u64) -> Result<(), TransportError> {
         let (from, bytes) = (view.as_ptr(), view.len());
+        Errno::clear();
         // SAFETY: a view is memory that others may change at any time, and who unmaps it first takes this away
         // (`Mapping`).
-        Errno::clear();
         let mapped = unsafe {
             let iommu = self.0.iommu();
             iommu.map(at, bytes, from, Permissions::ReadWrite)

@@ -38,7 +38,7 @@ const HUGE: u64 = HUGE_PAGE as u64;
 const MOUNTS: &str = "/proc/mounts";
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// How many huge pages there are.
-pub(super) const NR: &str = "/proc/sys/vm/nr_hugepages";
+const NR: &str = "/proc/sys/vm/nr_hugepages";
 /// What has to be done where there are no huge pages.
 const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `mount -t hugetlbfs -o pagesize=2M \
                               none /dev/hugepages` shows them, both as root; or turn on an IOMMU (in the firmware's set-up; \
@@ -150,7 +150,7 @@ pub trait Frames: Send + Sync {
 }
 
 /// The kernel, by what it says of this process.
-pub(super) struct Pagemap(pub(super) System);
+struct Pagemap(System);
 
 impl Frames for Pagemap {
     fn places(&self, _: &File, _: u64, view: &View) -> Result<Vec<u64>, Fault> {
@@ -183,6 +183,61 @@ fn place(entry: u64, page: u64) -> Result<u64, Fault> {
         ),
         true if !at.is_multiple_of(HUGE) => unsupported("the file is none of huge pages"),
         true => Ok(at),
+    }
+}
+
+/// Memory of a function that finds it by its physical addresses, in a file that is made for the first who asks.
+pub(super) struct HugePages {
+    system: System,
+    address: String,
+    config: Arc<dyn Config>,
+    made: Mutex<Option<Arc<Pages>>>,
+    lock: Arc<Lock>,
+}
+
+impl HugePages {
+    /// Of a function that nobody else drives while the lock lives.
+    pub(super) fn new(
+        system: &System,
+        address: &str,
+        config: Arc<dyn Config>,
+        lock: Arc<Lock>,
+    ) -> HugePages {
+        HugePages {
+            system: system.clone(),
+            address: address.into(),
+            config,
+            made: Mutex::default(),
+            lock,
+        }
+    }
+
+    /// Memory, as [`Pages::dma`] gives it. `operation` is what is done, for messages.
+    ///
+    /// # Errors
+    /// Those of [`Pages::new`] and [`Pages::dma`].
+    pub(super) fn dma(
+        &self,
+        operation: &str,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Dma, TransportError> {
+        self.pages()?.dma(bytes, align).map_err(|fault| {
+            let operation = format!("{operation}: in huge pages ({NR})");
+            TransportError::new(&*self.address, operation, fault)
+        })
+    }
+
+    fn pages(&self) -> Result<Arc<Pages>, TransportError> {
+        // Set at once.
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pages) = &*made {
+            return Ok(pages.clone());
+        }
+        let frames = Box::new(Pagemap(self.system.clone()));
+        let config = self.config.clone();
+        let pages = Pages::new(&self.system, &self.address, config, frames, &self.lock)?;
+        Ok(made.insert(pages).clone())
     }
 }
 

@@ -7,6 +7,7 @@
 use std::time::{Duration, Instant};
 
 use drivers_spec::pci::{Command, PCI_COMMAND};
+use hcq::mem::view::ViewError;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Fault, TransportError};
 
@@ -38,6 +39,39 @@ pub trait Config: Send + Sync {
     /// # Errors
     /// The system's.
     fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError>;
+}
+
+/// What an access to a configuration space of `len` bytes is called, if there is one at that place.
+///
+/// # Errors
+/// There is none: it is too wide, not aligned, or behind the end.
+pub(super) fn access(
+    (address, len): (&str, usize),
+    verb: &str,
+    offset: u16,
+    width: AccessWidth,
+) -> Result<String, TransportError> {
+    let (bytes, at) = (width.bytes(), usize::from(offset));
+    let operation = format!("config {verb} {offset:#x} {bytes} bytes");
+    let fault = if bytes > 4 {
+        Fault::Unsupported("at most 4 bytes at a time".into())
+    } else if !at.is_multiple_of(bytes) {
+        Fault::View(ViewError::Misaligned {
+            offset: at,
+            len,
+            align: bytes,
+            low: at & 0xfff,
+        })
+    } else if at + bytes > len {
+        Fault::View(ViewError::OutOfBounds {
+            offset: at,
+            bytes,
+            len,
+        })
+    } else {
+        return Ok(operation);
+    };
+    Err(TransportError::new(address, operation, fault))
 }
 
 /// Ends all accesses of a function to memory: when it returns, what the function has written is there, and nothing follows.

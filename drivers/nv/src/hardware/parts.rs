@@ -22,17 +22,7 @@ const COPIES: u64 = 256 << 10;
 /// Entries of a ring at most: 1 GiB of push buffers, if each has but 16 KiB.
 const MOST: u32 = 1 << 16;
 
-/// Which queue to open.
-pub(crate) struct QueueSpec {
-    /// Kernels or copies.
-    pub(crate) kind: QueueKind,
-    /// The number among those of the kind.
-    pub(crate) index: u32,
-    /// Which copy engine, of a copy queue.
-    pub(crate) engine: u32,
-}
-
-/// Opens a queue.
+/// Opens a queue: its kind, its number among those of the kind, and which copy engine it is of, if it copies.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
@@ -40,14 +30,9 @@ pub(crate) fn open(
     core: &Arc<Core>,
     interface: &Arc<dyn NvInterface>,
     pool: &Arc<Pool>,
-    spec: &QueueSpec,
+    (kind, index, engine): (QueueKind, u32, u32),
     options: &Options,
 ) -> Result<Channel<NvHardware>> {
-    let QueueSpec {
-        kind,
-        index,
-        engine,
-    } = *spec;
     let name = format!("{kind} queue {index}");
     let chip = interface.gpu().chip;
     let limits = Limits::of(chip.sm).ok_or_else(|| Error::NoDevice {

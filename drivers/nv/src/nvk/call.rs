@@ -3,8 +3,7 @@
 //! RM asks for a call to be made again where something is in its way for a moment (BUSY_RETRY). That ends
 //! here: a call is made again a limited number of times.
 
-use std::time::Duration;
-
+use drivers_gpu::kernel::calls::until_taken;
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::{escape, status, uvm};
@@ -12,10 +11,6 @@ use hcq::transport::{DevFile, Fault};
 
 use crate::rm::CallError;
 use crate::rm::transport::{Result, is_done};
-
-/// How often a call that is to be made again is made, with a pause before each next one: half a second.
-const TRIES: u32 = 100;
-const PAUSE: Duration = Duration::from_millis(5);
 
 const EAGAIN: i32 = 11;
 
@@ -79,31 +74,25 @@ pub(super) fn call<T: Answered>(
     what: &str,
     mut make: impl FnMut() -> Option<Argument>,
 ) -> Result<(T, Argument)> {
-    let mut left = TRIES;
-    loop {
-        let call = || what.to_string();
-        let absent = || CallError::Absent {
-            call: call(),
+    let asks_again = |error: &CallError| match error {
+        CallError::System(error) => error.fault == Fault::Errno(EAGAIN),
+        error => error.is(status::NV_ERR_BUSY_RETRY),
+    };
+    let call = || {
+        let mut argument = make().ok_or_else(|| CallError::Absent {
+            call: what.into(),
             branch,
-        };
-        let mut argument = make().ok_or_else(absent)?;
-        left -= 1;
-        match send(file, &mut argument) {
-            Err(CallError::System(error)) if error.fault == Fault::Errno(EAGAIN) && left > 0 => {}
-            Err(error) => return Err(error),
-            Ok(()) => {
-                let answer = argument.answer::<T>();
-                match answer.status() {
-                    done if is_done(done) => return Ok((answer, argument)),
-                    status::NV_ERR_BUSY_RETRY if left > 0 => {}
-                    status => {
-                        let file = file.name().to_string();
-                        let call = call();
-                        return Err(CallError::Status { file, call, status });
-                    }
-                }
-            }
+        })?;
+        send(file, &mut argument)?;
+        let answer = argument.answer::<T>();
+        match answer.status() {
+            done if is_done(done) => Ok((answer, argument)),
+            status => Err(CallError::Status {
+                file: file.name().to_string(),
+                call: what.into(),
+                status,
+            }),
         }
-        std::thread::sleep(PAUSE);
-    }
+    };
+    until_taken(call, asks_again)
 }

@@ -8,12 +8,15 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use drivers_gpu::interface::PAGE;
+use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::nv::push::{Notification, userd};
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
 
 use super::gpu::Gpu;
-use super::memory::{BELOW, Memory, MemoryError, PAGE, Request, Use};
+use super::memory::{BELOW, Memory, MemoryError};
 use super::uvm::RegisteredChannel;
 use crate::interface::channel::ENTRY_BYTES;
 use crate::interface::{ChannelKind, ChannelRequest, Classes};
@@ -88,25 +91,25 @@ impl Channel {
         request: &ChannelRequest<'_>,
     ) -> Result<(Channel, Parts), MemoryError> {
         let (engine, name) = (engine_of(gpu, request)?, request.name);
-        let memory = |bytes, purpose, what: &str| {
+        let memory = |bytes, heap, what: &str| {
             let what = format!("the {what} of {name}");
-            let request = Request {
+            let wanted = Wanted {
                 bytes,
                 align: PAGE,
-                purpose,
+                heap,
                 what: &what,
             };
-            Memory::new(machine, gpu, &request).map(Arc::new)
+            let memory = Arc::new(Memory::new(machine, gpu, &wanted)?);
+            let window = memory.window(machine, &what)?;
+            Ok::<_, MemoryError>((memory, window))
         };
         // Both in memory of the GPU: Hopper wants USERD where the ring is.
         let ring_bytes = u64::from(request.entries) * ENTRY_BYTES;
         let userd_at = ring_bytes.next_multiple_of(PAGE);
-        let ring = memory(userd_at + PAGE, Use::VisibleLocal, "ring")?;
-        let notices = memory(PAGE, Use::System, "notifier")?;
-        let whole = window(machine, &ring, "ring", name)?;
+        let (ring, whole) = memory(userd_at + PAGE, Heap::VisibleVram, "ring")?;
+        let (notices, notifier) = memory(PAGE, Heap::System, "notifier")?;
         let userd = whole.sub(userd_at, userd::BYTES)?;
         userd.fill(0, userd::BYTES, 0)?;
-        let notifier = window(machine, &notices, "notifier", name)?;
         notifier.fill(0, PAGE, 0)?;
 
         let layout = Layout {
@@ -181,18 +184,4 @@ fn addresses(
     // Each buffer begins at a page of its own: more than their sum.
     let bytes = bytes.max(BUFFERS).next_multiple_of(BUFFERS_ALIGN) + BUFFERS;
     Ok(Some(machine.reserve(bytes, BUFFERS_ALIGN, BELOW)?))
-}
-
-/// The host's window to memory that has one.
-fn window(
-    machine: &dyn Machine,
-    memory: &Memory,
-    what: &str,
-    name: &str,
-) -> Result<Window, TransportError> {
-    let view = memory.view().cloned().ok_or_else(|| {
-        let why = "memory without a mapping".to_string();
-        TransportError::new(name, "map", Fault::Unsupported(why))
-    })?;
-    Ok(machine.window(&format!("the {what} of {name}"), memory.va(), view))
 }

@@ -1,5 +1,6 @@
 //! What the kernel driver refuses, as errors of the device.
 
+use drivers_gpu::interface::refused;
 use drivers_spec::nv::status;
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
@@ -53,13 +54,7 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
         }
         _ => LOG,
     };
-    Error::Os {
-        device: device.clone(),
-        call: format!("{}: {}", error.device, error.operation),
-        source_text: error.fault.to_string(),
-        errno: error.fault.errno(),
-        hint: hint.into(),
-    }
+    refused(device, &error, hint)
 }
 
 fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> Error {

@@ -1,6 +1,6 @@
 //! [`Gpu`]: a GPU of the process: its objects in RM, its address space, its doorbell.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::nv::push;
 use hcq::mem::window::Window;
@@ -34,8 +34,7 @@ pub(super) struct Gpu {
     pub(super) uuid: Uuid,
     pub(super) path: String,
     pub(super) facts: Facts,
-    /// Numbers of the GPUs of the process that reach its memory.
-    pub(super) peers: Mutex<Vec<u32>>,
+    peers: Mutex<Vec<u32>>,
     /// Whether the subdevice notifies of channels that die.
     pub(super) tells_deaths: Mutex<bool>,
 }
@@ -86,6 +85,12 @@ impl Gpu {
             peers: Mutex::default(),
             tells_deaths: Mutex::default(),
         })
+    }
+
+    /// Numbers of the GPUs of the process that reach its memory.
+    pub(super) fn peers(&self) -> MutexGuard<'_, Vec<u32>> {
+        // Changed in single steps.
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The doorbell of its channels.

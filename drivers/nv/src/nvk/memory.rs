@@ -9,6 +9,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use drivers_gpu::interface::shared::Shareable;
+use drivers_gpu::interface::{Named, PAGE};
+use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted as Asked};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};
 use hcq::mem::view::View;
@@ -22,9 +25,6 @@ use crate::rm::CallError;
 use crate::rm::client::Object;
 use crate::rm::transport::{Result as Called, Side, Wanted};
 
-/// The smallest page of a GPU.
-pub(super) const PAGE: u64 = 4096;
-
 /// Pages that a GPU's page table holds memory of it in, and from which size on.
 const BIG_PAGE: u64 = 64 << 10;
 const HUGE_PAGE: u64 = 2 << 20;
@@ -34,36 +34,6 @@ const HUGE_PAGE: u64 = 2 << 20;
 pub(super) const BELOW: u64 = 1 << 40;
 
 const ENOMEM: i32 = 12;
-
-/// What memory is for; decides the heap and how it is cached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Use {
-    /// Memory of the GPU, which the host maps.
-    VisibleLocal,
-    /// Memory of the GPU, which the host does not map.
-    Local,
-    /// System memory of the driver, which the host maps.
-    System,
-    /// Memory of the process.
-    User,
-}
-
-impl Use {
-    /// Whether the memory is the GPU's own.
-    fn is_local(self) -> bool {
-        matches!(self, Use::VisibleLocal | Use::Local)
-    }
-}
-
-/// A request for memory.
-pub(super) struct Request<'a> {
-    pub(super) bytes: u64,
-    /// A power of two.
-    pub(super) align: u64,
-    pub(super) purpose: Use,
-    /// What it is, for messages; empty if its parts are named one by one.
-    pub(super) what: &'a str,
-}
 
 /// Why there is no memory.
 #[derive(Debug)]
@@ -84,7 +54,7 @@ impl<E: Into<CallError>> From<E> for MemoryError {
 
 impl MemoryError {
     /// The error of a request for so many bytes.
-    fn of(error: CallError, purpose: Use, bytes: u64) -> MemoryError {
+    fn of(error: CallError, heap: Heap, bytes: u64) -> MemoryError {
         let full = match &error {
             CallError::System(error) => error.fault == Fault::Errno(ENOMEM),
             error => matches!(
@@ -94,7 +64,7 @@ impl MemoryError {
         };
         match full {
             false => MemoryError::Refused(error),
-            true if purpose.is_local() => MemoryError::Local(bytes, error),
+            true if heap.is_vram() => MemoryError::Local(bytes, error),
             true => MemoryError::System(bytes, error),
         }
     }
@@ -102,20 +72,20 @@ impl MemoryError {
 
 /// A memory object. Its parts are freed from the top.
 pub(super) struct Memory {
-    /// Where GPUs have it; taken away first.
+    /// Taken away while the addresses are still this memory's.
+    named: Option<Named>,
+    /// Where GPUs have it.
     mapped: Mapped,
     /// The host's access.
     view: Option<View>,
     object: Object,
     /// The addresses; none for memory of the process, which brings its own.
     _reserved: Option<Reserved>,
-    purpose: Use,
+    heap: Heap,
     va: u64,
     bytes: u64,
     /// The other GPUs that have it.
     others: Mutex<Vec<Weak<Gpu>>>,
-    /// What it is, in messages; empty if its parts have names of their own.
-    what: Box<str>,
     /// What it was made of; outlives it.
     gpu: Arc<Gpu>,
 }
@@ -136,109 +106,72 @@ impl Memory {
     pub(super) fn new(
         machine: &dyn Machine,
         gpu: &Arc<Gpu>,
-        request: &Request<'_>,
+        asked: &Asked<'_>,
     ) -> Result<Memory, MemoryError> {
-        let purpose = request.purpose;
-        let page = match request.bytes {
-            HUGE_PAGE.. if purpose.is_local() => HUGE_PAGE,
-            BIG_PAGE.. if purpose.is_local() => BIG_PAGE,
+        let heap = asked.heap;
+        let page = match asked.bytes {
+            HUGE_PAGE.. if heap.is_vram() => HUGE_PAGE,
+            BIG_PAGE.. if heap.is_vram() => BIG_PAGE,
             _ => PAGE,
         };
-        let bytes = request.bytes.max(1).checked_next_multiple_of(page);
+        let bytes = asked.bytes.max(1).checked_next_multiple_of(page);
         let bytes = bytes.unwrap_or(u64::MAX - (PAGE - 1));
         // The page tables of large memory in the host have large pages, too, if both are aligned.
-        let align = match request.bytes {
+        let align = match asked.bytes {
             HUGE_PAGE.. => HUGE_PAGE,
             _ => page,
         };
-        let align = request.align.max(align);
-        let failed = |error: CallError| MemoryError::of(error, purpose, bytes);
+        let align = asked.align.max(align);
+        let failed = |error: CallError| MemoryError::of(error, heap, bytes);
         // Addresses are the host's, whatever lies there.
-        let host = |error: TransportError| MemoryError::of(error.into(), Use::User, bytes);
-        let (reserved, own) = match purpose {
-            Use::User => (None, Some(machine.memory(bytes, align).map_err(host)?)),
-            _ => (
-                Some(machine.reserve(bytes, align, BELOW).map_err(host)?),
-                None,
-            ),
-        };
-        let va = match (&reserved, &own) {
-            (Some(reserved), _) => reserved.base(),
-            (None, Some(view)) => view.as_ptr().addr() as u64,
-            (None, None) => 0,
-        };
+        let host = |error: TransportError| MemoryError::of(error.into(), Heap::User, bytes);
+        let place = Place::new(machine, heap, (bytes, align), BELOW).map_err(host)?;
+        let Place { va, reserved, own } = place;
         let wanted = |of| Wanted {
             bytes,
             at: Some(va),
             prot: Prot::ReadWrite,
             of,
         };
-        let (object, view) = match purpose {
-            Use::Local => (local(gpu, bytes, page, false).map_err(failed)?, None),
-            Use::VisibleLocal => {
+        let (object, view) = match heap {
+            Heap::Vram => (local(gpu, bytes, page, false).map_err(failed)?, None),
+            Heap::VisibleVram => {
                 let object = local(gpu, bytes, page, true).map_err(failed)?;
                 let view = gpu.rm.device.map(machine, &object, wanted(Side::Gpu));
                 let view = view.map_err(failed)?;
                 (object, Some(view))
             }
-            Use::System => {
+            Heap::System => {
                 let made = system(machine, gpu, &wanted(Side::System));
                 let (object, view) = made.map_err(failed)?;
                 (object, Some(view))
             }
-            Use::User => (pinned(gpu, va, bytes).map_err(failed)?, own),
+            Heap::User => (pinned(gpu, va, bytes).map_err(failed)?, own),
         };
         let mapped = match &gpu.session.uvm {
             Some(uvm) => Mapped::Uvm(uvm.range(va, bytes).map_err(failed)?),
             None => Mapped::Rm(Mutex::default()),
         };
-        let memory = Memory {
+        let mut memory = Memory {
+            named: None,
             gpu: gpu.clone(),
             mapped,
             view,
             object,
             _reserved: reserved,
-            purpose,
+            heap,
             va,
             bytes,
             others: Mutex::default(),
-            what: request.what.into(),
         };
         memory.map(gpu).map_err(failed)?;
-        if !memory.what.is_empty() {
-            gpu.session.space.ranges.insert(va, bytes, &memory.what);
-        }
+        memory.named = Some(Named::new(&gpu.session.space, va, bytes, asked.what));
         Ok(memory)
-    }
-
-    /// The address, for host and GPUs.
-    pub(super) fn va(&self) -> u64 {
-        self.va
-    }
-
-    /// Its size in bytes, whole pages.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// The handle of the object.
     pub(super) fn handle(&self) -> u32 {
         self.object.handle()
-    }
-
-    /// The host's mapping; none for memory that the host does not see.
-    pub(super) fn view(&self) -> Option<&View> {
-        self.view.as_ref()
-    }
-
-    /// The GPU that it was made for.
-    pub(super) fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    /// Whether it is the GPU's own.
-    pub(super) fn is_local(&self) -> bool {
-        self.purpose.is_local()
     }
 
     /// Maps it for a GPU.
@@ -249,7 +182,7 @@ impl Memory {
         let other = gpu.id != self.gpu.id;
         match &self.mapped {
             Mapped::Uvm(range) => range.map(gpu.uuid, self.object.handle())?,
-            Mapped::Rm(_) if self.is_local() && other => return Ok(()),
+            Mapped::Rm(_) if self.heap.is_vram() && other => return Ok(()),
             Mapped::Rm(all) => {
                 let mapping = Dma::new(gpu, self.object.handle(), (self.va, self.bytes))?;
                 lock(all).push((Arc::downgrade(gpu), mapping));
@@ -262,11 +195,48 @@ impl Memory {
         }
         Ok(())
     }
+}
 
-    /// Whether a GPU has it.
-    pub(super) fn is_mapped_for(&self, gpu: &Arc<Gpu>) -> bool {
+impl Shareable<Gpu> for Memory {
+    type Error = CallError;
+
+    fn va(&self) -> u64 {
+        self.va
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn is_mapped_for(&self, gpu: &Arc<Gpu>) -> bool {
         let is = |other: &Weak<Gpu>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(gpu));
         gpu.id == self.gpu.id || lock(&self.others).iter().any(is)
+    }
+
+    fn share(&self, gpu: &Arc<Gpu>) -> Called {
+        if gpu.id == self.gpu.id {
+            return Ok(());
+        }
+        if !self.heap.is_vram() {
+            return self.map(gpu);
+        }
+        if self.gpu.peers().contains(&gpu.id)
+            && let Err(error) = self.map(gpu)
+        {
+            // Copies between the two go through host memory then.
+            tracing::debug!(%error, va = self.va, "not mapped for a peer");
+        }
+        Ok(())
+    }
+}
+
+impl KernelMemory<Gpu> for Memory {
+    fn heap(&self) -> Heap {
+        self.heap
+    }
+
+    fn view(&self) -> Option<&View> {
+        self.view.as_ref()
     }
 }
 
@@ -277,9 +247,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if !self.what.is_empty() {
-            self.gpu.session.space.ranges.remove(self.va);
-        }
         if let Mapped::Rm(all) = &self.mapped {
             for (gpu, mapping) in lock(all).drain(..) {
                 // What a GPU had has gone with it.

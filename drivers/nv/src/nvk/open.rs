@@ -5,17 +5,18 @@ use std::time::Duration;
 
 use drivers_bundle::Evidence;
 use drivers_gpu::interface::{
-    Age, Event, Exception, Facts, Interface, Memory, Presence, RING_COSTS, Request, Space,
+    Age, Event, Exception, Facts, Interface, Memory, RING_COSTS, Request, Space,
 };
+use drivers_gpu::kernel::{Presence, Wanted};
 use hcq::mem::window::Window;
 use hcq::transport::Machine;
-use hcq::{DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{DeviceId, Error, Result};
 
 use super::channel::Channel;
 use super::error::{gone, of_call, of_memory, of_open};
 use super::event;
 use super::gpu;
-use super::memory::{self, Use};
+use super::memory;
 use super::process::Process;
 use super::survey::{self, Found, Unusable};
 use crate::VENDOR;
@@ -119,15 +120,6 @@ impl Nvk {
         }
     }
 
-    fn purpose(&self, kind: MemoryKind) -> Use {
-        match kind {
-            MemoryKind::Device if self.facts.facts.vram_windows => Use::VisibleLocal,
-            MemoryKind::Device => Use::Local,
-            MemoryKind::Host if self.pinned => Use::User,
-            MemoryKind::Host | MemoryKind::Control => Use::System,
-        }
-    }
-
     /// Why one of the channels has died, if one has.
     ///
     /// # Errors
@@ -168,37 +160,15 @@ impl Interface for Nvk {
     }
 
     fn memory(&self, request: &Request<'_>) -> Result<Memory> {
-        let purpose = self.purpose(request.kind);
-        let wanted = memory::Request {
-            bytes: request.bytes,
-            align: request.align,
-            purpose,
-            what: request.what,
-        };
+        let wanted = Wanted::of(request, &self.facts.facts, self.pinned);
         let made = memory::Memory::new(&*self.machine, &self.gpu, &wanted);
-        let memory = Arc::new(made.map_err(|e| self.failed(e))?);
-        let shared = self.process.shared.add(&memory);
-        shared.map_err(|e| of_call(&self.id, e))?;
-        let name = match request.what {
-            "" => "memory",
-            what => what,
-        };
-        Ok(Memory {
-            va: GpuVa(memory.va()),
-            bytes: memory.bytes(),
-            window: memory
-                .view()
-                .map(|view| self.machine.window(name, memory.va(), view.clone())),
-            // The driver gives system memory as zeros; memory of the GPU is cleared before it is given
-            // to another process, not to this one.
-            zeroed: !memory.is_local(),
-            owner: Box::new(memory),
-        })
+        let made = made.map_err(|e| self.failed(e))?;
+        let given = self.process.shared.give(&*self.machine, made, request.what);
+        given.map_err(|e| of_call(&self.id, e))
     }
 
     fn reaches(&self, va: u64) -> bool {
-        let found = self.process.shared.memory_at(va);
-        found.is_some_and(|(memory, _)| memory.is_mapped_for(&self.gpu))
+        self.process.shared.reaches(&self.gpu, va)
     }
 
     fn event(&self) -> Result<Event> {
@@ -256,9 +226,7 @@ impl Interface for Nvk {
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {
-        let (memory, offset) = self.process.shared.memory_at(va)?;
-        let view = memory.view()?.clone();
-        Some((self.machine.window("memory", memory.va(), view), offset))
+        self.process.shared.window_at(&*self.machine, va)
     }
 
     fn evidence(&self, _: Option<&Exception>) -> Evidence {

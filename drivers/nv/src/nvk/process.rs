@@ -2,14 +2,13 @@
 //! long as one of them is open.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use drivers_gpu::interface::shared::{Shareable, Shared};
+use drivers_gpu::interface::shared::Shared;
 use drivers_spec::nv::status;
 use hcq::transport::Machine;
 
-use super::CallError;
 use super::gpu::Gpu;
 use super::memory::Memory;
 use super::session::Session;
@@ -77,11 +76,11 @@ impl Process {
     fn meet(&self, gpu: &Gpu, other: &Gpu) {
         let Some(uvm) = &self.session.uvm else { return };
         // Of one that was open before, and had the same number.
-        peers(other).retain(|id| *id != gpu.id);
+        other.peers().retain(|id| *id != gpu.id);
         match uvm.enable_peers(gpu.uuid, other.uuid) {
             Ok(()) => {
-                peers(gpu).push(other.id);
-                peers(other).push(gpu.id);
+                gpu.peers().push(other.id);
+                other.peers().push(gpu.id);
             }
             // Copies between the two go through host memory then.
             Err(error) => tracing::debug!(%error, "two GPUs have no way to each other"),
@@ -100,39 +99,6 @@ impl Process {
                     std::thread::sleep(PAUSE);
                 }
                 made => return made,
-            }
-        }
-    }
-}
-
-/// The numbers of the GPUs that reach its memory.
-fn peers(gpu: &Gpu) -> MutexGuard<'_, Vec<u32>> {
-    // Changed in single steps.
-    gpu.peers.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shareable<Gpu> for Memory {
-    type Error = CallError;
-
-    fn va(&self) -> u64 {
-        Memory::va(self)
-    }
-
-    fn bytes(&self) -> u64 {
-        Memory::bytes(self)
-    }
-
-    fn share(&self, gpu: &Arc<Gpu>) -> Result<(), CallError> {
-        match self.is_local() {
-            _ if gpu.id == self.gpu().id => Ok(()),
-            false => self.map(gpu),
-            true if !peers(self.gpu()).contains(&gpu.id) => Ok(()),
-            true => {
-                // Copies between the two go through host memory then.
-                if let Err(error) = self.map(gpu) {
-                    tracing::debug!(%error, va = Memory::va(self), "not mapped for a peer");
-                }
-                Ok(())
             }
         }
     }

@@ -1,5 +1,6 @@
 //! [`Transport`]: what carries calls to RM.
 
+use drivers_gpu::kernel::calls;
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::ioctl::NewObject;
 use drivers_spec::nv::parameters::Parameters;
@@ -7,9 +8,6 @@ use drivers_spec::nv::status;
 use hcq::mem::view::View;
 use hcq::transport::{Fault, Machine, Prot, TransportError};
 use thiserror::Error;
-
-/// How often a call that takes something apart is made again before it is given up.
-const FREES: u32 = 3;
 
 /// Statuses from here on are warnings: the call has done what it should.
 const WARNINGS: u32 = 0x1_0000;
@@ -156,20 +154,14 @@ impl From<TransportError> for CallError {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, CallError>;
 
-/// Makes a call again that is refused: what is taken apart is left behind otherwise, and a refusal for
-/// want of memory passes. Says what was left.
-pub(crate) fn again(what: &str, mut call: impl FnMut() -> Result) {
-    for tries in 1.. {
-        match call() {
-            Ok(()) => return,
-            Err(error) if tries < FREES => tracing::debug!(%error, what, tries, "once more"),
-            // With the GPU all that it had has gone.
-            Err(error) if error.is(status::NV_ERR_GPU_IS_LOST) => {
-                return tracing::debug!(%error, what, "not freed");
-            }
-            Err(error) => {
-                return tracing::warn!(%error, what, "stays with the kernel driver");
-            }
+/// Makes a call that takes something apart, again if it is refused. Says what was left.
+pub(crate) fn again(what: &str, call: impl FnMut() -> Result) {
+    match calls::again(call) {
+        Ok(()) => {}
+        // With the GPU all that it had has gone.
+        Err(error) if error.is(status::NV_ERR_GPU_IS_LOST) => {
+            tracing::debug!(%error, what, "not freed");
         }
+        Err(error) => tracing::warn!(%error, what, "stays with the kernel driver"),
     }
 }

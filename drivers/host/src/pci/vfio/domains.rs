@@ -12,7 +12,6 @@ use hcq::transport::{Fault, TransportError};
 use super::calls::Calls;
 use super::function::Memory;
 use super::request::Descriptor;
-use crate::pci::System;
 use crate::pci::look::Group;
 use crate::pci::space::{Iommu, LOWEST, Space};
 
@@ -48,7 +47,6 @@ impl Domains {
     /// A group, in a container of this process: in one that there is, if the kernel lets it in, else in one of its own.
     pub(super) fn join(
         &self,
-        system: &System,
         group: &Group,
         address: &str,
     ) -> Result<(Arc<Descriptor>, Memory), TransportError> {
@@ -57,12 +55,7 @@ impl Domains {
             let file = self.group(group, address)?;
             file.set_container(&container)?;
             container.set_iommu(VFIO_NOIOMMU_IOMMU)?;
-            let memory = Memory::Physical {
-                pages: Mutex::default(),
-                system: system.clone(),
-                _container: container,
-            };
-            return Ok((file, memory));
+            return Ok((file, Memory::Physical(container)));
         }
         let mut joined = self.lock();
         joined.retain(|one| one.file.strong_count() > 0);

@@ -1,6 +1,6 @@
 //! A function that VFIO has given: its regions, its memory, its interrupts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use drivers_spec::vfio::{RegionFlags, RegionInfo};
 use hcq::addr::{BusRanges, Domain};
@@ -13,10 +13,10 @@ use super::calls::until;
 use super::regions::{ConfigRegion, Region};
 use super::request::Descriptor;
 use crate::mmap::HUGE_PAGE;
-use crate::pci::pages::{NR, Pagemap, Pages};
+use crate::pci::Lock;
+use crate::pci::pages::HugePages;
 use crate::pci::quiet::Config;
 use crate::pci::space::{ShownBars, Space};
-use crate::pci::{Lock, System};
 use crate::range::page_size;
 
 /// Where memory lies for a function.
@@ -24,11 +24,7 @@ pub(super) enum Memory {
     /// Where the IOMMU is told to have it.
     Mapped(Arc<Space<Descriptor>>),
     /// Where it lies: there is no IOMMU. The container stays open.
-    Physical {
-        pages: Mutex<Option<Arc<Pages>>>,
-        system: System,
-        _container: Descriptor,
-    },
+    Physical(#[expect(dead_code, reason = "it is open")] Descriptor),
 }
 
 /// See the front page of the module. What comes first is closed first.
@@ -43,11 +39,13 @@ pub(super) struct Function {
     pub(super) bars: Vec<RegionInfo>,
     pub(super) config: Arc<ConfigRegion>,
     pub(super) resets: bool,
+    /// What it is given where there is no IOMMU.
+    pub(super) pages: HugePages,
     pub(super) memory: Memory,
     /// The number of its group, and the group's file.
     pub(super) number: String,
     pub(super) group: Arc<Descriptor>,
-    pub(super) lock: Arc<Lock>,
+    pub(super) _lock: Arc<Lock>,
 }
 
 impl Function {
@@ -74,23 +72,6 @@ impl Function {
         let view = self.device.calls.map(self.device.fd, map);
         let view = view.map_err(|error| self.device.failed(&map.to_string(), &error))?;
         Ok(Some(view))
-    }
-
-    /// Its memory where there is no IOMMU, in a file that is made for the first who asks.
-    fn pages(
-        &self,
-        pages: &Mutex<Option<Arc<Pages>>>,
-        system: &System,
-    ) -> Result<Arc<Pages>, TransportError> {
-        // Set at once.
-        let mut pages = pages.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pages) = &*pages {
-            return Ok(pages.clone());
-        }
-        let frames = Box::new(Pagemap(system.clone()));
-        let config = self.config.clone();
-        let made = Pages::new(system, &self.address, config, frames, &self.lock)?;
-        Ok(pages.insert(made).clone())
     }
 
     /// Resets the bus, or the slot, that the function is on, if nothing else is there.
@@ -174,18 +155,14 @@ impl Pci for Function {
                 let how = ": locked in memory (`ulimit -l`)";
                 dma.map_err(|fault| self.failed(format!("{operation}{how}"), fault))
             }
-            Memory::Physical { pages, system, .. } => {
-                let dma = self.pages(pages, system)?.dma(bytes, align);
-                let how = format!("{operation}: in huge pages ({NR})");
-                dma.map_err(|fault| self.failed(how, fault))
-            }
+            Memory::Physical(_) => self.pages.dma(&operation, bytes, align),
         }
     }
 
     fn domain(&self) -> Domain {
         match &self.memory {
             Memory::Mapped(space) => space.domain,
-            Memory::Physical { .. } => Domain::BUS,
+            Memory::Physical(_) => Domain::BUS,
         }
     }
 

@@ -37,7 +37,7 @@ use drivers_spec::vfio::{
 use hcq::transport::{Fault, Pci, TransportError};
 
 use super::look::group;
-use super::pages::let_go;
+use super::pages::{HugePages, let_go};
 use super::space::ShownBars;
 use super::{Lock, System};
 use function::Function;
@@ -70,7 +70,7 @@ pub fn open(
         )
     })?;
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
-    let (file, memory) = domains.join(system, &group, address)?;
+    let (file, memory) = domains.join(&group, address)?;
     let device = file.device(address)?;
     let info = device.info()?;
     let flags = DeviceFlags::from_bits_retain(info.flags);
@@ -81,24 +81,26 @@ pub fn open(
     let bars: Result<Vec<_>, _> = bars.map(|index| device.region(index)).collect();
     let events = events(&device)?;
     let device = Arc::new(device);
-    let config = ConfigRegion {
+    let config = Arc::new(ConfigRegion {
         address: address.into(),
         region: device.region(VFIO_PCI_CONFIG_REGION_INDEX)?,
         device: device.clone(),
-    };
-    let_go(system, address, &config)?;
+    });
+    let_go(system, address, &*config)?;
+    let lock = Arc::new(lock);
     Ok(Arc::new(Function {
         address: address.into(),
         events,
         bars: bars?,
-        config: Arc::new(config),
+        pages: HugePages::new(system, address, config.clone(), lock.clone()),
+        config,
         device,
         resets: flags.contains(DeviceFlags::RESET),
         memory,
         shown: ShownBars::new(),
         number: group.number,
         group: file,
-        lock: Arc::new(lock),
+        _lock: lock,
     }))
 }
 

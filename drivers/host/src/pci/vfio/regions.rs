@@ -4,12 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use drivers_spec::vfio::RegionInfo;
-use hcq::mem::view::ViewError;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow};
 use hcq::transport::{Fault, TransportError};
 
 use super::request::Descriptor;
-use crate::pci::quiet::Config;
+use crate::pci::quiet::{Config, access};
 
 /// The configuration space of a function, in the device's file.
 pub(super) struct ConfigRegion {
@@ -19,44 +18,22 @@ pub(super) struct ConfigRegion {
 }
 
 impl ConfigRegion {
-    /// Where a configuration access is in the device's file, if there is one there.
-    fn config_at(
+    /// What an access is called, and where in the device's file it is, if there is one there.
+    fn access(
         &self,
         verb: &str,
         offset: u16,
         width: AccessWidth,
     ) -> Result<(String, u64), TransportError> {
-        let (bytes, at, len) = (
-            width.bytes(),
-            usize::from(offset),
-            self.region.size as usize,
-        );
-        let operation = format!("config {verb} {offset:#x} {bytes} bytes");
-        let fault = if bytes > 4 {
-            Fault::Unsupported("at most 4 bytes at a time".into())
-        } else if !at.is_multiple_of(bytes) {
-            Fault::View(ViewError::Misaligned {
-                offset: at,
-                len,
-                align: bytes,
-                low: at & 0xfff,
-            })
-        } else if at + bytes > len {
-            Fault::View(ViewError::OutOfBounds {
-                offset: at,
-                bytes,
-                len,
-            })
-        } else {
-            return Ok((operation, self.region.offset + u64::from(offset)));
-        };
-        Err(TransportError::new(&*self.address, operation, fault))
+        let len = self.region.size as usize;
+        let operation = access((&self.address, len), verb, offset, width)?;
+        Ok((operation, self.region.offset + u64::from(offset)))
     }
 }
 
 impl Config for ConfigRegion {
     fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let (operation, at) = self.config_at("read", offset, width)?;
+        let (operation, at) = self.access("read", offset, width)?;
         let mut word = [0; 4];
         self.device
             .read(&operation, at, &mut word[..width.bytes()])?;
@@ -64,7 +41,7 @@ impl Config for ConfigRegion {
     }
 
     fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
-        let (operation, at) = self.config_at("write", offset, width)?;
+        let (operation, at) = self.access("write", offset, width)?;
         let word = value.to_le_bytes();
         self.device.write(&operation, at, &word[..width.bytes()])
     }

@@ -1,17 +1,31 @@
+//! Taking functions over and giving them back, before a model of the kernel's files.
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 
-use super::*;
+use drivers_host::pci::claim::{ClaimError, Step, Wanted, Way, plan, release};
+use drivers_host::pci::journal::{self, pending, restore};
+use drivers_host::pci::look::driver;
+use drivers_host::pci::{Files, Rights, System, reset};
+
+/// Where journals are.
+const JOURNALS: &str = "/run/doorbell";
 
 /// Writes the steps; nothing asks to end.
 fn apply(files: &dyn Files, address: &str, steps: &[Step]) -> Result<(), ClaimError> {
-    super::apply(files, address, steps, &|| false)
+    journal::apply(files, address, steps, &|| false)
 }
-use crate::pci::claim::{Wanted, Way, plan, release};
-use crate::pci::files::{Rights, folder as in_sysfs};
-use crate::pci::owed::JOURNALS;
-use crate::pci::reset;
+
+/// The journal of a function.
+fn undo_file(address: &str) -> String {
+    format!("{JOURNALS}/{address}.undo")
+}
+
+/// The folder of a function.
+fn in_sysfs(address: &str) -> String {
+    format!("/sys/bus/pci/devices/{address}")
+}
 
 const GPU: &str = "0000:03:00.0";
 const AUDIO: &str = "0000:03:00.1";
@@ -247,7 +261,7 @@ fn a_process_that_was_killed_anywhere_leaves_what_the_next_one_undoes() {
             // The journal has the write that was under way, which was made or not.
             let Step { write, undo, .. } = &steps[killed];
             let text = format!("try\t{}\t{}\n", undo.path, undo.value);
-            kernel.append(&journal(GPU), &text).unwrap();
+            kernel.append(&undo_file(GPU), &text).unwrap();
             if is_written {
                 kernel.tell(&write.path, &write.value).unwrap();
             }
@@ -287,7 +301,7 @@ fn each_write_that_is_refused_undoes_those_before_it() {
             assert!(error.ends_with(rest), "{n}: {error}");
         }
         assert_eq!(kernel.state(), before, "{n}");
-        assert!(kernel.read(&journal(GPU)).is_err(), "{n}");
+        assert!(kernel.read(&undo_file(GPU)).is_err(), "{n}");
     }
 }
 
@@ -600,7 +614,7 @@ fn a_program_that_is_asked_to_end_undoes_what_it_has_done() {
             looked.set(looked.get() + 1);
             looked.get() > most
         };
-        let error = super::apply(&kernel, GPU, &steps, &ends).unwrap_err();
+        let error = journal::apply(&kernel, GPU, &steps, &ends).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("What was changed before is undone"), "{text}");
         assert_eq!(kernel.state(), before, "{most}");
@@ -621,7 +635,7 @@ fn a_line_that_was_cut_short_is_of_nothing() {
         ),
         ("try\t/sys/a".to_owned(), vec![]),
     ] {
-        kernel.put(&journal(GPU), &text);
+        kernel.put(&undo_file(GPU), &text);
         let pending = pending(&kernel, GPU).unwrap();
         let paths: Vec<_> = pending.iter().map(|write| &*write.path).collect();
         assert_eq!(paths, wanted, "{text:?}");
@@ -631,7 +645,6 @@ fn a_line_that_was_cut_short_is_of_nothing() {
 /// Who cannot read what is to be undone must not say that there is nothing.
 #[test]
 fn a_journal_that_is_not_ours_is_an_error_and_nothing_is_written() {
-    use crate::pci::files::System;
     let top = tempfile::tempdir().unwrap();
     let folder = top.path().join("run/doorbell");
     std::fs::create_dir_all(&folder).unwrap();

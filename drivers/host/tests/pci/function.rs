@@ -1,8 +1,14 @@
-use super::*;
+//! Functions by the files of sysfs, of a folder that looks like a machine.
+
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::machine::Host;
+use drivers_host::machine::Host;
+use drivers_host::pci::{System, let_go_of_left};
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{Pci, ResetKind, TransportError};
+use hcq::wait::Deadline;
 
 const ADDRESS: &str = "0000:03:00.0";
 

@@ -1,0 +1,43 @@
+//! Calls that are made again: those that a driver asks for, and those that take something apart.
+
+use std::fmt::Display;
+use std::time::Duration;
+
+/// How often a call that the driver asks for again is made, with a pause before each next one: half a second.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// How often a call that takes something apart is made again before it is given up.
+const FREES: u32 = 3;
+
+/// Makes a call until its error is none that asks for that, a limited number of times.
+///
+/// # Errors
+/// The last one.
+pub fn until_taken<T, E>(
+    mut call: impl FnMut() -> Result<T, E>,
+    asks_again: impl Fn(&E) -> bool,
+) -> Result<T, E> {
+    for _ in 1..TRIES {
+        match call() {
+            Err(error) if asks_again(&error) => std::thread::sleep(PAUSE),
+            done => return done,
+        }
+    }
+    call()
+}
+
+/// Makes a call again that is refused: what is taken apart is left behind otherwise, and a refusal for want of memory, or
+/// by a signal, passes.
+///
+/// # Errors
+/// The last one.
+pub fn again<E: Display>(mut call: impl FnMut() -> Result<(), E>) -> Result<(), E> {
+    for tries in 1..FREES {
+        match call() {
+            Err(error) => tracing::debug!(%error, tries, "once more"),
+            Ok(()) => return Ok(()),
+        }
+    }
+    call()
+}
