@@ -131,14 +131,7 @@ impl Channel {
                 (Some(registered), addresses)
             }
         };
-        objects.schedule()?;
-        let parts = Parts {
-            classes: objects.classes(),
-            ring: whole.sub(0, ring_bytes)?,
-            userd,
-            doorbell: gpu.doorbell()?,
-            token,
-        };
+        // From here on its parts are freed in their order, whatever fails.
         let channel = Channel {
             _registered: registered,
             objects,
@@ -147,6 +140,14 @@ impl Channel {
             memory: [ring, notices],
             name: name.into(),
             gpu: gpu.clone(),
+        };
+        channel.objects.schedule()?;
+        let parts = Parts {
+            classes: channel.objects.classes(),
+            ring: whole.sub(0, ring_bytes)?,
+            userd,
+            doorbell: gpu.doorbell()?,
+            token,
         };
         Ok((channel, parts))
     }
