@@ -141,3 +141,69 @@ fn ring(language: Language, control: &Window, doorbells: &[Window]) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use hcq::mem::view::View;
+    use hcq::mem::window::{AccessWidth, Piece, RemoteWindow};
+
+    use super::*;
+
+    /// A doorbell at which others submit, and ring before.
+    struct Bell {
+        control: View,
+        others: Mutex<Vec<u64>>,
+        rung: Mutex<Vec<u64>>,
+    }
+
+    impl RemoteWindow for Bell {
+        fn len(&self) -> u64 {
+            8
+        }
+        fn read(&self, _: u64, _: AccessWidth) -> Result<u64, TransportError> {
+            Ok(0)
+        }
+        fn read_bytes(&self, _: u64, _: &mut [u8]) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn write(&self, _: u64, _: AccessWidth, value: u64) -> Result<(), TransportError> {
+            let mut rung = self.rung.lock().unwrap();
+            if let Some(newer) = self.others.lock().unwrap().pop() {
+                self.control.write(WPTR as usize, newer).unwrap();
+                rung.push(newer - 1);
+            }
+            rung.push(value);
+            Ok(())
+        }
+        fn write_many(&self, _: &[Piece<'_>]) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn send(&self) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<(), TransportError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_newest_pointer_is_rung_last() {
+        let control = View::alloc(4096, 4096).unwrap();
+        control.write(WPTR as usize, 3u64).unwrap();
+        let bell = Arc::new(Bell {
+            control: control.clone(),
+            others: Mutex::new(vec![9, 7]),
+            rung: Mutex::default(),
+        });
+        let doorbells = [Window::remote("doorbell", bell.clone())];
+        let control = Window::mapped("control", control);
+        ring(Language::Aql, &control, &doorbells).unwrap();
+        assert_eq!(*bell.rung.lock().unwrap(), [6, 2, 8, 6, 8]);
+        // Nothing was written.
+        control.write(WPTR, 0u64).unwrap();
+        ring(Language::Aql, &control, &doorbells).unwrap();
+        assert_eq!(bell.rung.lock().unwrap().len(), 5);
+    }
+}

@@ -241,3 +241,70 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
     }
     rest(words.get(at..), start + at as u64, found);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::aql as encoded;
+
+    const LIST: u64 = 0x10_0000;
+
+    /// Nothing but packets that fill memory, as a list at an address.
+    fn fills(count: usize) -> Vec<u32> {
+        let fill = [
+            pm4::header(pm4::DMA_DATA, 6),
+            pm4::op::DMA_SRC_SEL.put(pm4::DMA_SRC_DATA),
+            0,
+            0,
+            0x1000,
+            0,
+            4,
+        ];
+        fill.repeat(count)
+    }
+
+    fn unknown(found: &[Packet]) -> Vec<(usize, u64)> {
+        let all = found.iter().enumerate();
+        all.filter(|(_, packet)| matches!(packet.doing, Doing::Unknown { .. }))
+            .map(|(i, packet)| (i, packet.position))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_behind_the_packets_that_are_looked_at_is_not_known() {
+        for (count, cut) in [(MOST, vec![]), (MOST + 1, vec![(MOST, 5)])] {
+            let list = fills(count);
+            let peek = |at: u64, dwords: usize| {
+                (at == LIST).then(|| list[..dwords.min(list.len())].to_vec())
+            };
+            let run = crate::encode::pm4::indirect(LIST, list.len() as u32);
+            let (mut pm4, mut aql, mut sdma) = (Vec::new(), Vec::new(), Vec::new());
+            walk_pm4((&peek, Gfx::Gfx11), &run, 5, 0, &mut pm4);
+            let mut packet = [0; encoded::PACKET];
+            packet[1..][..run.len()].copy_from_slice(&run);
+            walk_aql((&peek, Gfx::Gfx11), &packet, 5, &mut aql);
+            for found in [pm4, aql] {
+                assert_eq!(unknown(&found), cut);
+                assert_eq!(found.len(), count);
+            }
+            let fill = [u32::from(sdma::CONST_FILL), 0x1000, 0, 1, 0];
+            walk_sdma(Gfx::Gfx11, &fill.repeat(count), 5, &mut sdma);
+            let cut: Vec<_> = cut.iter().map(|_| (MOST, 5 + 5 * MOST as u64)).collect();
+            assert_eq!(unknown(&sdma), cut);
+        }
+    }
+
+    #[test]
+    fn a_list_that_the_host_cannot_read_is_not_known() {
+        let run = crate::encode::pm4::indirect(LIST, 7);
+        let mut packets = run.to_vec();
+        packets.extend(fills(1));
+        let (mut pm4, mut aql) = (Vec::new(), Vec::new());
+        walk_pm4((&|_, _| None, Gfx::Gfx11), &packets, 9, 0, &mut pm4);
+        assert_eq!((unknown(&pm4), pm4.len()), (vec![(0, 9)], 2));
+        let mut packet = [0; encoded::PACKET];
+        packet[1..][..run.len()].copy_from_slice(&run);
+        walk_aql((&|_, _| None, Gfx::Gfx11), &packet.repeat(2), 9, &mut aql);
+        assert_eq!(unknown(&aql), [(0, 9), (1, 9 + encoded::PACKET as u64)]);
+    }
+}
