@@ -131,6 +131,11 @@ impl LostState {
 
     /// Keeps something that the device may use, lost or not, until it is stopped.
     pub fn keep(&self, what: Box<dyn Any + Send>) {
+        // The memory is the parent's, and a fork may have inherited a lock that nobody opens.
+        if self.is_inherited() {
+            std::mem::forget(what);
+            return;
+        }
         let mut kept = self.lock();
         if !kept.is_stopped {
             kept.things.push(what);

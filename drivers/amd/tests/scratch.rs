@@ -5,10 +5,18 @@
 mod stand;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use drivers_amd::AmdDevice;
+use drivers_amd::interface::{AmdInterface, Gpu, HardwareQueue, QueueHandle, QueueRequest};
+use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use hcq::graph::{GraphBuilder, Work};
-use hcq::{Buffer, Command, Device, MemoryKind, Packets, Program, QueueKind, Span, Stream, Val};
+use hcq::mem::window::Window;
+use hcq::{
+    Buffer, Command, Device, DeviceId, Error, MemoryKind, Packets, Program, QueueKind, Result,
+    Span, Stream, Val,
+};
 use stand::{at, memory, soon};
 use twin_amd::machine::TwinMachine;
 
@@ -236,5 +244,132 @@ fn a_queue_that_outlives_its_device_keeps_the_scratch() {
             );
         }
         drop(taken);
+    }
+}
+
+/// An interface whose queues leave the hardware for a new mapping, and do not come back.
+struct Gone {
+    near: Arc<dyn AmdInterface>,
+    is_lost: bool,
+}
+
+/// A queue of it.
+struct Left {
+    near: Box<dyn QueueHandle>,
+    device: DeviceId,
+    is_lost: bool,
+    asked: AtomicBool,
+}
+
+impl QueueHandle for Left {
+    fn remap(&self) -> Result<()> {
+        // One that is refused alone goes on as before.
+        if self.asked.swap(true, Ordering::Relaxed) && !self.is_lost {
+            return self.near.remap();
+        }
+        let device = self.device.clone();
+        Err(match self.is_lost {
+            true => Error::Fault {
+                device,
+                unit: "queue".into(),
+                what: "it did not come back".into(),
+            },
+            false => Error::Os {
+                device,
+                call: "AMDKFD_IOC_UPDATE_QUEUE".into(),
+                source_text: "it stays as it was".into(),
+                errno: Some(libc::EINVAL),
+                hint: "Try again".into(),
+            },
+        })
+    }
+
+    fn stop(&self) -> bool {
+        self.near.stop()
+    }
+}
+
+impl Interface for Gone {
+    fn id(&self) -> &DeviceId {
+        self.near.id()
+    }
+    fn name(&self) -> &'static str {
+        self.near.name()
+    }
+    fn facts(&self) -> &Facts {
+        self.near.facts()
+    }
+    fn space(&self) -> &Arc<Space> {
+        self.near.space()
+    }
+    fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        self.near.memory(request)
+    }
+    fn event(&self) -> Result<Event> {
+        self.near.event()
+    }
+    fn wake(&self, event: &Event) {
+        self.near.wake(event);
+    }
+    fn sleep(
+        &self,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        self.near.sleep(event, age, limit)
+    }
+    fn tells_whose(&self) -> bool {
+        self.near.tells_whose()
+    }
+    fn stops_all(&self) -> bool {
+        self.near.stops_all()
+    }
+    fn flush_vram(&self) -> Result<()> {
+        self.near.flush_vram()
+    }
+    fn ticks(&self) -> Result<u64> {
+        self.near.ticks()
+    }
+    fn window_at(&self, va: u64) -> Option<(Window, u64)> {
+        self.near.window_at(va)
+    }
+}
+
+impl AmdInterface for Gone {
+    fn gpu(&self) -> &Gpu {
+        self.near.gpu()
+    }
+
+    fn queue(&self, request: &QueueRequest<'_>) -> Result<HardwareQueue> {
+        let mut made = self.near.queue(request)?;
+        made.handle = Box::new(Left {
+            near: made.handle,
+            device: self.id().clone(),
+            is_lost: self.is_lost,
+            asked: AtomicBool::new(false),
+        });
+        Ok(made)
+    }
+}
+
+#[test]
+fn a_queue_that_is_not_mapped_again_is_the_loss_of_the_device() {
+    for is_lost in [false, true] {
+        let twin = stand::twin("chip=gfx942,xcc=1,vram=2G");
+        let options = stand::options();
+        let near = drivers_amd::kfd::open(&stand::machine(&twin), 0, &options).unwrap();
+        let interface: Arc<dyn AmdInterface> = Arc::new(Gone { near, is_lost });
+        let device = drivers_amd::over(&interface, &options).unwrap();
+        let error = device
+            .load(&stand::kernel("gfx942", "sums", 2))
+            .map(|_| ())
+            .unwrap_err();
+        assert_eq!(
+            matches!(error, Error::DeviceLost { .. }),
+            is_lost,
+            "{error}"
+        );
+        assert_eq!(device.status().is_err(), is_lost);
     }
 }

@@ -54,6 +54,9 @@ pub const MAX_WORDS: usize = (1 << 24) - 1;
 /// Words of an EXEC packet before its argument block.
 pub const EXEC_FIXED: usize = 5;
 
+/// Words of a SIGNAL packet.
+pub const SIGNAL_WORDS: usize = 5;
+
 /// Words of an INDIRECT packet.
 pub const INDIRECT_WORDS: usize = 4;
 
@@ -257,7 +260,7 @@ pub fn decode(words: &[u32], word: usize) -> Result<(Packet<'_>, usize), PacketE
             }
         }
         op::SIGNAL => {
-            exact("SIGNAL", 5, "5")?;
+            exact("SIGNAL", SIGNAL_WORDS, "5")?;
             Packet::Signal {
                 va: quad(1),
                 value: quad(3),

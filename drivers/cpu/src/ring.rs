@@ -11,7 +11,7 @@ use hcq::mem::window::Window;
 use hcq::transport::TransportError;
 
 use crate::event::Event;
-use crate::packet::length;
+use crate::packet::{SIGNAL_WORDS, length};
 
 /// A pointer with what is notified when it moves, in cache lines of their own: another thread writes the other one.
 #[repr(align(128))]
@@ -115,6 +115,10 @@ impl RingMemory {
 pub struct CpuRing(pub(crate) Arc<RingMemory>);
 
 impl OwnRing for CpuRing {
+    const FENCE: u64 = SIGNAL_WORDS as u64;
+    // They straddle it.
+    const END: u64 = 0;
+
     #[inline]
     fn window(&self) -> &Window {
         &self.0.window
@@ -191,7 +195,8 @@ mod tests {
             memory.release(at);
             assert_eq!(ring.taken().unwrap(), Some(at));
         }
-        assert_eq!(ring.missing(0, 192), 0);
-        assert_eq!(ring.missing(8, 192), 8);
+        assert_eq!(ring.most(), 251);
+        assert_eq!(ring.missing(0, ring.most()), 0);
+        assert_eq!(ring.missing(8, ring.most()), 8);
     }
 }

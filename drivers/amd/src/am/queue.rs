@@ -94,6 +94,8 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
             let xccs = am.gfx().xccs();
             for (i, xcc) in xccs.iter().enumerate() {
                 let events = memory(END_OF_PIPE, MemoryKind::Device, "end-of-pipe buffer")?;
+                // Behind the slot: also where what follows fails, the queue leaves before its buffer goes.
+                buffers.push(events.clone());
                 // PM4 has a queue on each XCC, AQL one that all of them have.
                 let (place, doorbell) = match language {
                     Language::Pm4 => (
@@ -119,7 +121,6 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
                 let image = image(am, xcc, number, &queue)?;
                 hqd::load(xcc, number, &image, None).map_err(failed)?;
                 images.push((i, Arc::new(image)));
-                buffers.push(events);
                 if !bells.contains(&doorbell) {
                     bells.push(doorbell);
                 }

@@ -4,9 +4,11 @@
 //! `hqd_sdma_load_v11`: the read pointer of a copy queue is kept.
 
 use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
 
 use drivers_gpu::bare::{Live, Queues, Slots};
 use hcq::mem::window::Window;
+use hcq::transport::TransportError;
 
 use super::areas::MQDS;
 use super::error::Cause;
@@ -16,6 +18,9 @@ use super::running::Am;
 use super::sdma;
 use crate::chip::Language;
 use crate::interface::queue::WPTR;
+
+/// How often a queue is rung while others submit to it.
+const RINGS: u32 = 4096;
 
 /// What a queue is made of.
 pub(super) struct Parts {
@@ -93,17 +98,8 @@ impl Queues for Am {
     }
 
     fn ring(&self, queue: &Live<Am>) -> Result<(), Cause> {
-        let written: u64 = queue.parts.control.load(WPTR)?;
-        let bell = match queue.kind {
-            Language::Pm4 | Language::Sdma => written,
-            // The index of the last packet.
-            Language::Aql => match written.checked_sub(1) {
-                Some(last) => last,
-                None => return Ok(()),
-            },
-        };
-        let doorbells = &queue.parts.doorbells;
-        Ok(doorbells.iter().try_for_each(|one| one.ring(0, bell))?)
+        let parts = &queue.parts;
+        Ok(ring(queue.kind, &parts.control, &parts.doorbells)?)
     }
 
     fn is_reset_with(&self, queue: &Live<Am>, (language, number): (Language, u32)) -> bool {
@@ -119,5 +115,95 @@ impl Queues for Am {
             Language::Sdma => self.sdma().restart(number),
             Language::Pm4 | Language::Aql => self.gfx().restart(),
         }
+    }
+}
+
+/// Rings what was written. Who submits meanwhile may have rung more before that: it is rung until nothing came between.
+fn ring(language: Language, control: &Window, doorbells: &[Window]) -> Result<(), TransportError> {
+    let mut written: u64 = control.load(WPTR)?;
+    // Who is faster each time rings again.
+    for _ in 0..RINGS {
+        let bell = match language {
+            Language::Pm4 | Language::Sdma => Some(written),
+            // The index of the last packet.
+            Language::Aql => written.checked_sub(1),
+        };
+        if let Some(bell) = bell {
+            doorbells.iter().try_for_each(|one| one.ring(0, bell))?;
+        }
+        // Who stores a pointer that is not seen here rings it after this.
+        fence(Ordering::SeqCst);
+        let now = control.load(WPTR)?;
+        if now == written {
+            break;
+        }
+        written = now;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use hcq::mem::view::View;
+    use hcq::mem::window::{AccessWidth, Piece, RemoteWindow};
+
+    use super::*;
+
+    /// A doorbell at which others submit, and ring before.
+    struct Bell {
+        control: View,
+        others: Mutex<Vec<u64>>,
+        rung: Mutex<Vec<u64>>,
+    }
+
+    impl RemoteWindow for Bell {
+        fn len(&self) -> u64 {
+            8
+        }
+        fn read(&self, _: u64, _: AccessWidth) -> Result<u64, TransportError> {
+            Ok(0)
+        }
+        fn read_bytes(&self, _: u64, _: &mut [u8]) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn write(&self, _: u64, _: AccessWidth, value: u64) -> Result<(), TransportError> {
+            let mut rung = self.rung.lock().unwrap();
+            if let Some(newer) = self.others.lock().unwrap().pop() {
+                self.control.write(WPTR as usize, newer).unwrap();
+                rung.push(newer - 1);
+            }
+            rung.push(value);
+            Ok(())
+        }
+        fn write_many(&self, _: &[Piece<'_>]) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn send(&self) -> Result<(), TransportError> {
+            Ok(())
+        }
+        fn flush(&self) -> Result<(), TransportError> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_newest_pointer_is_rung_last() {
+        let control = View::alloc(4096, 4096).unwrap();
+        control.write(WPTR as usize, 3u64).unwrap();
+        let bell = Arc::new(Bell {
+            control: control.clone(),
+            others: Mutex::new(vec![9, 7]),
+            rung: Mutex::default(),
+        });
+        let doorbells = [Window::remote("doorbell", bell.clone())];
+        let control = Window::mapped("control", control);
+        ring(Language::Aql, &control, &doorbells).unwrap();
+        assert_eq!(*bell.rung.lock().unwrap(), [6, 2, 8, 6, 8]);
+        // Nothing was written.
+        control.write(WPTR, 0u64).unwrap();
+        ring(Language::Aql, &control, &doorbells).unwrap();
+        assert_eq!(bell.rung.lock().unwrap().len(), 5);
     }
 }

@@ -8,7 +8,7 @@ use drivers_spec::amd::{aql, pm4, regs, sdma};
 
 use crate::chip::{Chip, Language};
 
-/// How many packets are looked at.
+/// How many packets are looked at. What is behind them is told as one that is not known.
 const MOST: usize = 4096;
 
 /// What packets of a language do, in order. Their positions are counted from `start` on. PM4 in indirect
@@ -22,13 +22,17 @@ pub(crate) fn decode(
 ) -> Vec<Packet> {
     let mut found = Vec::new();
     let gfx = chip.generation.gfx;
+    let peek = |at, dwords| peek_words(core, at, dwords);
     match language {
-        Language::Pm4 => walk_pm4((core, gfx), words, start, 0, &mut found),
-        Language::Aql => walk_aql((core, gfx), words, start, &mut found),
+        Language::Pm4 => walk_pm4((&peek, gfx), words, start, 0, &mut found),
+        Language::Aql => walk_aql((&peek, gfx), words, start, &mut found),
         Language::Sdma => walk_sdma(gfx, words, start, &mut found),
     }
     found
 }
+
+/// Gives dwords of memory at an address, as many of them as there are.
+type Peek<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u32>>;
 
 /// How a wait compares, by the number that WAIT_REG_MEM and POLL_REGMEM have for it; those without a
 /// meaning always hold.
@@ -45,7 +49,7 @@ fn test(function: u32) -> Test {
 }
 
 fn walk_pm4(
-    (core, gfx): (&Core, Gfx),
+    (peek, gfx): (Peek<'_>, Gfx),
     words: &[u32],
     start: u64,
     depth: u32,
@@ -89,7 +93,7 @@ fn walk_pm4(
                 // Which of the user's registers point to the arguments only the kernel knows.
                 let pointers = (user..user + regs::USER_DATA as usize - 1)
                     .map(|i| wide(&registers, i))
-                    .filter(|&va| core.interface.window_at(va).is_some())
+                    .filter(|&va| peek(va & !3, 1).is_some())
                     .collect();
                 push(Doing::Launch {
                     code: (wide(&registers, 0) & 0xff_ffff_ffff) << 8,
@@ -132,31 +136,52 @@ fn walk_pm4(
             }
             pm4::INDIRECT_BUFFER if depth == 0 => {
                 let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
-                if let Some(words) = peek_words(core, wide(packet, 1), dwords) {
-                    walk_pm4((core, gfx), &words, start + at as u64, depth + 1, found);
+                match peek(wide(packet, 1), dwords) {
+                    Some(words) => {
+                        walk_pm4((peek, gfx), &words, start + at as u64, depth + 1, found);
+                    }
+                    None => push(Doing::Unknown { word: header }),
                 }
             }
             _ => {}
         }
         at += length.max(1);
     }
+    let position = start + if depth == 0 { at as u64 } else { 0 };
+    rest(words.get(at..), position, found);
 }
 
-fn walk_aql((core, gfx): (&Core, Gfx), words: &[u32], start: u64, found: &mut Vec<Packet>) {
+/// Names what is left behind the packets that are looked at, once.
+fn rest(words: Option<&[u32]>, position: u64, found: &mut Vec<Packet>) {
+    let is_named = |last: &Packet| matches!(last.doing, Doing::Unknown { .. });
+    if let Some(&word) = words.and_then(<[u32]>::first)
+        && !found.last().is_some_and(is_named)
+    {
+        let doing = Doing::Unknown { word };
+        found.push(Packet { position, doing });
+    }
+}
+
+fn walk_aql((peek, gfx): (Peek<'_>, Gfx), words: &[u32], start: u64, found: &mut Vec<Packet>) {
     // What was taken is marked invalid by the device; its content is still there.
     for (i, packet) in words.chunks_exact(crate::encode::aql::PACKET).enumerate() {
         let position = start + (i * packet.len()) as u64;
+        if found.len() >= MOST {
+            return rest(Some(packet), position, found);
+        }
         let field = |bytes: usize| wide(packet, bytes / 4);
+        let unknown = Packet {
+            position,
+            doing: Doing::Unknown { word: packet[0] },
+        };
         if packet[1] == pm4::header(pm4::INDIRECT_BUFFER, 3) {
             let dwords = pm4::ib::IB_SIZE.get(packet[4]) as usize;
-            if let Some(words) = peek_words(core, wide(packet, 2), dwords) {
-                walk_pm4((core, gfx), &words, position, 1, found);
+            match peek(wide(packet, 2), dwords) {
+                Some(words) => walk_pm4((peek, gfx), &words, position, 1, found),
+                None => found.push(unknown),
             }
         } else if aql::TYPE.get(packet[0]) > aql::BARRIER_OR {
-            found.push(Packet {
-                position,
-                doing: Doing::Unknown { word: packet[0] },
-            });
+            found.push(unknown);
             return;
         } else if field(aql::dispatch::KERNEL_OBJECT) != 0 {
             found.push(Packet {
@@ -213,5 +238,73 @@ fn walk_sdma(gfx: Gfx, words: &[u32], start: u64, found: &mut Vec<Packet>) {
             doing,
         }));
         at += length.max(1);
+    }
+    rest(words.get(at..), start + at as u64, found);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encode::aql as encoded;
+
+    const LIST: u64 = 0x10_0000;
+
+    /// Nothing but packets that fill memory, as a list at an address.
+    fn fills(count: usize) -> Vec<u32> {
+        let fill = [
+            pm4::header(pm4::DMA_DATA, 6),
+            pm4::op::DMA_SRC_SEL.put(pm4::DMA_SRC_DATA),
+            0,
+            0,
+            0x1000,
+            0,
+            4,
+        ];
+        fill.repeat(count)
+    }
+
+    fn unknown(found: &[Packet]) -> Vec<(usize, u64)> {
+        let all = found.iter().enumerate();
+        all.filter(|(_, packet)| matches!(packet.doing, Doing::Unknown { .. }))
+            .map(|(i, packet)| (i, packet.position))
+            .collect()
+    }
+
+    #[test]
+    fn what_is_behind_the_packets_that_are_looked_at_is_not_known() {
+        for (count, cut) in [(MOST, vec![]), (MOST + 1, vec![(MOST, 5)])] {
+            let list = fills(count);
+            let peek = |at: u64, dwords: usize| {
+                (at == LIST).then(|| list[..dwords.min(list.len())].to_vec())
+            };
+            let run = crate::encode::pm4::indirect(LIST, list.len() as u32);
+            let (mut pm4, mut aql, mut sdma) = (Vec::new(), Vec::new(), Vec::new());
+            walk_pm4((&peek, Gfx::Gfx11), &run, 5, 0, &mut pm4);
+            let mut packet = [0; encoded::PACKET];
+            packet[1..][..run.len()].copy_from_slice(&run);
+            walk_aql((&peek, Gfx::Gfx11), &packet, 5, &mut aql);
+            for found in [pm4, aql] {
+                assert_eq!(unknown(&found), cut);
+                assert_eq!(found.len(), count);
+            }
+            let fill = [u32::from(sdma::CONST_FILL), 0x1000, 0, 1, 0];
+            walk_sdma(Gfx::Gfx11, &fill.repeat(count), 5, &mut sdma);
+            let cut: Vec<_> = cut.iter().map(|_| (MOST, 5 + 5 * MOST as u64)).collect();
+            assert_eq!(unknown(&sdma), cut);
+        }
+    }
+
+    #[test]
+    fn a_list_that_the_host_cannot_read_is_not_known() {
+        let run = crate::encode::pm4::indirect(LIST, 7);
+        let mut packets = run.to_vec();
+        packets.extend(fills(1));
+        let (mut pm4, mut aql) = (Vec::new(), Vec::new());
+        walk_pm4((&|_, _| None, Gfx::Gfx11), &packets, 9, 0, &mut pm4);
+        assert_eq!((unknown(&pm4), pm4.len()), (vec![(0, 9)], 2));
+        let mut packet = [0; encoded::PACKET];
+        packet[1..][..run.len()].copy_from_slice(&run);
+        walk_aql((&|_, _| None, Gfx::Gfx11), &packet.repeat(2), 9, &mut aql);
+        assert_eq!(unknown(&aql), [(0, 9), (1, 9 + encoded::PACKET as u64)]);
     }
 }

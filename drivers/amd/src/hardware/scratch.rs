@@ -83,10 +83,17 @@ impl AmdHardware {
     /// mapped anew.
     ///
     /// # Errors
-    /// [`Error::Os`], and it goes on with what it had `before`; the loss of the device.
+    /// [`Error::Os`], and it goes on with what it had `before`; the loss of the device, where the queue has left the hardware and
+    /// is not back.
     fn set_scratch(&self, core: &Core, scratch: &Scratch, before: &Scratch) -> Result<()> {
-        let set = self.write_scratch(core, scratch);
-        set.inspect_err(|_| {
+        let set = self.write_scratch(core, scratch).map_err(|e| match e {
+            gone @ Error::Fault { .. } => core.lose(gone),
+            other => other,
+        });
+        set.inspect_err(|error| {
+            if matches!(error, Error::DeviceLost { .. }) {
+                return;
+            }
             // The kernel may map the queue again at any time, and it reads what is there then.
             if let Err(error) = self.write_scratch(core, before) {
                 core.lose(error);

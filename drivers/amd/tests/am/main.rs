@@ -8,6 +8,7 @@ mod card;
 mod device;
 mod dies;
 mod discovery;
+mod fork;
 mod full;
 mod golden;
 mod handles;

@@ -58,7 +58,8 @@ pub struct Handle<D: Driver> {
 /// what the handle knows of it.
 ///
 /// # Errors
-/// [`Error::NoDevice`]: the function cannot be opened; those of `start`; [`Error::OutOfMemory`], [`Error::Fault`].
+/// [`Error::NoDevice`]: the function cannot be opened, or is open and lost for every handle of it; those of `start`;
+/// [`Error::OutOfMemory`], [`Error::Fault`].
 pub fn open<D: Driver>(
     machine: &Arc<dyn Machine>,
     id: DeviceId,
@@ -68,14 +69,25 @@ pub fn open<D: Driver>(
 ) -> Result<Handle<D>> {
     let process = Process::<D>::on(&**machine, &id)?;
     let is = |card: &Running<D>| card.function().pci().name() == address;
+    let no_device = |why| Error::NoDevice {
+        asked: id.to_string(),
+        why,
+    };
+    let mut is_new = false;
     let card = process.shared.open(is, |_| {
+        is_new = true;
         let pci = machine.open_pci(address);
-        let pci = pci.map_err(|e| Error::NoDevice {
-            asked: id.to_string(),
-            why: e.to_string(),
-        })?;
-        start(pci).map(Arc::new)
+        start(pci.map_err(|e| no_device(e.to_string()))?).map(Arc::new)
     })?;
+    let unfit = match is_new {
+        true => card.given_up().map(str::to_owned),
+        false => card.unfit().map(|why| {
+            format!("{why}; drop all handles of the card first, so that it is started anew")
+        }),
+    };
+    if let Some(why) = unfit {
+        return Err(no_device(why));
+    }
     let gpu = gpu(card.driver()).map_err(|e| card.function().broken("GPU", e))?;
     let slots = slots(&process, &card)?;
     // What is left on the card of a fault that another device was lost by is not this one's.
@@ -182,6 +194,13 @@ impl<D: Driver> Handle<D> {
                 device: self.id.clone(),
                 unit: "queue".into(),
                 what: why.to_owned(),
+            });
+        }
+        if let Some(why) = self.card.given_up() {
+            return Err(Error::Fault {
+                device: self.id.clone(),
+                unit: "GPU".into(),
+                what: format!("{why}. Drop all handles of the card, and open it again"),
             });
         }
         self.card.exception(&self.heard)

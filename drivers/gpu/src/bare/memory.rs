@@ -2,7 +2,8 @@
 //! process that reaches it.
 //!
 //! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
-//! back, then the address. Where a card could not be told, both stay taken: it may go on writing there.
+//! back, then the address. Where a card could not be told, or has a queue that does not leave it, both stay taken: it may go
+//! on writing there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,7 +18,7 @@ use super::function::Function;
 use super::host::{cut, pinned};
 use super::mmu::{Attr, LARGE, PAGE};
 use super::near;
-use super::running::Running;
+use super::running::{Reach, Running};
 use crate::interface::shared::Shareable;
 use crate::interface::{Named, Request};
 
@@ -214,8 +215,9 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
 
     fn share(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
         let (own, other) = (self.card.function().pci(), card.function().pci());
-        // A card behind a bridge shares nothing with others.
-        if self.is_mapped_for(card) || !own.reaches_host() || !other.reaches_host() {
+        // A card behind a bridge shares nothing with others, and one that is given up uses nothing any more.
+        let has_way = own.reaches_host() && other.reaches_host() && card.given_up().is_none();
+        if self.is_mapped_for(card) || !has_way {
             return Ok(());
         }
         let may_lack = match &self.place {
@@ -236,8 +238,14 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
             Err(error) => return lack(error),
         };
         match self.map(card, &pieces, attr) {
-            // It may know the address all the same, while it is there.
-            Err(error @ Error::Fault { .. }) if !card.function().has_left() => Err(error),
+            // It may know the address all the same, while it is there. That is the end of that card, and of no other.
+            Err(Error::Fault { unit, what, .. }) if !card.function().has_left() => {
+                tracing::warn!(target: "hcq::bare", device = %card.function().device(), unit, what, "a card is given up");
+                card.give_up(format!(
+                    "memory could not be shared with it: {unit}: {what}"
+                ));
+                Ok(())
+            }
             Err(error) => lack(error),
             Ok(()) => Ok(()),
         }
@@ -290,10 +298,17 @@ fn strangers(card: &Function, other: &Function, error: &AddrError) -> Error {
 impl<D: Driver> Drop for Memory<D> {
     fn drop(&mut self) {
         drop(self.named.take());
-        let mut is_free = true;
+        // What a queue that stays uses of its card leads to where it did.
+        let stuck = self.card.stuck();
+        let (mut is_free, mut is_used) = (stuck.is_none(), stuck == Some(Reach::Host));
         let mapped = std::mem::take(&mut *self.lock());
         // A card that is finished has forgotten it.
         for card in mapped.iter().filter_map(Weak::upgrade) {
+            // What is not its own a card that was cut off does not reach.
+            let is_cut_off = card.stuck() == Some(Reach::Card);
+            if is_cut_off || stuck.is_some() && Arc::ptr_eq(&card, &self.card) {
+                continue;
+            }
             // One that is not there does not use it either.
             if let Err(error) = card.space().unmap(self.va, self.bytes)
                 && !card.function().has_left()
@@ -307,12 +322,12 @@ impl<D: Driver> Drop for Memory<D> {
                         tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
                     }
                 }
-                is_free = false;
+                (is_free, is_used) = (false, true);
             }
         }
-        match (self.place.take(), is_free) {
-            (Some(Place::Vram(at) | Place::Near(at)), true) => self.card.give_back(at),
-            (Some(Place::Host(dma)), false) => std::mem::forget(dma),
+        match (self.place.take(), is_used) {
+            (Some(Place::Vram(at) | Place::Near(at)), false) => self.card.give_back(at),
+            (Some(Place::Host(dma)), true) => std::mem::forget(dma),
             _ => {}
         }
         if is_free {

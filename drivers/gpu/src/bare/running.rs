@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use hcq::Error;
 use hcq::addr::VramAddr;
@@ -17,6 +17,15 @@ use super::space::AddressSpace;
 use super::told::Told;
 use crate::interface::Exception;
 
+/// Where a queue that stays in its slot may go on writing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// In memory of the card.
+    Card,
+    /// In memory of the host as well.
+    Host,
+}
+
 /// A card that is started, and left when the last one drops it.
 pub struct Running<D: Driver> {
     driver: D,
@@ -29,6 +38,10 @@ pub struct Running<D: Driver> {
     /// Held by who brings queues into the hardware, or takes them out.
     turn: Mutex<()>,
     told: Mutex<Told>,
+    /// A queue stays in its slot: what it may reach, and why.
+    stuck: OnceLock<(Reach, String)>,
+    /// Why nothing comes of the card any more.
+    given_up: OnceLock<String>,
 }
 
 impl<D: Driver> Running<D> {
@@ -51,6 +64,8 @@ impl<D: Driver> Running<D> {
             queues: Mutex::default(),
             turn: Mutex::default(),
             told: Mutex::default(),
+            stuck: OnceLock::new(),
+            given_up: OnceLock::new(),
         })
     }
 
@@ -87,8 +102,11 @@ impl<D: Driver> Running<D> {
         })
     }
 
-    /// Takes VRAM back.
+    /// Takes VRAM back, unless a queue that stays may go on writing there.
     pub fn give_back(&self, at: VramAddr) {
+        if self.stuck().is_some() {
+            return;
+        }
         // What was not given out is not taken back.
         let freed = lock(&self.vram).free(at.0);
         debug_assert!(freed.is_ok(), "{freed:?}");
@@ -143,6 +161,41 @@ impl<D: Driver> Running<D> {
         queues
             .filter(|queue| !queue.has_ended() && which(queue))
             .collect()
+    }
+
+    /// Says that a queue stays in its slot: its memory and its addresses are given out to nobody else before the card is
+    /// started anew. Who does holds the card's turn.
+    pub(super) fn stick(&self, reach: Reach, why: &str) {
+        // The first one says it for all.
+        _ = self.stuck.set((reach, why.to_owned()));
+    }
+
+    /// What queues that stay in their slots may reach; none where there are none.
+    pub(super) fn stuck(&self) -> Option<Reach> {
+        // A card that is not there writes nothing.
+        let stuck = self.stuck.get().filter(|_| !self.function().has_left());
+        stuck.map(|(reach, _)| *reach)
+    }
+
+    /// Says that nothing comes of the card any more: every handle of it hears of that at its next look.
+    pub(super) fn give_up(&self, why: String) {
+        self.function().soil();
+        // The first cause is what counts.
+        _ = self.given_up.set(why);
+    }
+
+    /// Why nothing comes of the card any more.
+    pub fn given_up(&self) -> Option<&str> {
+        self.given_up.get().map(String::as_str)
+    }
+
+    /// Why nobody else opens it, before it is started anew.
+    pub(super) fn unfit(&self) -> Option<&str> {
+        if self.function().has_left() {
+            return Some("the card does not answer any more, it has left the bus");
+        }
+        let stuck = || self.stuck.get().map(|(_, why)| &**why);
+        self.given_up().or_else(stuck)
     }
 
     /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one

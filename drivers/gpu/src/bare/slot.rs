@@ -7,7 +7,7 @@ use hcq::Result;
 use super::driver::Driver;
 use super::queues::Live;
 use super::recover;
-use super::running::Running;
+use super::running::{Reach, Running};
 
 /// A slot, which is free again when it is dropped.
 pub struct Slot<D: Driver> {
@@ -26,9 +26,9 @@ pub struct Slot<D: Driver> {
 enum End {
     /// It has left.
     Out,
-    /// It stays in its slot, and reaches nothing of the host any more.
-    CutOff,
-    /// It stays in its slot, and may write.
+    /// It stays in its slot, and reaches nothing but the card's memory, which is kept for it.
+    Stays,
+    /// It stays in its slot, and may write anywhere.
     Runs,
 }
 
@@ -79,7 +79,8 @@ impl<D: Driver> Slot<D> {
         done.map_err(|e| self.card.function().broken("queue", e))
     }
 
-    /// Takes the queue out for good; once is enough. Says whether nothing of it can write any more.
+    /// Takes the queue out for good; once is enough. Says whether nothing of it can write any more but where its card keeps
+    /// the memory for it.
     pub fn stop(&self) -> bool {
         self.ended() != End::Runs
     }
@@ -98,6 +99,10 @@ impl<D: Driver> Slot<D> {
         if function.has_left() {
             return End::Out;
         }
+        // It was cut off because of another one.
+        if function.pci().reaches_host() && self.card.stuck() == Some(Reach::Card) {
+            return End::Stays;
+        }
         let out = driver.stop(self.kind, self.number);
         let done = out.and_then(|is_out| match is_out {
             true => Ok(()),
@@ -113,10 +118,27 @@ impl<D: Driver> Slot<D> {
         if function.has_left() {
             return End::Out;
         }
-        // Behind a bridge all that it uses is the card's memory, which other handles of the card have as well.
-        match function.pci().reaches_host() && driver.cut_off().is_ok() {
-            true => End::CutOff,
-            false => End::Runs,
+        let number = self.number;
+        let why =
+            format!("queue {number} did not leave the hardware, also not by a reset ({error})");
+        // Behind a bridge all that it uses is the card's memory.
+        if !function.pci().reaches_host() {
+            self.card.stick(Reach::Card, &why);
+            return End::Stays;
+        }
+        match driver.cut_off() {
+            Ok(()) => {
+                self.card.stick(Reach::Card, &why);
+                let what = "so that the card was cut off from memory of the host";
+                self.card.give_up(format!("{why}, {what}"));
+                End::Stays
+            }
+            Err(error) => {
+                let what = "and the card could not be cut off from memory of the host";
+                self.card
+                    .stick(Reach::Host, &format!("{why}, {what} ({error})"));
+                End::Runs
+            }
         }
     }
 }

@@ -81,13 +81,13 @@ pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration
     }
 }
 
-/// Whether the queue may be inside of a kernel: one stands before whatever it waits for.
+/// Whether the queue may be inside of a kernel: one stands before whatever it waits for, or what cannot be read back.
 pub fn runs<H: Hardware>(channel: &Channel<H>) -> bool {
     let packets = packets(channel);
     let mut before = packets
         .iter()
         .take_while(|packet| holds(channel, &packet.doing));
-    before.any(|packet| matches!(packet.doing, Doing::Launch { .. }))
+    before.any(|packet| matches!(packet.doing, Doing::Launch { .. } | Doing::Unknown { .. }))
 }
 
 /// How many of the signals on the way are reached: those inside of a graph as well.

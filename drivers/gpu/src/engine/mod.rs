@@ -165,7 +165,6 @@ impl<H: Load> Engine<H> {
 
     /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
     fn drain(&self) -> bool {
-        // A fork may have inherited locks that nobody opens.
         if self.core.lost.is_lost() {
             return true;
         }
@@ -323,6 +322,12 @@ impl<H: Load> Copies for Engine<H> {
 impl<H: Load> Drop for Engine<H> {
     fn drop(&mut self) {
         let (core, inner) = (&self.core, &self.inner);
+        // The queues are the parent's, and so is all that they use: a fork has inherited locks that nobody opens, and would take
+        // queues of the parent's out of the hardware.
+        if core.lost.is_inherited() {
+            std::mem::forget(inner.clone());
+            return;
+        }
         if !self.drain() {
             let report = inner.report();
             let error = core.closed();
@@ -337,18 +342,14 @@ impl<H: Load> Drop for Engine<H> {
                 other => other,
             });
         }
-        let is_inherited = core.lost.is_inherited();
-        let own = match is_inherited {
-            true => inner.own(),
-            false => inner.staging().as_ref().map(|made| made.channel().clone()),
-        };
+        let own = inner.staging().as_ref().map(|made| made.channel().clone());
         let queues = inner.channels.iter().chain(&own);
         let running = queues.filter(|channel| !channel.stop());
         let running: Vec<_> = running.map(|channel| channel.unit()).collect();
         inner
             .is_stopped
             .store(running.is_empty(), Ordering::Release);
-        if !running.is_empty() && !is_inherited {
+        if !running.is_empty() {
             let unit = running.join(", ");
             tracing::warn!(device = %core.id, unit, "queues stay with the hardware: their memory is leaked");
             core.lost.lose(Error::Fault {
@@ -358,10 +359,9 @@ impl<H: Load> Drop for Engine<H> {
             });
         }
         drop(own);
-        // Who looks lets go soon. All is freed when this returns, unless one of them takes very long: it frees it then. A fork
-        // has none of the threads that looked.
+        // Who looks lets go soon. All is freed when this returns, unless one of them takes very long: it frees it then.
         let soon = Deadline::after(LOOKS);
-        while !is_inherited && Arc::strong_count(inner) > 1 && !soon.expired(&MonotonicClock) {
+        while Arc::strong_count(inner) > 1 && !soon.expired(&MonotonicClock) {
             std::thread::sleep(GLANCE);
         }
     }
@@ -370,8 +370,7 @@ impl<H: Load> Drop for Engine<H> {
 impl<H: Load> Drop for Inner<H> {
     fn drop(&mut self) {
         // The queues are destroyed before what they use is freed.
-        let staging = self.staging.get_mut();
-        drop(staging.unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.staging().take());
         self.channels.clear();
         if self.is_stopped.load(Ordering::Acquire) {
             self.core.lost.stop();

@@ -321,6 +321,11 @@ impl Arena {
 impl Drop for Piece {
     fn drop(&mut self) {
         let lost = &self.pool.core.lost;
+        if lost.is_inherited() {
+            // It is the parent's, and a fork may have inherited locks that nobody opens.
+            std::mem::forget((self.pool.clone(), self.memory.clone()));
+            return;
+        }
         if lost.runs_on() {
             // Its queues may still use it: it is freed once they are gone.
             lost.keep(Box::new(Piece {

@@ -11,12 +11,15 @@ use hcq::transport::TransportError;
 
 use super::hardware::{Failed, Readable, Submit, Submitted};
 
-/// Dwords that submissions leave free: room for a fence, also in a full ring; for what fills an end that packets do not
-/// straddle; and one at least, since a ring whose pointers are equal is empty.
-const SLACK: u64 = 64;
-
 /// A ring as a vendor makes it.
 pub trait OwnRing: Send + Sync + Sized + 'static {
+    /// Dwords that submissions leave free: room for a fence, also in a full ring; and one at least where a ring whose
+    /// pointers are equal is empty.
+    const FENCE: u64 = 64;
+
+    /// Dwords that packets which do not straddle the end of the ring leave there at most.
+    const END: u64 = 64;
+
     /// Where it lies; its dwords are a power of two.
     fn window(&self) -> &Window;
 
@@ -130,7 +133,7 @@ impl<R: OwnRing> Submit for Ring<R> {
 
     #[inline]
     fn most(&self) -> usize {
-        (self.size() - 2 * SLACK) as usize
+        (self.size() - R::FENCE - R::END) as usize
     }
 
     fn whole(&self, words: &[u32], room: usize) -> usize {
@@ -139,7 +142,7 @@ impl<R: OwnRing> Submit for Ring<R> {
 
     #[inline]
     fn missing(&self, used: u64, words: usize) -> u64 {
-        (used + words as u64 + SLACK).saturating_sub(self.size())
+        (used + words as u64 + R::FENCE).saturating_sub(self.size())
     }
 
     #[inline]

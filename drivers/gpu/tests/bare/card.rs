@@ -43,7 +43,8 @@ pub struct Slot {
     pub at: u64,
     pub config: Mutex<BTreeMap<u16, u32>>,
     pub has_left: AtomicBool,
-    pub pinned: AtomicU64,
+    /// Bytes of the host's memory that functions are given.
+    pub pinned: Arc<AtomicU64>,
     /// Flushes of the host's writes that nobody waits for.
     pub posts: AtomicU64,
     next: AtomicU64,
@@ -63,10 +64,19 @@ impl Slot {
             at: (number + 1) << 40,
             config: Mutex::default(),
             has_left: AtomicBool::new(false),
-            pinned: AtomicU64::new(0),
+            pinned: Arc::default(),
             posts: AtomicU64::new(0),
             next: AtomicU64::new(0x7000_0000),
         }
+    }
+}
+
+/// Memory of the host, until it is freed.
+struct Pinned(Arc<AtomicU64>, u64);
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.0.fetch_sub(self.1, Ordering::Relaxed);
     }
 }
 
@@ -89,6 +99,7 @@ impl Pci for Slot {
             return Err(no("dma"));
         }
         self.pinned.fetch_add(bytes, Ordering::Relaxed);
+        let pinned = Pinned(self.pinned.clone(), bytes);
         // In two parts that do not join, and a page more than was asked for.
         let parts = [(bytes / 2) & !4095, bytes - ((bytes / 2) & !4095) + 4096];
         let parts = parts.into_iter().filter(|bytes| *bytes > 0);
@@ -99,7 +110,9 @@ impl Pci for Slot {
             BusRange { addr, bytes }
         };
         Ok(Dma {
-            view: View::alloc(bytes as usize + 4096, 4096).unwrap(),
+            view: View::alloc(bytes as usize + 4096, 4096)
+                .unwrap()
+                .with_guard(pinned),
             ranges: BusRanges::new(self.domain, parts.map(range).collect()),
         })
     }
@@ -196,6 +209,8 @@ pub struct Script {
     pub lost: Vec<u32>,
     /// Whether a reset brings the engine back.
     pub dead: bool,
+    /// Whether it goes on with its DMA whatever it is told.
+    pub wild: bool,
     /// Happens during the next reset.
     pub during_reset: Option<Box<dyn FnOnce() + Send>>,
     /// What is told at the next look.
@@ -354,6 +369,9 @@ impl<F: Made> Driver for Card<F> {
     }
     fn cut_off(&self) -> Transport<()> {
         self.0.note("cut off".into());
+        if self.0.script().wild {
+            return Err(no("cut off"));
+        }
         bare::config::master(&*self.0.slot, false)
     }
     fn interrupt(&self) -> Transport<()> {

@@ -207,14 +207,14 @@ fn memory_that_a_card_may_know_is_not_forgotten() {
     hardware(&one).script().deaf = true;
     get_fault();
     hardware(&one).script().deaf = false;
-    // That of another card as well, while it is there.
-    hardware(&two).script().deaf = true;
-    get_fault();
-    hardware(&two).script().deaf = false;
     let memory = get(&one, 4096, MemoryKind::Device);
     assert!(two.reaches(memory.va.0));
     drop(memory);
+    // That of another card as well, while it is there.
     hardware(&two).script().deaf = true;
+    drop(get(&one, REST / 2, MemoryKind::Device));
+    let none = one.memory(&request(REST / 2, MemoryKind::Device));
+    assert!(matches!(none.map(|_| ()), Err(Error::OutOfMemory { .. })));
     machine.slots[1].has_left.store(true, Ordering::Relaxed);
     let alone = get(&one, 4096, MemoryKind::Device);
     let va = alone.va;
@@ -224,6 +224,46 @@ fn memory_that_a_card_may_know_is_not_forgotten() {
         va,
         "it is free again"
     );
+}
+
+fn look(handle: &dyn Interface) -> hcq::Result<()> {
+    let age = &mut drivers_gpu::interface::Age::NEW.clone();
+    handle.sleep(None, age, NOW).map(|_| ())
+}
+
+/// Whose tables could not be told is lost, and no other card is.
+#[test]
+fn a_card_that_hangs_is_lost_alone() {
+    let machine = Computer::with((0..3).map(Slot::new).collect());
+    let [one, two] = [0, 1].map(|number| open::<Five>(&machine, number).unwrap());
+    hardware(&two).script().deaf = true;
+    let memory = get(&one, 4096, MemoryKind::Device);
+    look(&one).unwrap();
+    let Err(Error::Fault { what, .. }) = look(&two) else {
+        panic!("its tables could not be told");
+    };
+    assert!(
+        what.contains("memory hub") && what.contains("open it again"),
+        "{what}"
+    );
+    assert!(two.card().function().is_dirty() && !one.card().function().is_dirty());
+    // It knows nothing of what comes later, and others are opened beside it.
+    assert!(two.reaches(memory.va.0) && !two.reaches(get(&one, 4096, MemoryKind::Device).va.0));
+    let three = open::<Five>(&machine, 2).unwrap();
+    assert!(three.reaches(memory.va.0));
+    look(&three).unwrap();
+    let Err(Error::NoDevice { why, .. }) = open::<Five>(&machine, 1) else {
+        panic!("it is lost");
+    };
+    assert!(
+        why.contains("memory hub") && why.contains("drop all handles"),
+        "{why}"
+    );
+    // It is started anew once nobody has it.
+    drop(two);
+    let two = open::<Five>(&machine, 1).unwrap();
+    look(&two).unwrap();
+    assert!(two.reaches(memory.va.0));
 }
 
 fn a_walk_is_told<F: Made>(levels: &[&str]) {

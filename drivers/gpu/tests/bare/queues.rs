@@ -1,16 +1,17 @@
 //! Queues: slots for them, and what becomes of others where one does not leave.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drivers_gpu::bare::{Handle, Slot as InSlot, config};
-use drivers_gpu::interface::{Age, Interface};
+use drivers_gpu::interface::{Age, Interface, Request};
 use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
 use hcq::mem::window::AccessWidth;
 use hcq::transport::Pci;
-use hcq::{Error, Result};
+use hcq::{Error, MemoryKind, Result};
 
-use super::card::{Card, Computer, Engine, NOW, Slot, hardware, open};
+use super::card::{Card, Computer, Engine, NOW, REST, Slot, hardware, open};
 use super::formats::Five;
 
 type Made = Handle<Card<Five>>;
@@ -196,10 +197,96 @@ fn a_queue_that_does_not_leave_keeps_its_slot() {
             let mut script = gpu.script();
             (script.hangs, script.dead) = (vec![0], true);
         }
-        // Behind a bridge it may go on in memory of the card, which is kept then.
-        assert_eq!(hung.stop(), reaches_host);
+        // It may go on in memory of the card, which is kept then.
+        assert!(hung.stop());
         drop(hung);
         assert_eq!(take(&two, Engine::Compute).unwrap().number(), 1);
+    }
+}
+
+/// A queue of a handle stays in its slot. Returns it, the handle, and another one with a queue of another engine.
+fn stuck(
+    machine: &Arc<Computer>,
+    is_wild: bool,
+) -> (InSlot<Card<Five>>, Made, Made, InSlot<Card<Five>>) {
+    let [one, two] = [(); 2].map(|()| open::<Five>(machine, 0).unwrap());
+    let hung = take(&one, Engine::Compute).unwrap();
+    let other = take(&two, Engine::Copy).unwrap();
+    let gpu = hardware(&one);
+    let mut script = gpu.script();
+    (script.hangs, script.dead, script.wild) = (vec![0], true, is_wild);
+    drop(script);
+    (hung, one, two, other)
+}
+
+fn refused(machine: &Arc<Computer>) -> String {
+    match open::<Five>(machine, 0) {
+        Err(Error::NoDevice { why, .. }) => why,
+        other => panic!("{:?}", other.map(|_| ())),
+    }
+}
+
+#[test]
+fn a_card_that_is_cut_off_is_lost_for_all_handles_and_started_anew_behind_them() {
+    let machine = Computer::with(vec![Slot::new(0)]);
+    let (hung, one, two, other) = stuck(&machine, false);
+    look(&two).unwrap();
+    assert!(hung.stop());
+    let Err(Error::Fault { what, .. }) = look(&two) else {
+        panic!("it reaches no memory of the host any more");
+    };
+    assert!(what.contains("cut off"), "{what}");
+    let why = refused(&machine);
+    assert!(
+        why.contains("queue 0") && why.contains("drop all handles of the card first"),
+        "{why}"
+    );
+    drop((hung, one, other));
+    refused(&machine);
+    drop(two);
+    look(&open::<Five>(&machine, 0).unwrap()).unwrap();
+}
+
+/// What it is made of, and what was submitted to it, is given out to nobody else.
+#[test]
+fn memory_and_addresses_of_a_queue_that_stays_are_kept_until_its_card_is_started_anew() {
+    for (reaches_host, is_wild) in [(true, false), (true, true), (false, false)] {
+        let mut slot = Slot::new(0);
+        slot.reaches_host = reaches_host;
+        let machine = Computer::with(vec![slot]);
+        let (hung, one, two, other) = stuck(&machine, is_wild);
+        let get = |kind| {
+            let request = Request {
+                bytes: REST / 4,
+                align: 1,
+                kind,
+                what: "",
+            };
+            one.memory(&request).unwrap()
+        };
+        let (vram, host) = (get(MemoryKind::Device), get(MemoryKind::Host));
+        let vas = [vram.va, host.va];
+        let leads = || vas.map(|va| hardware(&two).access(va.0));
+        let before = leads();
+        assert_eq!(hung.stop(), !is_wild);
+        drop((hung, vram, host));
+        assert_eq!(leads(), before);
+        let again = [(); 2].map(|()| get(MemoryKind::Device));
+        for memory in &again {
+            assert!(!vas.contains(&memory.va));
+            assert!(!before.contains(&hardware(&two).access(memory.va.0)));
+        }
+        // What a card writes that was not cut off stays for ever.
+        let pinned = || machine.slots[0].pinned.load(Ordering::Relaxed);
+        assert_eq!(pinned() > 0, is_wild);
+        refused(&machine);
+        drop((one, two, other, again));
+        assert!(
+            hardware(&open::<Five>(&machine, 0).unwrap())
+                .log()
+                .is_empty()
+        );
+        assert_eq!(pinned() > 0, is_wild);
     }
 }
 

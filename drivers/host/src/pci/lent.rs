@@ -134,14 +134,14 @@ impl Iommu for Lender {
     }
 }
 
-/// Why memory is not mapped. The crate keeps what the system said as text alone: it is what the system said last, or else a
-/// want of room, for which there is help.
+/// Why memory is not mapped. The crate keeps what the system said as text alone: its number is what the system said last. Where
+/// it said nothing, the crate refuses by itself.
 fn no_map(error: &io::Error, last: i32) -> Fault {
-    if error.raw_os_error().is_some() {
+    if error.raw_os_error().is_some() || last == 0 {
         return fault(error);
     }
     tracing::debug!(target: "hcq::host", %error, last, "memory is not mapped");
-    Fault::Errno(if last > 0 { last } else { libc::ENOMEM })
+    Fault::Errno(last)
 }
 
 /// The first interrupt, told of from now on.
@@ -423,7 +423,11 @@ mod tests {
             other => panic!("{other}"),
         };
         assert_eq!(of(&wrapped, libc::ENOSPC), libc::ENOSPC);
-        assert_eq!(of(&wrapped, 0), libc::ENOMEM);
+        let own = io::Error::other("the address is not a multiple of the alignment");
+        let Fault::Unsupported(text) = no_map(&own, 0) else {
+            panic!("a refusal of the crate's own is no want of memory");
+        };
+        assert_eq!(text, own.to_string());
         let told = io::Error::from_raw_os_error(libc::EFAULT);
         assert_eq!(of(&told, libc::ENOMEM), libc::EFAULT);
     }

@@ -22,7 +22,7 @@ use crate::encode::push::length;
 #[cfg(test)]
 mod tests;
 
-/// How many packets are looked at.
+/// How many packets are looked at. What is behind them is told as one that is not known.
 const MOST: usize = 4096;
 
 /// Methods below are the channel's own, on every subchannel.
@@ -49,21 +49,27 @@ fn walk(peek: Peek<'_>, setup: &Setup, entries: &[u32], start: u64) -> Vec<Packe
         state: HashMap::new(),
         found: Vec::new(),
         position: start,
+        is_cut: false,
     };
     for entry in entries.chunks_exact(ENTRY) {
+        if walk.found.len() >= MOST {
+            walk.unknown(entry[0]);
+            break;
+        }
         let dwords = gp_entry1::LENGTH.get(entry[1]);
         let low = u64::from(gp_entry0::GET.get(entry[0])) << 2;
         let address = low | u64::from(gp_entry1::GET_HI.get(entry[1])) << 32;
         // Entries without a length are instructions.
-        if dwords > 0
-            && let Some(words) = peek(address, dwords as usize)
-        {
-            walk.words(&words);
+        if dwords > 0 {
+            match peek(address, dwords as usize) {
+                Some(words) => walk.words(&words),
+                None => walk.unknown(entry[0]),
+            }
         }
-        walk.position += ENTRY as u64;
-        if walk.found.len() >= MOST {
+        if walk.is_cut {
             break;
         }
+        walk.position += ENTRY as u64;
     }
     walk.found
 }
@@ -75,6 +81,8 @@ struct Walk<'a> {
     state: HashMap<(u32, u32), u32>,
     found: Vec<Packet>,
     position: u64,
+    /// There are more packets than are looked at.
+    is_cut: bool,
 }
 
 impl Walk<'_> {
@@ -103,6 +111,18 @@ impl Walk<'_> {
             }
             at += length;
         }
+        if let Some(&word) = words.get(at) {
+            self.unknown(word);
+            self.is_cut = true;
+        }
+    }
+
+    /// What cannot be read back.
+    fn unknown(&mut self, word: u32) {
+        self.found.push(Packet {
+            position: self.position,
+            doing: Doing::Unknown { word },
+        });
     }
 
     fn method(&mut self, subchannel: u32, method: u32, value: u32) {

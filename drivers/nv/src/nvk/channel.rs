@@ -134,14 +134,7 @@ impl Channel {
                 (Some(registered), addresses)
             }
         };
-        objects.schedule()?;
-        let parts = Parts {
-            classes: objects.classes(),
-            ring: whole.sub(0, ring_bytes)?,
-            userd,
-            doorbell: gpu.doorbell()?,
-            token,
-        };
+        // From here on its parts are freed in their order, whatever fails.
         let channel = Channel {
             _registered: registered,
             objects,
@@ -150,6 +143,14 @@ impl Channel {
             memory: [ring, notices],
             name: name.into(),
             gpu: gpu.clone(),
+        };
+        channel.objects.schedule()?;
+        let parts = Parts {
+            classes: channel.objects.classes(),
+            ring: whole.sub(0, ring_bytes)?,
+            userd,
+            doorbell: gpu.doorbell()?,
+            token,
         };
         Ok((channel, parts))
     }

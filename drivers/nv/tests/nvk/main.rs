@@ -7,6 +7,7 @@ mod bench;
 mod failures;
 mod faults;
 mod meters;
+mod order;
 mod several;
 mod sleep;
 

@@ -184,9 +184,6 @@ fn packets_are_where_their_entries_are() {
 #[test]
 fn what_is_not_there_is_left_out() {
     let encoder = encoder(Arch::Ga10x, QueueKind::Compute);
-    let nowhere = |_: u64, _: usize| None;
-    let entries = entry(WORDS, 100);
-    assert_eq!(walk(&nowhere, encoder.setup(), &entries, 0), []);
     // A launch whose QMD the host does not see; half an entry.
     let program = program(Arch::Ga10x);
     let launch = Command::Exec {
@@ -249,4 +246,40 @@ proptest! {
         // The last segment is read to its end.
         prop_assert!(found.len() < MOST + words.len());
     }
+}
+
+/// What lies where the host does not see it, and what is behind the packets that are looked at.
+#[test]
+fn what_cannot_be_read_back_is_not_known() {
+    let encoder = encoder(Arch::Ga10x, QueueKind::Compute);
+    let signal = signal_at(0x60_0000_2010);
+    let mut packets = Packets::new();
+    let command = Command::Signal {
+        signal: &signal,
+        value: at(7),
+    };
+    encoder.encode(&[command], &mut packets).unwrap();
+    let one = packets.words.clone();
+    let unknown = |count: usize, entries: &[u32]| {
+        let words = one.repeat(count);
+        let peek = |at: u64, dwords: usize| {
+            (at == WORDS).then(|| words[..dwords.min(words.len())].to_vec())
+        };
+        let found = walk(&peek, encoder.setup(), entries, 5);
+        let all = found.iter().enumerate();
+        let all = all.filter(|(_, packet)| matches!(packet.doing, Doing::Unknown { .. }));
+        let all = all.map(|(i, packet)| (i, packet.position));
+        (all.collect::<Vec<_>>(), found.len())
+    };
+    let there = |count: usize| entry(WORDS, (one.len() * count) as u32).to_vec();
+    let hidden = entry(DATA, 4).to_vec();
+    let (next, behind) = (5 + ENTRY as u64, 5 + 2 * ENTRY as u64);
+    let entries = [there(1), hidden.clone(), there(1)].concat();
+    assert_eq!(unknown(1, &entries), (vec![(1, next)], 3));
+    assert_eq!(unknown(MOST, &there(MOST)), (vec![], MOST));
+    let cut = (vec![(MOST, 5)], MOST + 1);
+    assert_eq!(unknown(MOST + 1, &there(MOST + 1)), cut);
+    let entries = [there(MOST - 1), hidden, there(MOST - 1)].concat();
+    let cut = (vec![(MOST - 1, next), (MOST, behind)], MOST + 1);
+    assert_eq!(unknown(MOST - 1, &entries), cut);
 }
