@@ -11,6 +11,7 @@
 //! casts have no gradient, and nothing that is made in a [`no_grad`](crate::no_grad()).
 
 mod looped;
+mod scaled;
 
 use hashbrown::{HashMap, HashSet};
 use std::f64::consts::{FRAC_2_SQRT_PI, LN_2, LN_10};
@@ -20,9 +21,10 @@ use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::Result;
-use crate::graph::{Op, ScatterMode, Storage, Taken, Tensor};
+use crate::graph::{Op, ScatterMode, Slope, Storage, Taken, Tensor};
 use crate::ops::{dtype_error, same_engine, shape_error};
 use looped::looped;
+use scaled::Scaled;
 
 /// The derivative of a one-element tensor with respect to each of `with`, in their shapes and types;
 /// zeros where it does not depend on one.
@@ -304,6 +306,14 @@ fn sources(y: &Tensor, src: &[Tensor], g: &Tensor, needs: &[bool]) -> Result<Vec
         Op::Param | Op::Given => Ok(none),
         // All results of a loop together, in `looped`.
         Op::Loop(..) => Ok(none),
+        // The value has no part in it.
+        Op::Sloped(Slope::Hypot) => {
+            let part = |x: &Tensor| {
+                let none = y.eq(0)?.bitor(&x.isinf()?)?;
+                g.mul(&none.where_(0.0, x)?.div(&none.where_(1.0, y)?)?)
+            };
+            Ok(vec![None, Some(part(&src[1])?), Some(part(&src[2])?)])
+        }
         Op::Unary(op) => unary(*op, &src[0], y, g),
         Op::Binary(op) => binary(*op, &src[0], &src[1], y, g, needs),
         Op::Where => {
@@ -514,7 +524,8 @@ fn scan(
 }
 
 /// Of running products: `dx[k] = (product before k) s[k]` with `s[k] = g[k] + x[k + 1] s[k + 1]`. The recurrence goes in
-/// steps of doubled length, without a division: so it is right with zeros, and can be differentiated again.
+/// steps of doubled length, without a division: so it is right with zeros, and can be differentiated again. Products of
+/// what comes after k may be no numbers where those of all are: so they have exponents of their own.
 fn running_product(axis: usize, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
     let (along, n) = (axis as isize, x.shape()[axis]);
     if n == 0 {
@@ -522,24 +533,24 @@ fn running_product(axis: usize, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Te
     }
     let wide = x.dtype().accumulator();
     // s[k] = sum[k] + factor[k] s[k + length].
-    let mut sum = g.cast(wide)?;
-    let mut factor = x.cast(wide)?.narrow(along, 1, n - 1)?;
+    let mut sum = Scaled::new(&g.cast(wide)?)?;
+    let mut factor = Scaled::new(&x.cast(wide)?.narrow(along, 1, n - 1)?)?;
     let mut length = 1;
     while length < n {
-        let head = n - length;
-        let more = factor.mul(&sum.narrow(along, length, head)?)?;
-        let more = sum.narrow(along, 0, head)?.add(&more)?;
-        sum = Tensor::cat(&[&more, &sum.narrow(along, head, length)?], along)?;
-        let left = head.saturating_sub(length);
-        let near = factor.narrow(along, 0, left)?;
-        factor = near.mul(&factor.narrow(along, head - left, left)?)?;
+        let (head, left) = (n - length, (n - length).saturating_sub(length));
+        let part = |s: &Scaled, from: usize, len: usize| s.each(|t| t.narrow(along, from, len));
+        let more = factor.mul(&part(&sum, length, head)?)?;
+        let more = part(&sum, 0, head)?.add(&more)?;
+        sum = more.cat(&part(&sum, head, length)?, along)?;
+        factor = part(&factor, 0, left)?.mul(&part(&factor, head - left, left)?)?;
         length *= 2;
     }
     let mut shape = y.shape().to_vec();
     shape[axis] = 1;
     let one = Tensor::ones(y.engine(), &shape, y.dtype())?;
     let before = Tensor::cat(&[&one, &y.narrow(along, 0, n - 1)?], along)?;
-    before.cast(wide)?.mul(&sum)?.cast(x.dtype())
+    let before = Scaled::new(&before.cast(wide)?)?;
+    before.mul(&sum)?.value()?.cast(x.dtype())
 }
 
 /// The sum over k of the windows' gradients, each put back where it was read from.

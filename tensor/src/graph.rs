@@ -66,6 +66,14 @@ impl Bounds {
     }
 }
 
+/// The rule of a gradient that the operations of a value do not give, or not with its digits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Slope {
+    /// Of the distance from the origin: each coordinate over the distance, and 0 where both are 0 or infinite.
+    /// The coordinates are the sources.
+    Hypot,
+}
+
 /// What a node computes. Shapes and types of results are in the node.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Op {
@@ -134,6 +142,8 @@ pub enum Op {
     Contiguous,
     /// Stops gradients. src: `[a]`.
     Detach,
+    /// The value of `a`, with a gradient that a rule has for it as a function of `b..`. src: `[a, b..]`.
+    Sloped(Slope),
     /// The same value on this node's engine, from the source's engine. src: `[a]`.
     Copy,
     /// A value inside of a loop, another one at each step. src: `[]`.

@@ -419,7 +419,7 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
             }
             Ok(Arc::new(out))
         }
-        Op::Reshape | Op::Contiguous | Op::Detach => Ok(sources[0].clone()),
+        Op::Reshape | Op::Contiguous | Op::Detach | Op::Sloped(_) => Ok(sources[0].clone()),
         Op::Permute(order) => {
             let from = strides(src[0].shape());
             let step: Vec<isize> = order.iter().map(|&axis| from[axis]).collect();

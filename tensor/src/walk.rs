@@ -90,6 +90,7 @@ pub(crate) fn behind_an_axis(op: &Op) -> Option<Op> {
     Some(match op {
         Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => op.clone(),
         Op::Reshape | Op::Expand | Op::Contiguous | Op::Detach => op.clone(),
+        Op::Sloped(_) => op.clone(),
         Op::Reduce(op, axes) => Op::Reduce(*op, later(axes)),
         Op::Scan(op, axis) => Op::Scan(*op, axis + 1),
         Op::Permute(order) => Op::Permute(also(&later(order))),

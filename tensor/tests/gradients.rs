@@ -611,6 +611,7 @@ fn variant(op: &Op) -> &'static str {
         Op::Scatter(..) => "Scatter",
         Op::Contiguous => "Contiguous",
         Op::Detach => "Detach",
+        Op::Sloped(_) => "Sloped",
         Op::Copy => "Copy",
         Op::Param => "Param",
         Op::Given => "Given",
@@ -641,6 +642,7 @@ const VARIANTS: &[&str] = &[
     "Scatter",
     "Contiguous",
     "Detach",
+    "Sloped",
     "Copy",
     "Loop",
 ];
@@ -773,7 +775,13 @@ fn every_public_operation_is_tested() {
         include_str!("basics.rs"),
         include_str!("values.rs"),
         include_str!("nn.rs"),
-        include_str!("pytorch.rs"),
+        include_str!("pytorch/equations.rs"),
+        include_str!("pytorch/losses.rs"),
+        include_str!("pytorch/points.rs"),
+        include_str!("pytorch/pools.rs"),
+        include_str!("pytorch/reductions.rs"),
+        include_str!("pytorch/recurrent.rs"),
+        include_str!("pytorch/sizes.rs"),
     ]
     .concat();
     let mut missing = Vec::new();

@@ -92,3 +92,22 @@ fn subnormal_numbers_are_zeros_unless_they_are_asked_for() {
         assert!(std::hint::black_box(f32::MIN_POSITIVE) * 0.5 > 0.0);
     }
 }
+
+/// As for the tensor's own: by its bits it is no zero.
+#[test]
+fn subnormal_numbers_have_places() {
+    let mut model = Writer::new("places", 17);
+    model.input("x", &write::tensor(DType::F32, &[tensor::onnx::Dim::Any]));
+    model.node("NonZero", &["x"], &["y"], []);
+    let dims = [tensor::onnx::Dim::Any, tensor::onnx::Dim::Any];
+    model.output("y", &write::tensor(DType::I64, &dims));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("places.onnx");
+    std::fs::write(&path, model.finish()).unwrap();
+    let engine = engine();
+    let session = Model::load(&path).unwrap().on(&engine);
+    let x = Tensor::from_slice(&engine, &[TINY, 0.0, 1.0, -0.0, -TINY], &[5]).unwrap();
+    let outputs = session.run([("x", x)]).unwrap();
+    let places: Vec<i64> = outputs.tensor("y").unwrap().to_vec().unwrap();
+    assert_eq!(places, [0, 2, 4]);
+}

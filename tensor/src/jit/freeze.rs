@@ -84,7 +84,7 @@ pub(super) fn constants(
         let leaves = facts.get(&tensor.id()).map_or(0, |f| f.leaves);
         // What costs less than a copy to compute again may as well be a part of its user.
         let op = &tensor.node().op;
-        let light = matches!(op, Op::Cast | Op::Bitcast | Op::Detach);
+        let light = matches!(op, Op::Cast | Op::Bitcast | Op::Detach | Op::Sloped(_));
         if op.is_movement() || light || bytes(&tensor) > leaves {
             let sources = tensor.node().src();
             ends.extend(sources.iter().filter(|s| frozen(s)).cloned());

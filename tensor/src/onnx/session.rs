@@ -59,6 +59,8 @@ impl Session {
 
     /// Calls `f` as work goes on, in the threads that run the session. It may run this session and others when that is
     /// [`Progress::Running`]; before, what has to be traced is refused, because threads could wait for each other.
+    /// That is told of its own thread only: it must not wait for another thread that runs this session, which may
+    /// wait for the trace that `f` is called from, and is told of its run, too.
     pub fn on_progress(&self, f: impl Fn(Progress) + Send + Sync + 'static) {
         self.reports.to(Arc::new(f));
     }

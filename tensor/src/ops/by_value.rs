@@ -4,7 +4,7 @@
 
 use codegen::DType;
 
-use super::dtype_error;
+use super::{dtype_error, radix};
 use crate::error::Result;
 use crate::graph::Tensor;
 
@@ -25,7 +25,7 @@ impl Tensor {
     /// # Errors
     /// From computing or reading it; in a captured function.
     pub fn nonzero(&self) -> Result<Tensor> {
-        let places = self.ne(0)?.places()?;
+        let places = self.is_something()?.places()?;
         let mut coordinates = Vec::with_capacity(places.len() * self.rank());
         for place in &places {
             let mut rest = *place;
@@ -67,9 +67,13 @@ impl Tensor {
         let (sorted, order) = (sorted.contiguous()?, order.contiguous()?);
         let first = Tensor::ones(self.engine(), &[n.min(1)], DType::Bool)?;
         let later = n.saturating_sub(1);
-        let differs = sorted
-            .narrow(0, n - later, later)?
-            .ne(&sorted.narrow(0, 0, later)?)?;
+        let tail = |t: &Tensor| t.narrow(0, n - later, later);
+        let differs = |t: &Tensor| tail(t)?.ne(&t.narrow(0, 0, later)?);
+        let differs = match sorted.dtype().is_float() {
+            // By their bits, as they are sorted.
+            true => differs(&radix::keys(&sorted, false)?)?.bitor(&tail(&sorted)?.isnan()?)?,
+            false => differs(&sorted)?,
+        };
         let begins = Tensor::cat(&[&first, &differs], 0)?.contiguous()?;
         let places = begins.places()?;
         let ends = places.iter().skip(1).copied().chain([n]);
@@ -92,6 +96,15 @@ impl Tensor {
             inverse: inverse.reshape(self.shape())?,
             counts: Tensor::from_slice(self.engine(), &counts, &[counts.len()])?,
         })
+    }
+
+    /// Whether elements are not zero, by their bits: a processor may take numbers below the normal ones for zeros.
+    pub(crate) fn is_something(&self) -> Result<Tensor> {
+        match self.dtype().is_float() {
+            // Without the sign.
+            true => radix::bits(self)?.shl(1)?.ne(0),
+            false => self.ne(0),
+        }
     }
 
     /// The places of what is true in row-major order.

@@ -6,7 +6,7 @@ use std::f64::consts::{LN_10, LOG2_10};
 use codegen::DType;
 use codegen::ir::{Binary, Unary};
 
-use super::{Operand, dtype_error, pair, shape_error};
+use super::{Operand, dtype_error, float_pair, pair, shape_error};
 use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::Tensor;
@@ -266,13 +266,8 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn div(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let other = other.into();
-        // A number meets the float that the tensor becomes, and need not fit into an integer.
-        let (a, b) = match other {
-            Operand::Scalar(_) => pair("div", &self.to_float()?, other)?,
-            Operand::Tensor(_) => pair("div", self, other)?,
-        };
-        a.to_float()?.binary(Binary::FDiv, &b.to_float()?)
+        let (a, b) = float_pair("div", self, other.into())?;
+        a.binary(Binary::FDiv, &b)
     }
 
     /// Remainder with the sign of the divisor, as Python's `%`.
@@ -350,7 +345,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn copysign(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("copysign", &self.to_float()?, other.into())?;
+        let (a, b) = float_pair("copysign", self, other.into())?;
         // 1/-0 is -inf; 1/-inf is -0, which the first comparison takes.
         let negative = b.lt(0)?.bitor(&b.reciprocal()?.lt(0)?)?;
         let magnitude = a.abs()?;
@@ -366,7 +361,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn logaddexp(&self, other: impl Into<Operand>) -> Result<Tensor> {
-        let (a, b) = pair("logaddexp", &self.to_float()?, other.into())?;
+        let (a, b) = float_pair("logaddexp", self, other.into())?;
         let dtype = a.dtype();
         let (a, b) = (a.cast(dtype.accumulator())?, b.cast(dtype.accumulator())?);
         let m = a.maximum(&b)?;
@@ -417,7 +412,7 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
-        let (a, b) = pair("isclose", &self.to_float()?, other.into())?;
+        let (a, b) = float_pair("isclose", self, other.into())?;
         let near = a.sub(&b)?.abs()?.le(b.abs()?.mul(rtol)?.add(atol)?)?;
         let near = near.bitand(&b.isfinite()?)?.bitor(&a.eq(&b)?)?;
         if equal_nan {

@@ -1,6 +1,10 @@
 //! Losses. Targets and predictions broadcast; the result is reduced as asked.
 
+use codegen::DType;
+use codegen::interp::scalar;
+
 use super::{dtype_error, shape_error};
+use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::{Bounds, Tensor};
 
@@ -24,6 +28,26 @@ impl Reduction {
             Reduction::None => Ok(losses.clone()),
         }
     }
+}
+
+/// `near` of the errors inside of a limit, `far` of the others. Each has no errors of the other kind, which may be infinite:
+/// no gradient times an infinite slope is NaN.
+fn pieces(
+    errors: &Tensor,
+    limit: f64,
+    inside: &Tensor,
+    near: impl FnOnce(&Tensor) -> Result<Tensor>,
+    far: impl FnOnce(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    if held(limit, errors.dtype()).is_infinite() {
+        return near(errors);
+    }
+    inside.where_(&near(&inside.where_(errors, 0)?)?, &far(errors)?)
+}
+
+/// A number as a type has it.
+fn held(x: f64, dtype: DType) -> f64 {
+    scalar::to_f64(dtype, Scalar::Float(x).bits(dtype))
 }
 
 /// Options of [`Tensor::cross_entropy`] and [`Tensor::nll_loss`].
@@ -237,9 +261,9 @@ impl Tensor {
     pub fn huber_loss(&self, target: &Tensor, delta: f64, reduction: Reduction) -> Result<Tensor> {
         self.in_f32(|x| {
             let d = x.sub(&target.cast(x.dtype())?)?;
-            let far = d.abs()?.sub(delta / 2.0)?.mul(delta)?;
-            let near = d.square()?.mul(0.5)?;
-            reduction.apply(&d.abs()?.le(delta)?.where_(&near, &far)?)
+            let near = |d: &Tensor| d.square()?.mul(0.5);
+            let far = |d: &Tensor| d.abs()?.sub(delta / 2.0)?.mul(delta);
+            reduction.apply(&pieces(&d, delta, &d.abs()?.le(delta)?, near, far)?)
         })
     }
 
@@ -254,20 +278,24 @@ impl Tensor {
         beta: f64,
         reduction: Reduction,
     ) -> Result<Tensor> {
-        if beta == 0.0 {
-            return self.l1_loss(target, reduction);
-        }
         if beta.is_nan() || beta < 0.0 {
             return shape_error(
                 "smooth_l1_loss",
                 format!("expected a beta of at least 0, found {beta}"),
             );
         }
+        let wide = self.to_float()?.dtype().accumulator();
+        if held(beta, wide) == 0.0 {
+            return self.l1_loss(target, reduction);
+        }
         self.in_f32(|x| {
             let d = x.sub(&target.cast(x.dtype())?)?;
-            let far = d.abs()?.sub(beta / 2.0)?;
-            let near = d.square()?.mul(0.5 / beta)?;
-            reduction.apply(&d.abs()?.lt(beta)?.where_(&near, &far)?)
+            // The square and 1 over beta may be too small and too large: so the error is scaled before, exactly.
+            let scale = 2f64.powi(-(beta.log2() / 2.0).floor().clamp(-600.0, 600.0) as i32);
+            let slope = 0.5 / (beta * scale * scale);
+            let near = |d: &Tensor| d.mul(scale)?.square()?.mul(slope);
+            let far = |d: &Tensor| d.abs()?.sub(beta / 2.0);
+            reduction.apply(&pieces(&d, beta, &d.abs()?.lt(beta)?, near, far)?)
         })
     }
 

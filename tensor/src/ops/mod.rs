@@ -170,6 +170,16 @@ pub(crate) fn pair(op: &'static str, a: &Tensor, b: Operand) -> Result<(Tensor, 
     }
 }
 
+/// The same as floats. Two tensors promote first: an integer beside an `f64` keeps its digits. A number meets the float
+/// that the tensor becomes, and need not fit into an integer.
+pub(crate) fn float_pair(op: &'static str, a: &Tensor, b: Operand) -> Result<(Tensor, Tensor)> {
+    let (a, b) = match b {
+        Operand::Scalar(_) => pair(op, &a.to_float()?, b)?,
+        Operand::Tensor(_) => pair(op, a, b)?,
+    };
+    Ok((a.to_float()?, b.to_float()?))
+}
+
 pub(crate) fn same_engine(op: &'static str, a: &Tensor, b: &Tensor) -> Result<()> {
     if a.engine() == b.engine() {
         return Ok(());

@@ -4,10 +4,10 @@ use std::f64::consts::{FRAC_PI_2, PI};
 
 use codegen::DType;
 
-use super::pair;
+use super::float_pair;
 use crate::Operand;
 use crate::error::Result;
-use crate::graph::Tensor;
+use crate::graph::{Slope, Tensor};
 
 /// π and π/2, with what rounding them to the type loses.
 fn turn(dtype: DType, exact: f64) -> [f64; 2] {
@@ -31,7 +31,7 @@ impl Tensor {
 
     /// Both in one shape and as floats of at least `f32`, and the type of the result.
     fn points(&self, op: &'static str, other: Operand) -> Result<(Tensor, Tensor, DType)> {
-        let (a, b) = pair(op, &self.to_float()?, other)?;
+        let (a, b) = float_pair(op, self, other)?;
         let dtype = a.dtype();
         let wide = dtype.accumulator();
         Ok((a.cast(wide)?, b.cast(wide)?, dtype))
@@ -64,15 +64,17 @@ impl Tensor {
     }
 
     /// The distance of the points `(self, other)` from the origin, `sqrt(a^2 + b^2)`, without overflow on the way. It is
-    /// infinite where one of them is. Its gradient is 0 at the origin.
+    /// infinite where one of them is. Its gradient is `self / length` and
+    /// `other / length`, and 0 at the origin and at infinite lengths.
     ///
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn hypot(&self, other: impl Into<Operand>) -> Result<Tensor> {
         let (a, b, dtype) = self.points("hypot", other.into())?;
-        let (a, b) = (a.abs()?, b.abs()?);
-        let flat = a.lt(&b)?;
-        let (long, short) = (flat.select(&b, &a)?, flat.select(&a, &b)?);
+        // The way over the quotient has numbers in the size of the length times the gradient, which may be none.
+        let (near, far) = (a.detach()?.abs()?, b.detach()?.abs()?);
+        let flat = near.lt(&far)?;
+        let (long, short) = (flat.select(&far, &near)?, flat.select(&near, &far)?);
         let endless = long.eq(f64::INFINITY)?.bitor(&short.eq(f64::INFINITY)?)?;
         let origin = long.eq(0)?.bitand(&short.eq(0)?)?;
         let single = endless.bitor(&origin)?;
@@ -84,6 +86,7 @@ impl Tensor {
             .add(1)?
             .sqrt()?
             .mul(&endless.where_(1.0, &long)?)?;
-        endless.where_(f64::INFINITY, &y)?.cast(dtype)
+        let y = endless.where_(f64::INFINITY, &y)?;
+        y.sloped(Slope::Hypot, &[&a, &b]).cast(dtype)
     }
 }

@@ -6,7 +6,7 @@ use codegen::ir::{Binary, ReduceOp, Unary};
 
 use super::{check_size, dtype_error, same_engine, shape_error};
 use crate::error::Result;
-use crate::graph::{Bounds, Engine, Op, ScatterMode, Tensor};
+use crate::graph::{Bounds, Engine, Op, ScatterMode, Slope, Tensor};
 
 /// Whether a reduction is defined for a type: the bitwise ones are not for floats.
 fn check_reduce(op: ReduceOp, dtype: DType) -> Result<()> {
@@ -608,6 +608,13 @@ impl Tensor {
             (Some(_), op) if !matches!(op, Op::Data) => self.as_data(),
             _ => self.same(Op::Detach),
         })
+    }
+
+    /// The same value, with the gradient that a rule has for it as a function of `of`.
+    pub(crate) fn sloped(&self, slope: Slope, of: &[&Tensor]) -> Tensor {
+        let src: Vec<&Tensor> = std::iter::once(self).chain(of.iter().copied()).collect();
+        let op = Op::Sloped(slope);
+        Tensor::make(self.engine(), op, &src, self.shape(), self.dtype())
     }
 
     fn same(&self, op: Op) -> Tensor {

@@ -19,7 +19,7 @@ const BLOCK: usize = 128;
 /// The positions that sort the last axis of `[rows, n]`, as `I32`; stable.
 pub(super) fn argsort(x: &Tensor, descending: bool) -> Result<Tensor> {
     let keys = keys(&x.detach()?, descending)?.cast(DType::U64)?;
-    let bits = bits(x.dtype());
+    let bits = width(x.dtype());
     let n = x.shape()[1];
     let index = x.positions(1)?.cast(DType::U64)?;
     let low = keys.shl(32)?.bitor(&index)?;
@@ -39,23 +39,32 @@ fn order(words: &Tensor, n: usize) -> Result<Tensor> {
 }
 
 /// How many bits of its key an element has.
-fn bits(dtype: DType) -> u32 {
+fn width(dtype: DType) -> u32 {
     match dtype {
         DType::Bool => 1,
         _ => dtype.bits(),
     }
 }
 
-/// Unsigned numbers in the order of the elements, as wide as these.
-pub(super) fn keys(x: &Tensor, descending: bool) -> Result<Tensor> {
-    let dtype = x.dtype();
-    let bits = bits(dtype);
-    let unsigned = match bits {
+fn unsigned(bits: u32) -> DType {
+    match bits {
         1 | 8 => DType::U8,
         16 => DType::U16,
         32 => DType::U32,
         _ => DType::U64,
-    };
+    }
+}
+
+/// The bits of floats, as unsigned numbers.
+pub(super) fn bits(x: &Tensor) -> Result<Tensor> {
+    x.bitcast(unsigned(x.dtype().bits()))
+}
+
+/// Unsigned numbers in the order of the elements, as wide as these.
+pub(super) fn keys(x: &Tensor, descending: bool) -> Result<Tensor> {
+    let dtype = x.dtype();
+    let bits = width(dtype);
+    let unsigned = unsigned(bits);
     let key = if dtype == DType::Bool || dtype.is_unsigned() {
         x.cast(unsigned)?
     } else {

@@ -359,8 +359,8 @@ impl Tensor {
         self.running(ReduceOp::Add, at, self.dtype().sum_type())
     }
 
-    /// Running product along an axis, in the type of [`Tensor::sum`]. Its gradient takes steps for each pair of
-    /// elements of the axis.
+    /// Running product along an axis, in the type of [`Tensor::sum`]. Its gradient takes as many passes over the
+    /// axis as the number of its elements has bits.
     ///
     /// # Errors
     /// An axis that the tensor lacks.

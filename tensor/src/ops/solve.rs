@@ -91,6 +91,10 @@ impl Tensor {
             n,
             m,
         } = batch("solve", self, b)?;
+        if n == 0 {
+            // No equations: the largest of no pivots is none.
+            return typed(&rhs.reshape(&[&outer[..], &[n, m]].concat())?, self, b);
+        }
         let together = Tensor::cat(&[&a, &rhs], 2)?;
         let engine = self.engine();
         let number = Tensor::iota(engine, n, DType::I32)?;
@@ -124,7 +128,8 @@ impl Tensor {
     }
 
     /// The lower triangle `l` of `self = l l^T`, for symmetric positive definite matrices `[.., n, n]`: the mean of the
-    /// matrix and its transpose is taken. Other matrices give NaN.
+    /// matrix and its transpose is taken. Other matrices, also singular ones, give NaN from the first column on whose
+    /// pivot is not above 0.
     ///
     /// # Errors
     /// Matrices that are not square.
@@ -138,7 +143,8 @@ impl Tensor {
             let rows = Tensor::iota(engine, n, DType::I32)?.reshape(&[1, n, 1])?;
             let columns = rows.reshape(&[1, 1, n])?;
             let column = columns.eq(k)?.only(rest, 2)?;
-            let root = rows.eq(k)?.only(&column, 1)?.sqrt()?;
+            let pivot = rows.eq(k)?.only(&column, 1)?;
+            let root = pivot.gt(0)?.where_(&pivot, f64::NAN)?.sqrt()?;
             let below = rows.gt(k)?.where_(&column.div(&root)?, 0)?;
             let column = rows.eq(k)?.where_(&root, &below)?;
             let rest = rest.sub(&column.mul(&column.transpose(1, 2)?)?)?;
@@ -175,9 +181,10 @@ impl Tensor {
             let rows = Tensor::iota(engine, n, DType::I32)?.reshape(&[1, n, 1])?;
             let (own, right) = (row[1].unsqueeze(-1)?, row[2].unsqueeze(1)?);
             let pivot = rows.eq(k)?.only(&own, 1)?;
-            // Rows that are not solved yet are zeros.
-            let known = own.mul(x)?.sum(&[1], true)?;
-            let next = rows.eq(k)?.where_(&right.sub(&known)?.div(&pivot)?, x)?;
+            // Rows that are not solved yet are zeros, which times an infinite pivot are NaN.
+            let here = rows.eq(k)?;
+            let known = here.where_(0, &own)?.mul(x)?.sum(&[1], true)?;
+            let next = here.where_(&right.sub(&known)?.div(&pivot)?, x)?;
             Ok::<_, Error>((vec![next], vec![]))
         })?;
         let x = &made.last[0];

@@ -145,7 +145,7 @@ impl Dag {
             let from = self.node(first);
             let same = from.shape == node.shape && from.dtype == node.dtype;
             let nothing = match &op {
-                Op::Detach => true,
+                Op::Detach | Op::Sloped(_) => true,
                 Op::Cast | Op::Bitcast | Op::Reshape | Op::Expand => same,
                 Op::Pad(..) | Op::Shrink(_) => same,
                 Op::Permute(order) => order.iter().enumerate().all(|(i, &o)| i == o),

@@ -51,11 +51,11 @@ const EXEMPT: &[(&str, &str)] = &[
     ("select", "the node under `where_`"),
     (
         "nonzero",
-        "reads the tensor; compared with PyTorch in tensor/tests/pytorch.rs",
+        "reads the tensor; compared with PyTorch in tensor/tests/pytorch",
     ),
     (
         "masked_select",
-        "reads the mask; compared with PyTorch in tensor/tests/pytorch.rs",
+        "reads the mask; compared with PyTorch in tensor/tests/pytorch",
     ),
     ("reduce", "the node under `sum`, `max`, `any`..."),
     ("scan", "the node under `cumsum`, `cummax`..."),

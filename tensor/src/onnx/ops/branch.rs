@@ -122,7 +122,7 @@ fn elements(tensors: &[Tensor], outside: &HashSet<u64>) -> Option<usize> {
         _ if t.storage().is_some() => Some(0),
         Op::Data | Op::Const(_) | Op::Param | Op::Given | Op::Detach => Some(0),
         Op::Reshape | Op::Permute(_) | Op::Expand | Op::Shrink(_) => Some(0),
-        Op::Flip(_) | Op::Windows { .. } => Some(0),
+        Op::Flip(_) | Op::Windows { .. } | Op::Sloped(_) => Some(0),
         Op::Reduce(..) => Some(KERNEL + t.node().src().iter().map(Tensor::numel).sum::<usize>()),
         _ => Some(KERNEL + t.numel()),
     })

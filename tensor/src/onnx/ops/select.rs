@@ -54,7 +54,7 @@ fn compress(c: &mut Call) -> Result<Vec<Value>> {
 fn nonzero(c: &mut Call) -> Result<Vec<Value>> {
     let x = c.tensor(0)?;
     let shape = x.shape().to_vec();
-    let mask = c.read_ints(&x.ne(0)?)?;
+    let mask = c.read_ints(&x.is_something()?)?;
     let hits: Vec<usize> = (0..mask.len()).filter(|&i| mask[i] != 0).collect();
     let mut list = Vec::with_capacity(hits.len().saturating_mul(shape.len()));
     for (axis, &size) in shape.iter().enumerate() {
