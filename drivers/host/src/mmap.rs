@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 
 use crate::range::Range;
 pub use crate::range::page_size;
@@ -61,6 +62,19 @@ pub enum MapError {
     },
 }
 
+/// What helps where the kernel has no memory, or no addresses.
+fn no_room() -> &'static str {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit != RLIM_INFINITY => {
+            "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`"
+        }
+        _ => {
+            "free memory, raise the memory limit of the container, or raise vm.max_map_count if there are very many \
+             mappings"
+        }
+    }
+}
+
 /// Private, zeroed, readable and writable memory, unmapped on drop.
 ///
 /// Page-aligned; from [`HUGE_PAGE`] on aligned to that and advised to use huge pages.
@@ -96,10 +110,7 @@ impl Memory {
         };
         let failed = |errno: Errno| {
             let hint = match errno {
-                Errno::ENOMEM => {
-                    "free memory, raise `ulimit -v` or the memory limit of the container, or raise \
-                     vm.max_map_count if there are very many mappings"
-                }
+                Errno::ENOMEM => no_room(),
                 _ => "the limits of this process may be too low: see `ulimit -a`",
             };
             MapError::Map {
@@ -137,6 +148,7 @@ impl Memory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sys::resource::setrlimit;
 
     /// The access letters of the mapping that holds `addr`, from /proc/self/maps.
     fn access(addr: usize) -> Option<String> {
@@ -204,12 +216,24 @@ mod tests {
             let text = Memory::guarded(len).unwrap_err().to_string();
             assert!(text.contains("exceed the address space"), "{text}");
         }
-        let text = Memory::guarded(isize::MAX as usize / 2)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            text.contains("Cannot allocate memory") && text.contains("ulimit -v"),
-            "{text}"
-        );
+        let refused = |hint: &str| {
+            let text = Memory::guarded(isize::MAX as usize / 2).unwrap_err();
+            let text = text.to_string();
+            assert!(text.contains("Cannot allocate memory"), "{text}");
+            assert!(text.contains(hint), "{text}");
+        };
+        // A limit that no test of this process is near.
+        let (soft, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
+        for (limit, hint) in [(hard, "max_map_count"), (1 << 46, "ulimit -v")] {
+            if limit <= hard {
+                setrlimit(Resource::RLIMIT_AS, limit, hard).unwrap();
+                refused(if limit == RLIM_INFINITY {
+                    hint
+                } else {
+                    "ulimit -v"
+                });
+            }
+        }
+        setrlimit(Resource::RLIMIT_AS, soft, hard).unwrap();
     }
 }

@@ -153,4 +153,21 @@ mod tests {
         );
         assert!(text("/dev/null").starts_with("/dev/null: map failed: invalid input parameter"));
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_limit_of_the_address_space_is_named() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let text = || {
+            let full = std::io::Error::from_raw_os_error(libc::ENOMEM);
+            FileError::new(Path::new("x.npy"), "map", full).to_string()
+        };
+        let before = getrlimit(Resource::As);
+        assert_eq!(text().contains("ulimit -v"), before.current.is_some());
+        // One that no test of this process is near.
+        let current = Some(before.current.unwrap_or(1 << 46));
+        setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
+        assert!(text().contains("ulimit -v"), "{}", text());
+        setrlimit(Resource::As, before).unwrap();
+    }
 }

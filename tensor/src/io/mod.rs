@@ -48,6 +48,7 @@ impl FileError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 "free some space; the previous file, if any, is unchanged"
             }
+            io::ErrorKind::OutOfMemory => no_room(),
             _ => "try to copy the file elsewhere with `cp` to see whether the system can read it",
         };
         FileError {
@@ -57,6 +58,18 @@ impl FileError {
             hint,
         }
     }
+}
+
+/// What helps where the system has no memory, or no addresses, for a file.
+fn no_room() -> &'static str {
+    #[cfg(target_os = "linux")]
+    if rustix::process::getrlimit(rustix::process::Resource::As)
+        .current
+        .is_some()
+    {
+        return "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`";
+    }
+    "free memory, or raise the memory limit of the container"
 }
 
 /// A name from an untrusted file, safe to print: quoted, escaped, and cut when very long.

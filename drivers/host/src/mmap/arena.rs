@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use super::{MapError, page_size};
+use super::{MapError, no_room, page_size};
 use crate::range::Range;
 
 /// Size of an arena that several programs share.
@@ -119,7 +119,7 @@ impl CodeArenas {
                 let mut arena = Arena::new(len).map_err(|errno| MapError::Map {
                     len,
                     source: errno.into(),
-                    hint: "free memory, or raise `ulimit -v` or the memory limit of the container",
+                    hint: no_room(),
                 })?;
                 let at = arena.take(whole).unwrap_or_default();
                 arenas.push(arena);
