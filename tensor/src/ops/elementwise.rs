@@ -412,7 +412,11 @@ impl Tensor {
     /// # Errors
     /// Shapes that do not broadcast.
     pub fn isclose(&self, other: &Tensor, rtol: f64, atol: f64, equal_nan: bool) -> Result<Tensor> {
-        let (a, b) = float_pair("isclose", self, other.into())?;
+        // An integer beside a smaller float is compared as it is, not as that float has it.
+        let (a, b) = match self.dtype() == DType::F64 || other.dtype() == DType::F64 {
+            true => float_pair("isclose", self, other.into())?,
+            false => pair("isclose", &self.to_float()?, (&other.to_float()?).into())?,
+        };
         let near = a.sub(&b)?.abs()?.le(b.abs()?.mul(rtol)?.add(atol)?)?;
         let near = near.bitand(&b.isfinite()?)?.bitor(&a.eq(&b)?)?;
         if equal_nan {

@@ -129,6 +129,15 @@ fn integers_meet_doubles_whole() -> Result<()> {
         assert!(!whole.isclose(&one, 0.0, 0.5, false)?.item::<bool>()?);
         assert_eq!(whole.copysign(&one)?.item::<f64>()?, want);
         assert!(whole.logaddexp(&one)?.item::<f64>()? > want);
+        // What a smaller float would round to the other one differs from it, on both sides.
+        let odd = Tensor::from_slice(&e, &[2049i32], &[1])?;
+        let half = Tensor::from_slice(&e, &[2048f32], &[1])?.cast(DType::F16)?;
+        for near in [
+            odd.isclose(&half, 0.0, 0.0, false)?,
+            half.isclose(&odd, 0.0, 0.0, false)?,
+        ] {
+            assert!(!near.item::<bool>()?);
+        }
     }
     Ok(())
 }
