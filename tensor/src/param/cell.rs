@@ -30,6 +30,10 @@ pub(crate) struct Cell {
 struct Content {
     stored: Tensor,
     pending: Option<Tensor>,
+    /// How often it was set: the number of the pending value.
+    sets: u64,
+    /// The number of the stored value. A tensor may come again, and does not tell which of two values is the newer one.
+    held: u64,
 }
 
 /// A new value of a parameter that waits to be computed.
@@ -40,6 +44,8 @@ pub(crate) struct Waiting {
     pub(super) stored: Tensor,
     /// The value that waits. It is the stored one if that was never computed.
     pub(super) value: Tensor,
+    /// Its number among the values that were set.
+    number: u64,
     gets: u64,
 }
 
@@ -57,13 +63,19 @@ impl Parameter {
     /// Gives it a value to wait for.
     pub(super) fn wait_for(&self, value: Tensor) {
         // What goes may wait for a device, for which others must not wait.
-        let old = self.write().pending.replace(value);
+        let mut content = self.write();
+        content.sets += 1;
+        let old = content.pending.replace(value);
+        drop(content);
         drop(old);
     }
 
     /// It waits for nothing.
     pub(crate) fn forget_pending(&self) {
-        let old = self.write().pending.take();
+        let mut content = self.write();
+        content.held = content.sets;
+        let old = content.pending.take();
+        drop(content);
         drop(old);
     }
 
@@ -77,6 +89,8 @@ impl Parameter {
         let content = RwLock::new(Content {
             stored,
             pending: None,
+            sets: 0,
+            held: 0,
         });
         Parameter(Arc::new(Cell {
             trainable,
@@ -140,15 +154,16 @@ impl Parameter {
         // Alone: who has taken the value before is counted, and who takes it later is found by `gets`.
         let content = self.write();
         let stored = content.stored.clone();
-        let value = match &content.pending {
-            Some(pending) => pending.clone(),
-            None if stored.storage().is_none() => stored.clone(),
+        let (value, number) = match &content.pending {
+            Some(pending) => (pending.clone(), content.sets),
+            None if stored.storage().is_none() => (stored.clone(), content.held),
             None => return None,
         };
         Some(Waiting {
             parameter: self.clone(),
             stored,
             value,
+            number,
             gets: self.0.gets.load(Ordering::Relaxed),
         })
     }
@@ -215,15 +230,23 @@ impl Waiting {
     /// Returns what goes: it may wait for a device, for which nobody who wants the parameter must wait.
     fn settle_in(&self, content: &mut Content, value: Tensor) -> [Option<Tensor>; 2] {
         let mut gone = [None, None];
-        let newest = content.pending.as_ref().map(Tensor::id) == Some(self.value.id());
-        // Else another thread has set it since, or computed what is newer.
-        if newest || content.stored.id() == self.stored.id() {
+        let newest = self.is_pending(content);
+        // A first value that was never computed has its number already.
+        let same = content.held == self.number && content.stored.id() == self.value.id();
+        // Else another thread has computed what is as new, or newer.
+        if newest || same || content.held < self.number {
             gone[0] = Some(std::mem::replace(&mut content.stored, value));
+            content.held = self.number;
         }
         if newest {
             gone[1] = content.pending.take();
         }
         gone
+    }
+
+    /// Whether it is what the parameter waits for.
+    fn is_pending(&self, content: &Content) -> bool {
+        content.pending.is_some() && content.sets == self.number
     }
 }
 
@@ -241,7 +264,7 @@ fn settle_over(all: &[(&Waiting, Tensor)], submit: &mut dyn FnMut() -> Result<()
     let mut contents: Vec<_> = order.iter().map(|(w, _)| w.parameter.write()).collect();
     let same = order.iter().zip(&contents).all(|((waiting, _), content)| {
         content.stored.id() == waiting.stored.id()
-            && content.pending.as_ref().map(Tensor::id) == Some(waiting.value.id())
+            && waiting.is_pending(content)
             && waiting.parameter.0.gets.load(Ordering::Relaxed) == waiting.gets
     });
     if same {
@@ -286,5 +309,46 @@ impl graph::Waiting for Pending {
     ) -> Result<bool> {
         let all = all.iter().map(|(i, value)| (&self.0[*i], value.clone()));
         settle_over(&all.collect::<Vec<_>>(), submit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)] // A test may panic.
+
+    use super::*;
+    use crate::graph::Engine;
+
+    /// Another thread looks at what waits, and is slow: it settles what was set to something else, and computed, since.
+    #[test]
+    fn an_older_value_does_not_replace_the_one_before_it_that_was_set_again() {
+        let engine = Engine::reference();
+        let first = Tensor::from_slice(&engine, &[6_i32, 7], &[2]).unwrap();
+        let second = Tensor::from_slice(&engine, &[3_i32, -8], &[2]).unwrap();
+        let parameter = Parameter::buffer(first.clone());
+        let commit = || {
+            parameter
+                .waiting()
+                .iter()
+                .for_each(|w| w.settle(w.value.clone()))
+        };
+        parameter.set(second.clone()).unwrap();
+        let late = parameter.waiting().unwrap();
+        parameter.set(first.clone()).unwrap();
+        commit();
+        late.settle(second.clone());
+        assert_eq!(parameter.get().id(), first.id());
+        // It is newer than what was there at the look, also where a newer one waits.
+        parameter.set(second.clone()).unwrap();
+        let early = parameter.waiting().unwrap();
+        parameter.set(first.clone()).unwrap();
+        early.settle(second.clone());
+        assert_eq!(parameter.like().id(), second.id());
+        assert_eq!(parameter.get().id(), first.id());
+        // What was given up stays given up.
+        let given_up = parameter.waiting().unwrap();
+        parameter.forget_pending();
+        given_up.settle(first.clone());
+        assert_eq!(parameter.get().id(), second.id());
     }
 }

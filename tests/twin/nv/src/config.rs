@@ -9,6 +9,9 @@ use drivers_spec::nv::uvm::COMMANDS;
 use crate::chip::Chip;
 use crate::errno::{Errno, Failure};
 
+/// Instructions that a block may run, where nothing else is asked for.
+const INSTRUCTIONS: u64 = 1 << 26;
+
 /// A machine that was asked for.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -26,6 +29,8 @@ pub struct Config {
     pub parts: u32,
     /// Whether computing is confidential.
     pub confidential: bool,
+    /// Instructions that a block may run before its channel is taken for stuck.
+    pub instructions: u64,
     /// What goes wrong.
     pub faults: Vec<Fault>,
     /// Files that are refused, or are not there (`ENOENT`), with all below them.
@@ -167,7 +172,8 @@ impl Config {
     /// are of a single chip; `driver` a version, or a branch alone; `says` another version, as which that driver
     /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `compute` who
     /// may compute: shared, exclusive, taken, prohibited; `mig` how many parts each GPU is divided into;
-    /// `confidential` whether computing is, on or off; `seed` where random choices start; `fault` calls that fail, several
+    /// `confidential` whether computing is, on or off; `instructions` how many a block may run before its channel is taken
+    /// for stuck; `seed` where random choices start; `fault` calls that fail, several
     /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, files that are refused, `path:PATH:ERRNO` (with
     /// `ENOENT` they are not there), and hardware that fails: `hang:channel=0`, `mmu:va=0x1000`,
     /// `exception`, `event:lost` or `event:lost:NTH`, `gone`.
@@ -181,6 +187,7 @@ impl Config {
         let (mut hardware, mut paths) = (Vec::new(), Vec::new());
         let (mut says, mut module) = (None, Module::Open);
         let (mut compute, mut parts, mut confidential) = (Compute::Shared, 0, false);
+        let mut instructions = INSTRUCTIONS;
         for part in text.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
@@ -205,6 +212,11 @@ impl Config {
                         }
                     };
                 }
+                "instructions" => {
+                    let number = value.parse().ok().filter(|n| *n > 0);
+                    let wrong = || Wrong(format!("instructions={value}: expected 1 or more"));
+                    instructions = number.ok_or_else(wrong)?;
+                }
                 "seed" => {
                     let wrong = || Wrong(format!("seed={value}: expected a number"));
                     seed = value.parse().map_err(|_| wrong())?;
@@ -220,7 +232,7 @@ impl Config {
                 }
                 _ => {
                     return Err(Wrong(format!(
-                        "expected chip, gpus, driver, says, module, compute, mig, confidential, seed or fault, found '{key}'"
+                        "expected chip, gpus, driver, says, module, compute, mig, confidential, instructions, seed or fault, found '{key}'"
                     )));
                 }
             }
@@ -264,6 +276,7 @@ impl Config {
             compute,
             parts,
             confidential,
+            instructions,
             faults,
             paths,
             hardware,
@@ -403,6 +416,7 @@ mod tests {
             "compute=all",
             "mig=8",
             "confidential=yes",
+            "instructions=0",
             "gpus=a",
             "seed=a",
             "driver=600",

@@ -50,7 +50,7 @@ pub struct Replay {
 pub type Tell<'a> = &'a mut dyn FnMut(&Frame, &[&Frame]);
 
 /// What a record may say of its machine: what it was like, and nothing of files that are written.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "bar",
     "chip",
     "compute",
@@ -60,6 +60,7 @@ const KEYS: [&str; 18] = [
     "fault",
     "gpus",
     "gtt",
+    "instructions",
     "kernel",
     "kfd",
     "mig",

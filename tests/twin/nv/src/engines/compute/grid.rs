@@ -70,9 +70,6 @@ static PREFETCH: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// So many instructions may a block run.
-const LIMIT: u64 = 1 << 26;
-
 /// What the methods have said for a grid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setting {
@@ -259,7 +256,8 @@ impl Grid {
         };
         // One for each SM.
         let resident = chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC;
-        let done = warp::Grid::new(launch, qmd.grid, resident as usize).run(&mut memory, LIMIT);
+        let limit = port.machine.config.instructions;
+        let done = warp::Grid::new(launch, qmd.grid, resident as usize).run(&mut memory, limit);
         done.map_err(|fault| self.fault(port, fault, memory.fault))?;
         Ok(())
     }
