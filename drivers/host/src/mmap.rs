@@ -62,11 +62,15 @@ pub enum MapError {
     },
 }
 
-/// What helps where the kernel has no memory, or no addresses.
-fn no_room() -> &'static str {
+/// What helps where mmap(2) or mprotect(2) refused memory.
+fn hint(errno: Errno) -> &'static str {
+    if errno != Errno::ENOMEM {
+        return "the limits of this process may be too low: see `ulimit -a`";
+    }
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => {
-            "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`"
+            "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`; else free memory, raise the \
+             memory limit of the container, or raise vm.max_map_count if there are very many mappings"
         }
         _ => {
             "free memory, raise the memory limit of the container, or raise vm.max_map_count if there are very many \
@@ -108,16 +112,10 @@ impl Memory {
         else {
             return Err(too_large);
         };
-        let failed = |errno: Errno| {
-            let hint = match errno {
-                Errno::ENOMEM => no_room(),
-                _ => "the limits of this process may be too low: see `ulimit -a`",
-            };
-            MapError::Map {
-                len: total,
-                source: errno.into(),
-                hint,
-            }
+        let failed = |errno: Errno| MapError::Map {
+            len: total,
+            source: errno.into(),
+            hint: hint(errno),
         };
         // Reserved without access first: what stays so is the guards.
         let (none, private) = (ProtFlags::PROT_NONE, MapFlags::MAP_PRIVATE);
@@ -216,24 +214,34 @@ mod tests {
             let text = Memory::guarded(len).unwrap_err().to_string();
             assert!(text.contains("exceed the address space"), "{text}");
         }
-        let refused = |hint: &str| {
-            let text = Memory::guarded(isize::MAX as usize / 2).unwrap_err();
-            let text = text.to_string();
-            assert!(text.contains("Cannot allocate memory"), "{text}");
-            assert!(text.contains(hint), "{text}");
-        };
-        // A limit that no test of this process is near.
+        let text = Memory::guarded(isize::MAX as usize / 2).unwrap_err();
+        let text = text.to_string();
+        assert!(text.contains("Cannot allocate memory"), "{text}");
+    }
+
+    #[test]
+    fn a_limit_of_the_address_space_is_named() {
         let (soft, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
-        for (limit, hint) in [(hard, "max_map_count"), (1 << 46, "ulimit -v")] {
-            if limit <= hard {
-                setrlimit(Resource::RLIMIT_AS, limit, hard).unwrap();
-                refused(if limit == RLIM_INFINITY {
-                    hint
-                } else {
-                    "ulimit -v"
-                });
-            }
+        assert!(!hint(Errno::EPERM).contains("vm.max_map_count"));
+        assert!(hint(Errno::ENOMEM).contains("vm.max_map_count"));
+        assert_eq!(
+            hint(Errno::ENOMEM).contains("ulimit -v"),
+            soft != RLIM_INFINITY
+        );
+        let _before = Before(soft, hard);
+        // One that no test of this process is near.
+        setrlimit(Resource::RLIMIT_AS, hard.min(1 << 46), hard).unwrap();
+        let hint = hint(Errno::ENOMEM);
+        assert!(hint.contains("ulimit -v"), "{hint}");
+        assert!(hint.contains("vm.max_map_count"), "{hint}");
+    }
+
+    /// Limits of the address space that come back at the end of a test, whatever comes of it.
+    struct Before(u64, u64);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            _ = setrlimit(Resource::RLIMIT_AS, self.0, self.1);
         }
-        setrlimit(Resource::RLIMIT_AS, soft, hard).unwrap();
     }
 }

@@ -167,7 +167,8 @@ mod tests {
         // One that no test of this process is near.
         let current = Some(before.current.unwrap_or(1 << 46));
         setrlimit(Resource::As, Rlimit { current, ..before }).unwrap();
-        assert!(text().contains("ulimit -v"), "{}", text());
+        let limited = text();
         setrlimit(Resource::As, before).unwrap();
+        assert!(limited.contains("ulimit -v"), "{limited}");
     }
 }

@@ -67,7 +67,8 @@ fn no_room() -> &'static str {
         .current
         .is_some()
     {
-        return "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`";
+        return "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`; else free memory, or raise \
+                the memory limit of the container";
     }
     "free memory, or raise the memory limit of the container"
 }

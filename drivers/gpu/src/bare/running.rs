@@ -39,7 +39,7 @@ pub struct Running<D: Driver> {
     turn: Mutex<()>,
     told: Mutex<Told>,
     /// A queue stays in its slot: what it may reach, and why.
-    stuck: OnceLock<(Reach, String)>,
+    stuck: OnceLock<Reach>,
     /// Why nothing comes of the card any more.
     given_up: OnceLock<String>,
 }
@@ -164,17 +164,20 @@ impl<D: Driver> Running<D> {
     }
 
     /// Says that a queue stays in its slot: its memory and its addresses are given out to nobody else before the card is
-    /// started anew. Who does holds the card's turn.
-    pub(super) fn stick(&self, reach: Reach, why: &str) {
+    /// started anew, so that nothing more is done with it until then. Who does holds the card's turn.
+    pub(super) fn stick(&self, reach: Reach, why: String) {
         // The first one says it for all.
-        _ = self.stuck.set((reach, why.to_owned()));
+        _ = self.stuck.set(reach);
+        self.give_up(why);
     }
 
     /// What queues that stay in their slots may reach; none where there are none.
     pub(super) fn stuck(&self) -> Option<Reach> {
         // A card that is not there writes nothing.
-        let stuck = self.stuck.get().filter(|_| !self.function().has_left());
-        stuck.map(|(reach, _)| *reach)
+        self.stuck
+            .get()
+            .copied()
+            .filter(|_| !self.function().has_left())
     }
 
     /// Says that nothing comes of the card any more: every handle of it hears of that at its next look.
@@ -194,8 +197,7 @@ impl<D: Driver> Running<D> {
         if self.function().has_left() {
             return Some("the card does not answer any more, it has left the bus");
         }
-        let stuck = || self.stuck.get().map(|(_, why)| &**why);
-        self.given_up().or_else(stuck)
+        self.given_up()
     }
 
     /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one

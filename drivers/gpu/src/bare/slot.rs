@@ -123,20 +123,19 @@ impl<D: Driver> Slot<D> {
             format!("queue {number} did not leave the hardware, also not by a reset ({error})");
         // Behind a bridge all that it uses is the card's memory.
         if !function.pci().reaches_host() {
-            self.card.stick(Reach::Card, &why);
+            self.card.stick(Reach::Card, why);
             return End::Stays;
         }
         match driver.cut_off() {
             Ok(()) => {
-                self.card.stick(Reach::Card, &why);
                 let what = "so that the card was cut off from memory of the host";
-                self.card.give_up(format!("{why}, {what}"));
+                self.card.stick(Reach::Card, format!("{why}, {what}"));
                 End::Stays
             }
             Err(error) => {
                 let what = "and the card could not be cut off from memory of the host";
                 self.card
-                    .stick(Reach::Host, &format!("{why}, {what} ({error})"));
+                    .stick(Reach::Host, format!("{why}, {what} ({error})"));
                 End::Runs
             }
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
-use super::{MapError, no_room, page_size};
+use super::{MapError, hint, page_size};
 use crate::range::Range;
 
 /// Size of an arena that several programs share.
@@ -119,7 +119,7 @@ impl CodeArenas {
                 let mut arena = Arena::new(len).map_err(|errno| MapError::Map {
                     len,
                     source: errno.into(),
-                    hint: no_room(),
+                    hint: hint(errno),
                 })?;
                 let at = arena.take(whole).unwrap_or_default();
                 arenas.push(arena);
@@ -215,8 +215,10 @@ impl Drop for Piece {
         // Pages that could not be closed are given to nobody any more.
         if closed.is_ok() {
             arena.give_back(at, self.len);
-            let whole = arena.free.get(&page_size()) == Some(&arena.room());
-            if whole && arenas.len() > 1 {
+            let room = arena.room();
+            let is_empty = arena.free.get(&page_size()) == Some(&room);
+            // One of the usual size stays for the next kernel.
+            if is_empty && (arenas.len() > 1 || room != ARENA) {
                 arenas.swap_remove(i);
             }
         }
