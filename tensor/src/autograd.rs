@@ -11,6 +11,7 @@
 //! casts have no gradient, and nothing that is made in a [`no_grad`](crate::no_grad()).
 
 mod looped;
+mod products;
 mod scaled;
 
 use hashbrown::{HashMap, HashSet};
@@ -24,7 +25,6 @@ use crate::error::Result;
 use crate::graph::{Op, ScatterMode, Slope, Storage, Taken, Tensor};
 use crate::ops::{dtype_error, same_engine, shape_error};
 use looped::looped;
-use scaled::Scaled;
 
 /// The derivative of a one-element tensor with respect to each of `with`, in their shapes and types;
 /// zeros where it does not depend on one.
@@ -314,6 +314,12 @@ fn sources(y: &Tensor, src: &[Tensor], g: &Tensor, needs: &[bool]) -> Result<Vec
             };
             Ok(vec![None, Some(part(&src[1])?), Some(part(&src[2])?)])
         }
+        Op::Sloped(Slope::Products(axis)) => {
+            products::of_products(*axis, &src[1..], g, &needs[1..])
+        }
+        Op::Sloped(Slope::Cofactors(axis)) => {
+            products::of_cofactors(*axis, &src[1..], g, &needs[1..])
+        }
         Op::Unary(op) => unary(*op, &src[0], y, g),
         Op::Binary(op) => binary(*op, &src[0], &src[1], y, g, needs),
         Op::Where => {
@@ -484,7 +490,8 @@ fn reduce(
             let other_zeros = zeros.expand(x.shape())?.sub(&zero.cast(DType::I32)?)?;
             let others = product.div(&rest)?;
             let others = other_zeros.eq(0)?.select(&others, &others.zeros_like()?)?;
-            others.mul(&g.expand(x.shape())?)?
+            let value = others.mul(&g.expand(x.shape())?)?;
+            products::whole(axes, x, g, &value)?
         }
         ReduceOp::Max | ReduceOp::Min => {
             let equal = x.eq(&y.expand(x.shape())?)?.cast(g.dtype())?;
@@ -508,7 +515,7 @@ fn scan(
     let part = match op {
         // Every later output has the element in it.
         ReduceOp::Add => g.reverse(&[axis])?.scan(op, axis)?.reverse(&[axis])?,
-        ReduceOp::Mul => running_product(axis, x, y, g)?,
+        ReduceOp::Mul => products::running(axis, x, y, g)?,
         ReduceOp::Max | ReduceOp::Min => {
             // An element that equals the running value is the latest there; its position holds
             // until the next such element.
@@ -521,36 +528,6 @@ fn scan(
         ReduceOp::And | ReduceOp::Or => return Ok(vec![None]),
     };
     Ok(vec![Some(part)])
-}
-
-/// Of running products: `dx[k] = (product before k) s[k]` with `s[k] = g[k] + x[k + 1] s[k + 1]`. The recurrence goes in
-/// steps of doubled length, without a division: so it is right with zeros, and can be differentiated again. Products of
-/// what comes after k may be no numbers where those of all are: so they have exponents of their own.
-fn running_product(axis: usize, x: &Tensor, y: &Tensor, g: &Tensor) -> Result<Tensor> {
-    let (along, n) = (axis as isize, x.shape()[axis]);
-    if n == 0 {
-        return x.zeros_like();
-    }
-    let wide = x.dtype().accumulator();
-    // s[k] = sum[k] + factor[k] s[k + length].
-    let mut sum = Scaled::new(&g.cast(wide)?)?;
-    let mut factor = Scaled::new(&x.cast(wide)?.narrow(along, 1, n - 1)?)?;
-    let mut length = 1;
-    while length < n {
-        let (head, left) = (n - length, (n - length).saturating_sub(length));
-        let part = |s: &Scaled, from: usize, len: usize| s.each(|t| t.narrow(along, from, len));
-        let more = factor.mul(&part(&sum, length, head)?)?;
-        let more = part(&sum, 0, head)?.add(&more)?;
-        sum = more.cat(&part(&sum, head, length)?, along)?;
-        factor = part(&factor, 0, left)?.mul(&part(&factor, head - left, left)?)?;
-        length *= 2;
-    }
-    let mut shape = y.shape().to_vec();
-    shape[axis] = 1;
-    let one = Tensor::ones(y.engine(), &shape, y.dtype())?;
-    let before = Tensor::cat(&[&one, &y.narrow(along, 0, n - 1)?], along)?;
-    let before = Scaled::new(&before.cast(wide)?)?;
-    before.mul(&sum)?.value()?.cast(x.dtype())
 }
 
 /// The sum over k of the windows' gradients, each put back where it was read from.

@@ -72,6 +72,12 @@ pub enum Slope {
     /// Of the distance from the origin: each coordinate over the distance, and 0 where both are 0 or infinite.
     /// The coordinates are the sources.
     Hypot,
+    /// Of [`Slope::Cofactors`] and of itself, and so of any order: derivatives of the running products of the first
+    /// source along an axis, in the directions of the other sources.
+    Products(usize),
+    /// Of running products along an axis, and of itself: for each element of the first source the sum over the
+    /// running products of derivatives by it and in the directions of the third and further sources, with weights in the second.
+    Cofactors(usize),
 }
 
 /// What a node computes. Shapes and types of results are in the node.

@@ -3,7 +3,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use crate::error::Result;
-use crate::graph::{Op, Tensor};
+use crate::graph::{Op, Slope, Tensor};
 
 /// Everything below some tensors, sources first, without what is below where `stop` holds, and below
 /// what is in memory.
@@ -90,7 +90,11 @@ pub(crate) fn behind_an_axis(op: &Op) -> Option<Op> {
     Some(match op {
         Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast | Op::Bitcast => op.clone(),
         Op::Reshape | Op::Expand | Op::Contiguous | Op::Detach => op.clone(),
-        Op::Sloped(_) => op.clone(),
+        Op::Sloped(slope) => Op::Sloped(match slope {
+            Slope::Hypot => Slope::Hypot,
+            Slope::Products(axis) => Slope::Products(axis + 1),
+            Slope::Cofactors(axis) => Slope::Cofactors(axis + 1),
+        }),
         Op::Reduce(op, axes) => Op::Reduce(*op, later(axes)),
         Op::Scan(op, axis) => Op::Scan(*op, axis + 1),
         Op::Permute(order) => Op::Permute(also(&later(order))),

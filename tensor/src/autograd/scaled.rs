@@ -31,6 +31,11 @@ impl Scaled {
         scaled(&self.mantissa, &self.exponent)
     }
 
+    /// How many there are along an axis.
+    pub(super) fn len(&self, axis: usize) -> usize {
+        self.mantissa.shape()[axis]
+    }
+
     /// `f` of the parts.
     pub(super) fn each(&self, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Scaled> {
         Ok(Scaled {
@@ -78,7 +83,7 @@ impl Scaled {
         };
         let (digits, bias) = format(self.mantissa.dtype());
         // What is below the normal numbers has the exponent of the smallest one.
-        let field = self.mantissa.detach()?.bitcast(bits)?.shr(digits)?;
+        let field = self.mantissa.bitcast(bits)?.shr(digits)?;
         let field = field.bitand(2 * bias + 1)?.cast(DType::I32)?;
         let own = field.maximum(1)?.sub(bias)?;
         let own = self.mantissa.eq(0)?.where_(0, &own)?;
