@@ -13,8 +13,8 @@
 //!
 //! # All lanes or none
 //!
-//! A replay holds the timelines of all its lanes, so that graphs over the same queues never stand crosswise
-//! in them, and patches all of them before it launches any. What fails until then submits nothing, and the
+//! A replay has the next turns of all its lanes before it launches any, so that graphs over the same queues never stand
+//! crosswise in them, and patches all of them before it launches any. What fails until then submits nothing, and the
 //! replay may be tried again. Once a lane is launched, it may wait for lanes that are not: a failure then
 //! loses the devices of the launched lanes, with that cause, so that nobody waits for them in vain.
 
@@ -26,7 +26,7 @@ use crate::packets::{Keep, Packets};
 use crate::program::Program;
 use crate::queue::{Bound, Stream};
 use crate::signal::{Point, Signal};
-use crate::timeline::{Timeline, Turn, crosses_epoch};
+use crate::timeline::{Reserved, Timeline, crosses_epoch};
 use crate::wait::Deadline;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -415,23 +415,28 @@ impl Graph {
             last.push(done);
             return Ok(&self.last);
         }
-        let mut turns: SmallVec<[Option<Turn<'_>>; 2]> = lanes.iter().map(|_| None).collect();
+        let mut turns: SmallVec<[Option<Reserved<'_>>; 2]> = lanes.iter().map(|_| None).collect();
         for &l in order.iter() {
-            turns[l] = Some(lanes[l].stream.reserve(after)?);
+            let queue = lanes[l].stream.queue();
+            let mut turn = queue.timeline().turn();
+            queue.reserve(&mut turn, after)?;
+            turns[l] = Some(turn.reserved());
         }
         all.clear();
         all.extend_from_slice(values);
         for (&base, turn) in bases.iter().zip(&turns) {
-            all.extend_from_slice(&[base, turn.as_ref().map_or(0, Turn::makes)]);
+            all.extend_from_slice(&[base, turn.as_ref().map_or(0, Reserved::makes)]);
         }
         bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
         last.clear();
-        for (bound, turn) in bound.iter_mut().zip(&mut turns) {
-            let Some(mut turn) = turn.take() else {
+        for (l, bound) in bound.iter_mut().enumerate() {
+            let Some(turn) = turns[l].take() else {
                 continue;
             };
-            let makes = turn.makes();
-            if let Err(error) = bound.launch(turn.written(), makes) {
+            let mut turn = turn.turn();
+            if let Err(error) = bound.launch(&mut turn) {
+                // The end of a device may look at its queues.
+                drop((turn, turns));
                 let launched = &lanes[..last.len()];
                 return Err(launched.iter().fold(error, |cause, l| l.device.lose(cause)));
             }

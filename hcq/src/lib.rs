@@ -78,6 +78,6 @@ pub use program::{ArgField, ArgKind, ArgLayout, KernelImage, Program};
 pub use queue::{Bound, Queue, Stream};
 pub use signal::{Point, Signal, SignalMemory};
 pub use staging::Staging;
-pub use timeline::Timeline;
+pub use timeline::{Timeline, Turn};
 pub use wait::Deadline;
 pub use width::Width;

@@ -7,7 +7,7 @@ use crate::command::Command;
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
 use crate::packets::Packets;
-use crate::signal::Point;
+use crate::signal::{Point, Signal};
 use crate::timeline::{Timeline, Turn};
 use crate::wait::Deadline;
 
@@ -33,14 +33,23 @@ pub trait Queue: Send + Sync {
     /// cleared by the caller.
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
 
-    /// Writes packets to the ring and rings the doorbell. Returns before they are done. They hold no open patches; the address of their data block is filled in, and they are copied. `makes` is
-    /// what they raise the timeline to, for kernels that count submissions themselves.
-    ///
-    /// Called by [`Stream`]s, which hold the timeline meanwhile.
+    /// Appends the packets that set a signal once everything before is done: each submission has them.
     ///
     /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
-    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()>;
+    /// [`Error::Command`].
+    #[inline]
+    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+        let value = value.into();
+        self.encode(&[Command::Signal { signal, value }], out)
+    }
+
+    /// Writes the packets of a turn to the ring and rings the doorbell. Returns before they are done. They hold no open
+    /// patches; the address of their data block is filled in, and they are copied.
+    ///
+    /// # Errors
+    /// The loss of the device; [`Error::Timeout`] if the ring stays full; [`Error::Command`] for a turn of another queue.
+    /// Nothing is submitted then.
+    fn submit(&self, turn: &mut Turn<'_>) -> Result<()>;
 
     /// Places packets where the device can read them again and again.
     ///
@@ -50,6 +59,49 @@ pub trait Queue: Send + Sync {
 
     /// What counts its submissions; every handle of the queue gives the same one.
     fn timeline(&self) -> &Timeline;
+
+    /// Takes the next value for a turn, whose packets wait for `after`.
+    ///
+    /// # Errors
+    /// [`Error::Command`].
+    #[inline(always)]
+    fn reserve(&self, turn: &mut Turn<'_>, after: &[Point]) -> Result<()> {
+        turn.reserve()?;
+        match after.is_empty() {
+            true => Ok(()),
+            false => self.wait(turn, after),
+        }
+    }
+
+    /// Appends waits for `after` to the packets of a turn.
+    ///
+    /// # Errors
+    /// [`Error::Command`].
+    fn wait(&self, turn: &mut Turn<'_>, after: &[Point]) -> Result<()> {
+        for point in after {
+            let wait = Command::Wait {
+                signal: &point.signal,
+                value: point.value.into(),
+            };
+            self.encode(&[wait], turn.packets())?;
+        }
+        Ok(())
+    }
+
+    /// What [`Stream::submit`] does. It is compiled for each kind of queue, so that nothing is looked up on the way.
+    ///
+    /// # Errors
+    /// Those of [`Stream::submit`].
+    fn run(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
+        let mut turn = self.timeline().turn();
+        self.reserve(&mut turn, after)?;
+        let (signal, makes) = (turn.signal(), turn.makes());
+        let packets = turn.packets();
+        self.encode(commands, packets)?;
+        self.raise(signal, makes, packets)?;
+        self.submit(&mut turn)?;
+        Ok(turn.submitted())
+    }
 }
 
 /// Packets in device memory. Owner of one indirect buffer: patched while the device does not run
@@ -61,12 +113,11 @@ pub trait Bound: Send {
     /// [`Error::Graph`] for a slot without value, or the loss of the device.
     fn patch(&mut self, values: &[u64]) -> Result<()>;
 
-    /// Queues one run behind `before` (what it waits for, if it does, encoded by the same queue), and
-    /// rings the doorbell once. `makes` as in [`Queue::submit`].
+    /// Queues one run behind the packets of a turn (what it waits for, if it does), and rings the doorbell once.
     ///
     /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring stays full. Nothing is submitted then.
-    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()>;
+    /// As [`Queue::submit`].
+    fn launch(&mut self, turn: &mut Turn<'_>) -> Result<()>;
 }
 
 /// The error for an open slot.
@@ -102,17 +153,7 @@ impl Stream {
     /// [`Error::Command`] if a command cannot be encoded (nothing is submitted then), or the loss
     /// of the device.
     pub fn submit(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
-        let mut turn = self.reserve(after)?;
-        let (signal, makes) = (turn.signal(), turn.makes());
-        let packets = turn.packets();
-        self.queue.encode(commands, packets)?;
-        let done = Command::Signal {
-            signal,
-            value: makes.into(),
-        };
-        self.queue.encode(&[done], packets)?;
-        self.queue.submit(packets, makes)?;
-        Ok(turn.submitted())
+        self.queue.run(after, commands)
     }
 
     /// Runs packets that are bound to the queue, after `after`. `values` are patched into them; it is
@@ -127,10 +168,11 @@ impl Stream {
         bound: &mut dyn Bound,
         values: impl FnOnce(u64) -> V,
     ) -> Result<Point> {
-        let mut turn = self.reserve(after)?;
+        let mut turn = self.queue.timeline().turn();
+        self.queue.reserve(&mut turn, after)?;
         let makes = turn.makes();
         bound.patch(values(makes).as_ref())?;
-        bound.launch(turn.written(), makes)?;
+        bound.launch(&mut turn)?;
         Ok(turn.submitted())
     }
 
@@ -147,20 +189,6 @@ impl Stream {
         // Unlike a point that was seen, a queue is asked for how it is, also where it has no work.
         let Point { signal, value } = self.last();
         signal.wait(value, deadline)
-    }
-
-    /// The next submission, whose packets wait for `after`.
-    #[inline(always)]
-    pub(crate) fn reserve(&self, after: &[Point]) -> Result<Turn<'_>> {
-        let mut turn = self.queue.timeline().reserve()?;
-        for point in after {
-            let wait = Command::Wait {
-                signal: &point.signal,
-                value: point.value.into(),
-            };
-            self.queue.encode(&[wait], turn.packets())?;
-        }
-        Ok(turn)
     }
 }
 

@@ -87,6 +87,7 @@ impl Signal {
     }
 
     /// The largest value that the host has seen, by any of the handles. The signal is not looked at.
+    #[inline]
     pub fn seen(&self) -> u64 {
         // Acquire, with the release in `see`: who finds a value here sees what was done before it.
         self.0.seen.load(Ordering::Acquire)

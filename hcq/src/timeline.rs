@@ -2,25 +2,39 @@
 //!
 //! A [`Timeline`] lives with its queue, and is the only one that counts there: however many streams,
 //! engines and threads submit, no two submissions make the same point. The value is reserved, encoded and
-//! submitted under one lock, so the signal only grows.
+//! submitted under one lock, so the signal only grows. What a driver knows of its queue lies under the same lock: a
+//! submission takes no other.
+//!
+//! Who submits to several queues at once has the turn of each reserved, and holds the lock of the one
+//! that he submits to alone. Others that want to submit to one of them wait for him; who looks at one waits only while its
+//! lock is held.
 
+use std::any::Any;
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::sync::PoisonError;
+#[cfg(not(loom))]
+use std::sync::TryLockError;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
-use crate::packets::Packets;
+use crate::packets::{Keep, Packets};
 use crate::signal::{Point, Signal};
-use crate::sync::{Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// What counts the submissions to one queue. Made by drivers, one per queue.
+/// What counts the submissions to one queue. Made by drivers, one per queue, with what of theirs lies under its lock.
 ///
 /// It counts by one, except where it passes a multiple of 2^32: see [`Counter`].
 pub struct Timeline {
     device: DeviceId,
     unit: String,
     signal: Signal,
+    /// The point of the last submission, for who does not wait for the lock: a full ring keeps it for long.
+    last: AtomicU64,
     state: Mutex<State>,
+    /// A reserved turn was taken or given up.
+    given: Condvar,
 }
 
 struct State {
@@ -28,30 +42,37 @@ struct State {
     /// Of the turn that holds the lock.
     next: Counter,
     packets: Packets,
+    /// The driver's.
+    own: Box<dyn Any + Send>,
+    /// Somebody has the next turn reserved, and so many wait for that.
+    is_reserved: bool,
+    waiting: usize,
 }
 
 impl Timeline {
-    /// The timeline of a new queue; `signal`, which nobody else sets, has value 0.
-    pub fn new(device: &DeviceId, kind: QueueKind, index: u32, signal: Signal) -> Timeline {
-        Timeline::headed(device, kind, index, signal, Vec::new())
-    }
-
-    /// The same of a queue whose submissions all start with some words: their packets begin with them.
-    pub fn headed(
+    /// The timeline of a new queue; `signal`, which nobody else sets, has value 0. All submissions start with the words of
+    /// `head`: their packets begin with them. `own` is the driver's.
+    pub fn new(
         device: &DeviceId,
         kind: QueueKind,
         index: u32,
         signal: Signal,
         head: Vec<u32>,
+        own: Box<dyn Any + Send>,
     ) -> Timeline {
         Timeline {
             device: device.clone(),
             unit: format!("{kind} {index}"),
             signal,
+            last: AtomicU64::new(0),
+            given: Condvar::new(),
             state: Mutex::new(State {
                 count: Counter::after(0),
                 next: Counter::after(0),
                 packets: Packets::headed(head),
+                own,
+                is_reserved: false,
+                waiting: 0,
             }),
         }
     }
@@ -63,7 +84,7 @@ impl Timeline {
 
     /// The moment after everything submitted so far.
     pub fn last(&self) -> Point {
-        self.point(self.lock().count.last().point)
+        self.point(self.last.load(Ordering::Acquire))
     }
 
     /// Goes on behind `value`, as if so much had been submitted.
@@ -72,7 +93,7 @@ impl Timeline {
     /// [`Error::Command`] while something is in flight, or for a value before the last; the loss of the
     /// device.
     pub fn skip_to(&self, value: u64) -> Result<()> {
-        let mut state = self.lock();
+        let mut state = self.next();
         let last = state.count.last();
         let now = self.signal.value()?;
         if value < last.signal || now < last.point {
@@ -84,39 +105,46 @@ impl Timeline {
         }
         self.signal.set(value)?;
         state.count = Counter::after(value);
+        self.last.store(value, Ordering::Release);
         Ok(())
     }
 
-    /// Submits once, for drivers with a queue of their own: `submit` is given the value that its packets
-    /// have to raise the signal to, and room for them.
+    /// Submits once, for drivers with a queue of their own: the packets of the turn that `submit` is given have to raise the
+    /// signal to what it makes.
     ///
     /// # Errors
     /// What `submit` returns; the value is not used up then. [`Error::Command`] once 64 bits are.
-    pub fn submit(&self, submit: impl FnOnce(u64, &mut Packets) -> Result<()>) -> Result<Point> {
-        let mut turn = self.reserve()?;
-        let makes = turn.makes();
-        submit(makes, turn.packets())?;
+    pub fn submit(&self, submit: impl FnOnce(&mut Turn<'_>) -> Result<()>) -> Result<Point> {
+        let mut turn = self.turn();
+        turn.reserve()?;
+        submit(&mut turn)?;
         Ok(turn.submitted())
     }
 
-    /// The next submission: until the turn is dropped, nobody else submits to the queue.
-    ///
-    /// # Errors
-    /// [`Error::Command`] once 64 bits are used up.
-    #[inline(always)]
-    pub(crate) fn reserve(&self) -> Result<Turn<'_>> {
-        let mut state = self.lock();
-        // Looked at once in 2^32 submissions.
-        let passed = |border| self.signal.value().is_ok_and(|now| now >= border);
-        let Some(next) = state.count.next(passed) else {
-            return Err(self.refused("it has used up 64 bits: open the device again".into()));
-        };
-        state.next = next;
-        Ok(Turn {
+    /// What is the driver's; nobody submits meanwhile.
+    pub fn hold(&self) -> Held<'_> {
+        Held::of(self.lock())
+    }
+
+    /// The same if nobody else holds it.
+    #[cfg(not(loom))]
+    pub fn try_hold(&self) -> Option<Held<'_>> {
+        match self.state.try_lock() {
+            Ok(state) => Some(Held::of(state)),
+            Err(TryLockError::Poisoned(state)) => Some(Held::of(state.into_inner())),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    /// Until the turn is dropped, nobody else submits to the queue. It stays where it is made: to move it would cost a
+    /// submission more than the lock.
+    #[inline]
+    pub(crate) fn turn(&self) -> Turn<'_> {
+        Turn {
             timeline: self,
-            state,
+            held: Held::of(self.next()),
             begun: false,
-        })
+        }
     }
 
     fn point(&self, value: u64) -> Point {
@@ -126,6 +154,7 @@ impl Timeline {
         }
     }
 
+    #[cold]
     fn refused(&self, why: String) -> Error {
         Error::Command {
             device: self.device.clone(),
@@ -135,63 +164,212 @@ impl Timeline {
         }
     }
 
+    #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while encoding leaves packets that the next turn clears: the state stays good.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock once nobody has the next turn reserved.
+    #[inline]
+    fn next(&self) -> MutexGuard<'_, State> {
+        let state = self.lock();
+        match state.is_reserved {
+            true => self.once_given(state),
+            false => state,
+        }
+    }
+
+    #[cold]
+    fn once_given<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        state.waiting += 1;
+        while state.is_reserved {
+            let given = self.given.wait(state);
+            state = given.unwrap_or_else(PoisonError::into_inner);
+        }
+        state.waiting -= 1;
+        state
+    }
+
+    /// The lock for who has the next turn reserved, and has not any more.
+    fn give(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        state.is_reserved = false;
+        if state.waiting > 0 {
+            self.given.notify_all();
+        }
+        state
     }
 }
 
 impl fmt::Debug for Timeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.lock().count.last().point;
+        let last = self.last.load(Ordering::Acquire);
         write!(f, "Timeline({} {} at {last:#x})", self.device, self.unit)
     }
 }
 
-/// The right to submit once. Dropped without [`Turn::submitted`], its value is not used up.
-pub(crate) struct Turn<'a> {
-    timeline: &'a Timeline,
+/// What lies under a timeline's lock.
+pub struct Held<'a> {
     state: MutexGuard<'a, State>,
+    /// What was let go meanwhile: dropped after the lock, as it may use the queue.
+    freed: Vec<Keep>,
+}
+
+impl<'a> Held<'a> {
+    #[inline]
+    fn of(state: MutexGuard<'a, State>) -> Held<'a> {
+        let freed = Vec::new();
+        Held { state, freed }
+    }
+
+    /// What is the driver's, with what it lets go of; none if it is of another type.
+    #[inline]
+    pub fn own<T: Any>(&mut self) -> Option<(&mut T, &mut Vec<Keep>)> {
+        Some((self.state.own.downcast_mut()?, &mut self.freed))
+    }
+}
+
+/// The right to submit once. Dropped before it was submitted, its value is not used up.
+pub struct Turn<'a> {
+    timeline: &'a Timeline,
+    held: Held<'a>,
     /// Whether the packets are this turn's, and not what the last one has left.
     begun: bool,
 }
 
 impl<'a> Turn<'a> {
+    /// Takes the next value.
+    ///
+    /// # Errors
+    /// [`Error::Command`] once 64 bits are used up.
+    #[inline(always)]
+    pub(crate) fn reserve(&mut self) -> Result<()> {
+        let state = &mut *self.held.state;
+        match state.next.follow(&state.count) {
+            true => Ok(()),
+            false => self.cross(),
+        }
+    }
+
+    /// The same once in 2^32 submissions.
+    #[cold]
+    fn cross(&mut self) -> Result<()> {
+        let (timeline, state) = (self.timeline, &mut *self.held.state);
+        let passed = |border| timeline.signal.value().is_ok_and(|now| now >= border);
+        let Some(next) = state.count.next(passed) else {
+            return Err(timeline.refused("it has used up 64 bits: open the device again".into()));
+        };
+        state.next = next;
+        Ok(())
+    }
+
     /// The signal.
-    pub(crate) fn signal(&self) -> &'a Signal {
+    #[inline]
+    pub fn signal(&self) -> &'a Signal {
         &self.timeline.signal
     }
 
     /// What the submission raises the signal to.
     #[inline]
-    pub(crate) fn makes(&self) -> u64 {
-        self.state.next.last().signal
+    pub fn makes(&self) -> u64 {
+        self.held.state.next.last().signal
     }
 
-    /// Packets of the submission, none at first but what every one starts with. They are the timeline's, so that a steady state does not
-    /// allocate.
+    /// Packets of the submission, none at first but what every one starts with. They are the timeline's, so that a steady
+    /// state does not allocate.
     #[inline]
-    pub(crate) fn packets(&mut self) -> &mut Packets {
+    pub fn packets(&mut self) -> &mut Packets {
+        let packets = &mut self.held.state.packets;
         if !self.begun {
-            self.state.packets.clear();
+            packets.clear();
             self.begun = true;
         }
-        &mut self.state.packets
+        packets
     }
 
-    /// The packets, if anybody has asked for them: a replay mostly has none.
+    /// What a driver submits by: what is its own with what it lets go of, and the packets, if anybody has asked for them: a
+    /// replay mostly has none. Nothing if this is the turn of another timeline.
     #[inline]
-    pub(crate) fn written(&mut self) -> Option<&mut Packets> {
-        self.begun.then_some(&mut self.state.packets)
+    pub fn parts<T: Any>(&mut self, of: &Timeline) -> Option<Parts<'_, T>> {
+        if !std::ptr::eq(of, self.timeline) {
+            return None;
+        }
+        let Held { state, freed } = &mut self.held;
+        let state = &mut **state;
+        Some(Parts {
+            own: state.own.downcast_mut()?,
+            freed,
+            packets: self.begun.then_some(&mut state.packets),
+        })
+    }
+
+    /// Whether anybody has asked for its packets.
+    pub fn has_packets(&self) -> bool {
+        self.begun
+    }
+
+    /// Lets go of the lock and keeps the turn.
+    pub(crate) fn reserved(self) -> Reserved<'a> {
+        let (makes, timeline, begun) = (self.makes(), self.timeline, self.begun);
+        let mut held = self.held;
+        held.state.is_reserved = true;
+        Reserved {
+            timeline,
+            begun,
+            makes,
+        }
     }
 
     /// It is in the queue. Returns the moment at which it is done.
     #[inline]
-    pub(crate) fn submitted(mut self) -> Point {
-        let next = self.state.next;
-        self.state.count = next;
-        self.timeline.point(next.last().point)
+    pub(crate) fn submitted(&mut self) -> Point {
+        let next = self.held.state.next;
+        self.held.state.count = next;
+        let point = next.last().point;
+        self.timeline.last.store(point, Ordering::Release);
+        self.timeline.point(point)
     }
+}
+
+/// A turn of who submits to other queues, too, and holds no lock meanwhile. Dropped, it is given up.
+pub(crate) struct Reserved<'a> {
+    timeline: &'a Timeline,
+    begun: bool,
+    makes: u64,
+}
+
+impl<'a> Reserved<'a> {
+    /// What the submission raises the signal to.
+    pub(crate) fn makes(&self) -> u64 {
+        self.makes
+    }
+
+    /// The turn.
+    pub(crate) fn turn(self) -> Turn<'a> {
+        let this = ManuallyDrop::new(self);
+        Turn {
+            timeline: this.timeline,
+            held: Held::of(this.timeline.give()),
+            begun: this.begun,
+        }
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        drop(self.timeline.give());
+    }
+}
+
+/// What a driver submits a turn by.
+pub struct Parts<'a, T> {
+    /// The driver's.
+    pub own: &'a mut T,
+    /// What is dropped once nobody holds the timeline.
+    pub freed: &'a mut Vec<Keep>,
+    /// The packets, if there are any.
+    pub packets: Option<&'a mut Packets>,
 }
 
 /// Whether `next` has another high half than `last`: devices that compare 32 bits cannot tell their
@@ -199,6 +377,9 @@ impl<'a> Turn<'a> {
 pub(crate) const fn crosses_epoch(last: u64, next: u64) -> bool {
     last >> 32 != next >> 32
 }
+
+/// The low half of a value.
+const LOW: u64 = u32::MAX as u64;
 
 /// Submissions that take a [`Counter`] past a multiple of 2^32, at least.
 pub const CROSSING: u32 = 1 << 16;
@@ -259,27 +440,38 @@ impl Counter {
         self.last
     }
 
+    /// Becomes what comes behind another counter, if that is the next number. Nothing happens otherwise.
+    #[inline]
+    fn follow(&mut self, last: &Counter) -> bool {
+        let Step { signal, .. } = last.last;
+        if signal & LOW == LOW {
+            return false;
+        }
+        self.last.signal = signal + 1;
+        self.last.point = signal + 1;
+        self.left = CROSSING;
+        self.border = last.border;
+        true
+    }
+
     /// The counter behind the next submission; `None` if 64 bits have run out. At the end of a crossing
     /// `passed` is asked whether the host has seen the signal at a value.
-    #[inline]
-    pub fn next(self, passed: impl FnOnce(u64) -> bool) -> Option<Counter> {
-        const LOW: u64 = u32::MAX as u64;
-        let signal = self.last.signal;
-        let plain = |value| Counter {
-            border: self.border,
-            ..Counter::after(value)
-        };
-        if signal & LOW != LOW {
-            return Some(plain(signal + 1));
+    pub fn next(mut self, passed: impl FnOnce(u64) -> bool) -> Option<Counter> {
+        let last = self;
+        if self.follow(&last) {
+            return Some(self);
         }
         // The next high half, with low half 0.
-        let point = signal.checked_add(1)?;
+        let point = self.last.signal.checked_add(1)?;
         let border = match self.left {
             CROSSING => point,
             _ => self.border,
         };
         if self.left == 0 && passed(border) {
-            return Some(plain(point));
+            return Some(Counter {
+                border,
+                ..Counter::after(point)
+            });
         }
         let signal = point | LOW;
         Some(Counter {
@@ -385,20 +577,64 @@ mod tests {
     #[test]
     fn a_turn_that_is_given_up_uses_no_value() {
         let id = DeviceId::new("TEST", 0);
-        let timeline = Timeline::new(&id, QueueKind::Copy, 3, counted());
-        drop(timeline.reserve().unwrap());
-        assert_eq!(timeline.reserve().unwrap().makes(), 1);
-        assert_eq!(timeline.reserve().unwrap().submitted().value, 1);
+        let timeline = Timeline::new(&id, QueueKind::Copy, 3, counted(), Vec::new(), Box::new(()));
+        let turn = || {
+            let mut turn = timeline.turn();
+            turn.reserve().map(|()| turn)
+        };
+        drop(turn().unwrap());
+        assert_eq!(turn().unwrap().makes(), 1);
+        assert_eq!(turn().unwrap().submitted().value, 1);
         assert_eq!(timeline.last().value, 1);
         let error = timeline.skip_to(9).unwrap_err().to_string();
         assert!(error.contains("copy 3") && error.contains("0x9"), "{error}");
         timeline.signal().set(1).unwrap();
         timeline.skip_to(9).unwrap();
-        assert_eq!(timeline.reserve().unwrap().makes(), 10);
+        assert_eq!(turn().unwrap().makes(), 10);
         assert!(timeline.skip_to(8).is_err());
         timeline.skip_to(u64::MAX).unwrap();
-        let error = timeline.reserve().err().unwrap().to_string();
+        let error = turn().err().unwrap().to_string();
         assert!(error.contains("64 bits"), "{error}");
+    }
+
+    #[test]
+    fn a_reserved_turn_comes_next_and_holds_no_lock() {
+        let id = DeviceId::new("TEST", 0);
+        let timeline = Timeline::new(
+            &id,
+            QueueKind::Copy,
+            0,
+            counted(),
+            Vec::new(),
+            Box::new(7u8),
+        );
+        for submits in [true, false] {
+            let mut turn = timeline.turn();
+            turn.reserve().unwrap();
+            turn.packets().word(5);
+            let reserved = turn.reserved();
+            let (makes, last) = (reserved.makes(), timeline.last().value);
+            assert_eq!(makes, last + 1);
+            let mut held = timeline.try_hold().unwrap();
+            assert_eq!(held.own::<u8>().map(|(own, _)| *own), Some(7));
+            drop(held);
+            std::thread::scope(|scope| {
+                let other = scope.spawn(|| timeline.submit(|_| Ok(())).unwrap().value);
+                while timeline.lock().waiting == 0 {
+                    std::thread::yield_now();
+                }
+                assert_eq!(timeline.last().value, last);
+                match submits {
+                    true => {
+                        let mut turn = reserved.turn();
+                        assert_eq!(turn.packets().words, [5]);
+                        assert_eq!(turn.submitted().value, makes);
+                    }
+                    false => drop(reserved),
+                }
+                assert_eq!(other.join().unwrap(), makes + u64::from(submits));
+            });
+        }
     }
 }
 
@@ -414,10 +650,13 @@ mod loom_tests {
     fn loom_no_point_is_made_twice() {
         loom::model(|| {
             let id = DeviceId::new("TEST", 0);
-            let timeline = Arc::new(Timeline::new(&id, QueueKind::Compute, 0, counted()));
+            let (signal, own) = (counted(), Box::new(()));
+            let timeline = Timeline::new(&id, QueueKind::Compute, 0, signal, Vec::new(), own);
+            let timeline = Arc::new(timeline);
             let ring = Arc::new(Mutex::new(Vec::new()));
             let submit = |timeline: &Timeline, ring: &Mutex<Vec<u64>>| {
-                let turn = timeline.reserve().unwrap();
+                let mut turn = timeline.turn();
+                turn.reserve().unwrap();
                 ring.lock().unwrap().push(turn.makes());
                 turn.submitted().value
             };
@@ -426,6 +665,36 @@ mod loom_tests {
             let mine = submit(&timeline, &ring);
             assert_ne!(mine, other.join().unwrap());
             assert_eq!(*ring.lock().unwrap(), [1, 2]);
+        });
+    }
+
+    /// One thread has reserved its turns on two queues in the order of their places; another submits to one of them.
+    #[test]
+    fn loom_who_waits_for_a_reserved_turn_comes_after_it() {
+        loom::model(|| {
+            let id = DeviceId::new("TEST", 0);
+            let timeline = |index| {
+                let (signal, own) = (counted(), Box::new(()));
+                Timeline::new(&id, QueueKind::Compute, index, signal, Vec::new(), own)
+            };
+            let timelines = Arc::new([timeline(0), timeline(1)]);
+            let theirs = Arc::clone(&timelines);
+            let replay = |timelines: &[Timeline; 2]| {
+                let reserved = [0, 1].map(|i| {
+                    let mut turn = timelines[i].turn();
+                    turn.reserve().unwrap();
+                    turn.reserved()
+                });
+                reserved.map(|reserved| {
+                    let makes = reserved.makes();
+                    assert_eq!(reserved.turn().submitted().value, makes);
+                    makes
+                })
+            };
+            let other = loom::thread::spawn(move || replay(&theirs));
+            let mine = timelines[1].submit(|_| Ok(())).unwrap().value;
+            let [first, second] = other.join().unwrap();
+            assert_eq!((first, second + mine), (1, 3));
         });
     }
 }

@@ -196,8 +196,14 @@ fn packets_and_graphs_keep_the_scratch_that_they_name() {
         let _deep = bench.load("deep");
         let both = bench.used();
         for _ in 0..3 {
-            let made = queue.timeline().last().value;
-            queue.submit(&mut packets, made).unwrap();
+            let again = queue.timeline().submit(|turn| {
+                let (signal, makes) = (turn.signal(), turn.makes());
+                turn.packets().clone_from(&packets);
+                let value = makes.into();
+                queue.encode(&[Command::Signal { signal, value }], turn.packets())?;
+                queue.submit(turn)
+            });
+            again.unwrap();
             graph.replay(&[], &[], soon()).unwrap();
             assert_eq!(bench.used(), both, "{chip}");
             let sums = bench.sums();

@@ -1,6 +1,6 @@
 //! Commands to packets, pure: see [`crate::packet`] for the format.
 
-use hcq::packets::{Packets, Part, Patch, Section};
+use hcq::packets::{Packets, Part, Patch, Section, place};
 use hcq::{
     ArgField, Command, Compare, DeviceId, Error, Program, QueueKind, Result, Scope, Signal, Val,
     Width,
@@ -29,6 +29,14 @@ impl Encoder {
     /// The queue, as messages name it.
     pub fn unit(&self) -> String {
         format!("{} {}", self.kind, self.index)
+    }
+
+    /// Appends the packet of [`Command::Signal`].
+    #[inline]
+    pub fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) {
+        let (va, value) = (signal.va(), [value as u32, (value >> 32) as u32]);
+        let words = [header(op::SIGNAL, 5), va.lo(), va.hi(), value[0], value[1]];
+        out.words.extend_from_slice(&words);
     }
 
     /// Appends the packets of `commands`. Never allocates while `out` has room.
@@ -117,36 +125,17 @@ impl Encoder {
         block: [u32; 3],
         out: &mut Packets,
     ) -> Result<()> {
-        let name = &program.name;
-        if self.kind == QueueKind::Copy {
-            let why = "a copy queue runs no kernels: submit it to a compute queue".into();
-            return Err(self.refused(format!("exec {name}"), why));
-        }
         let fields = &program.args.fields;
-        if args.len() != fields.len() {
-            let (given, takes) = (args.len(), fields.len());
-            let why = format!("{given} arguments given, the kernel takes {takes}");
-            return Err(self.refused(format!("exec {name}"), why));
-        }
-        if block != [1, 1, 1] {
-            let why = format!(
-                "block {block:?}: a group is one work-item here, expected [1, 1, 1]; put all of \
-                 the parallel work into the grid"
-            );
-            return Err(self.refused(format!("exec {name}"), why));
-        }
-        let groups = grid[0] as u64 * grid[1] as u64;
-        let Some(groups) = groups.checked_mul(grid[2] as u64) else {
-            let why = format!("grid {grid:?}: the number of groups does not fit into 64 bits");
-            return Err(self.refused(format!("exec {name}"), why));
-        };
+        let groups = (u64::from(grid[0]) * u64::from(grid[1])).checked_mul(grid[2].into());
         let block_words = program.args.bytes.div_ceil(8) as usize * 2;
-        if EXEC_FIXED + block_words > MAX_WORDS {
-            let bytes = program.args.bytes;
-            let why = format!("an argument block of {bytes} bytes, at most 64 MiB fit a packet");
-            return Err(self.refused(format!("exec {name}"), why));
-        }
+        let fits = args.len() == fields.len() && EXEC_FIXED + block_words <= MAX_WORDS;
+        let (QueueKind::Compute, [1, 1, 1], Some(groups), true) = (self.kind, block, groups, fits)
+        else {
+            return Err(self.unfit(program, args.len(), grid, block));
+        };
         let (entry, base) = (program.entry, out.words.len() + EXEC_FIXED);
+        let end = base + block_words;
+        out.words.reserve(EXEC_FIXED + block_words);
         out.words.extend_from_slice(&[
             header(op::EXEC, EXEC_FIXED + block_words),
             entry.lo(),
@@ -154,10 +143,8 @@ impl Encoder {
             groups as u32,
             (groups >> 32) as u32,
         ]);
-        out.words.resize(base + block_words, 0);
-        let block = &mut out.words[base..];
-        for (&field, &val) in fields.iter().zip(args) {
-            let at = field.offset as usize / 4;
+        for (field, &val) in fields.iter().zip(args) {
+            let at = base + field.offset as usize / 4;
             let part = match field.kind.bytes() {
                 8 => Part::Whole,
                 _ => Part::Low,
@@ -167,7 +154,7 @@ impl Encoder {
                 Val::Slot(slot, add) => {
                     out.patches.push(Patch {
                         section: Section::Words,
-                        offset: (base + at) as u32 * 4,
+                        offset: at as u32 * 4,
                         part,
                         slot,
                         add,
@@ -175,15 +162,50 @@ impl Encoder {
                     0
                 }
             };
-            match (part, block.get_mut(at..)) {
-                (Part::Whole, Some([low, high, ..])) => {
-                    (*low, *high) = (value as u32, (value >> 32) as u32);
-                }
-                (Part::Low, Some([low, ..])) => *low = value as u32,
-                _ => return Err(self.outside(program, field)),
+            // Mostly one lies behind the other: nothing is written twice.
+            if out.words.len() == at && part == Part::Whole && at + 2 <= end {
+                out.quad(value);
+                continue;
             }
+            let words = field.kind.bytes() as usize / 4;
+            if at + words > end {
+                return Err(self.outside(program, *field));
+            }
+            if out.words.len() < at + words {
+                out.words.resize(at + words, 0);
+            }
+            place(&mut out.words, at as u32 * 4, part, value);
+        }
+        if out.words.len() < end {
+            out.words.resize(end, 0);
         }
         Ok(())
+    }
+
+    /// Why a launch does not fit its kernel, or this queue.
+    #[cold]
+    fn unfit(&self, program: &Program, given: usize, grid: [u32; 3], block: [u32; 3]) -> Error {
+        let takes = program.args.fields.len();
+        let why = if self.kind == QueueKind::Copy {
+            "a copy queue runs no kernels: submit it to a compute queue".into()
+        } else if given != takes {
+            format!("{given} arguments given, the kernel takes {takes}")
+        } else if block != [1, 1, 1] {
+            format!(
+                "block {block:?}: a group is one work-item here, expected [1, 1, 1]; put all of \
+                 the parallel work into the grid"
+            )
+        } else if grid
+            .iter()
+            .try_fold(1u64, |all, &n| all.checked_mul(n.into()))
+            .is_none()
+        {
+            format!("grid {grid:?}: the number of groups does not fit into 64 bits")
+        } else {
+            let bytes = program.args.bytes;
+            format!("an argument block of {bytes} bytes, at most 64 MiB fit a packet")
+        };
+        self.refused(format!("exec {}", program.name), why)
     }
 
     #[cold]
@@ -224,18 +246,9 @@ impl Encoder {
 #[inline]
 fn raise(op: u8, signal: &Signal, value: Val, out: &mut Packets) {
     let va = signal.va();
-    match value {
-        Val::Const(value) => {
-            let value = [value as u32, (value >> 32) as u32];
-            let words = [header(op, 5), va.lo(), va.hi(), value[0], value[1]];
-            out.words.extend_from_slice(&words);
-        }
-        open @ Val::Slot(..) => {
-            out.words
-                .extend_from_slice(&[header(op, 5), va.lo(), va.hi()]);
-            out.val(open);
-        }
-    }
+    out.words
+        .extend_from_slice(&[header(op, 5), va.lo(), va.hi()]);
+    out.val(value);
 }
 
 fn width_bytes(width: Width) -> u32 {

@@ -18,9 +18,16 @@ impl Event {
     /// Wakes all sleepers; to be called after the condition was made true.
     #[inline]
     pub(crate) fn notify(&self) {
-        // With the fence in `wait`: either we see the sleeper, or it sees the condition.
         fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) != 0 {
+        self.notify_exchanged();
+    }
+
+    /// The same where the condition was made true by an exchange that is sequentially consistent: that is the fence, at half
+    /// of the price of one.
+    #[inline]
+    pub(crate) fn notify_exchanged(&self) {
+        // With the fence in `wait`: either we see the sleeper, or it sees the condition.
+        if self.sleepers.load(Ordering::SeqCst) != 0 {
             self.wake();
         }
     }

@@ -5,17 +5,17 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::engine::load::{Load, Loader};
+use drivers_gpu::engine::load::{Code, Load, Loader};
 use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::decode::{Doing, Packet as Done, Test, peek_words};
 use drivers_gpu::submit::ring::{OwnRing, Ring};
 use drivers_gpu::submit::{Hardware, Stand};
-use hcq::kernels::{Kernel, Registration};
+use hcq::kernels::Kernel;
 use hcq::progress::Asked;
-use hcq::{Command, Compare, Error, GpuVa, KernelImage, Packets, Program, Result};
+use hcq::{Command, Compare, Error, GpuVa, KernelImage, Packets, Program, Result, Signal};
 
 use crate::encode::Encoder;
-use crate::loader::{self, Loaded};
+use crate::loader;
 use crate::packet::{INDIRECT_WORDS, Packet, decode, header, op};
 use crate::processor::MAX_INDIRECT;
 use crate::progress::Progress;
@@ -76,6 +76,12 @@ impl Hardware for CpuHardware {
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
         self.encoder.encode(commands, out)
+    }
+
+    #[inline]
+    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+        self.encoder.raise(signal, value, out);
+        Ok(())
     }
 
     /// Nothing: packets are done in order, and all memory is coherent.
@@ -227,10 +233,7 @@ impl Load for CpuHardware {
             args: image.args.clone(),
             local_bytes: 0,
             launch_words: Box::new([]),
-            owner: Box::new(Code {
-                core: on.core.clone(),
-                parts: Some((registration, loaded)),
-            }),
+            owner: Box::new(Code::new(on.core, (registration, loaded))),
         })
     }
 }
@@ -268,16 +271,4 @@ fn check(image: &KernelImage) -> std::result::Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The code of a program. Workers of a device that is lost may still be in it: it is unmapped once they have ended.
-struct Code {
-    core: Arc<Core>,
-    parts: Option<(Registration, Loaded)>,
-}
-
-impl Drop for Code {
-    fn drop(&mut self) {
-        self.core.lost.let_go(self.parts.take());
-    }
 }

@@ -106,8 +106,8 @@ impl RingMemory {
     /// Gives the words before `until` back: their packets are done.
     #[inline]
     pub(crate) fn release(&self, until: u64) {
-        self.consumed.at.store(until, Ordering::Release);
-        self.space().notify();
+        self.consumed.at.swap(until, Ordering::SeqCst);
+        self.space().notify_exchanged();
     }
 }
 
@@ -141,8 +141,8 @@ impl OwnRing for CpuRing {
 
     #[inline]
     fn publish(&self, end: u64) -> Result<u64, TransportError> {
-        self.0.submitted.at.store(end, Ordering::Release);
-        self.0.doorbell().notify();
+        self.0.submitted.at.swap(end, Ordering::SeqCst);
+        self.0.doorbell().notify_exchanged();
         Ok(end)
     }
 

@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use drivers_cpu::{Config, CpuDevice};
-use hcq::{AllocSpec, Command, Deadline, Packets, QueueKind, Scope, Slot, Stream, Val, Width};
+use hcq::graph::{GraphBuilder, Work};
+use hcq::{
+    AllocSpec, Command, Deadline, Packets, QueueKind, Scope, Slot, Span, Stream, Val, Width,
+};
 
 /// Counts calls.
 struct Counting;
@@ -75,6 +78,29 @@ fn submissions_and_replays_do_not_allocate() {
         .unwrap();
     let mut bound = compute.queue().bind(packets).unwrap();
 
+    // Over two lanes, of which one waits for the other.
+    let mut builder = GraphBuilder::new();
+    let kernels = builder.lane(&(device.clone() as _), &compute);
+    let copies = builder.lane(&(device.clone() as _), &copy);
+    let (from, add) = (builder.slot().unwrap(), builder.slot().unwrap());
+    let span = |slot| Span::new(Val::Slot(slot, 0), 512);
+    let exec = Work::Exec {
+        program: program.clone(),
+        args: vec![Val::Slot(from, 0), Val::Slot(add, 0)],
+        grid: [8, 1, 1],
+        block: [1, 1, 1],
+    };
+    builder.add(kernels, "exec", exec, [span(from)], [span(from)]);
+    let into = Val::Const(other.va().0);
+    let copied = Work::Copy {
+        dst: into,
+        src: Val::Slot(from, 0),
+        bytes: 512,
+    };
+    let touched = [Span::new(into, 512)];
+    builder.add(copies, "copy", copied, [span(from)], touched);
+    let mut graph = builder.build().unwrap();
+
     let mut round = |n: u64| {
         let args = [Val::Const(data.va().0), Val::Const(n)];
         let exec = |groups| Command::Exec {
@@ -107,6 +133,10 @@ fn submissions_and_replays_do_not_allocate() {
         let replayed = compute
             .launch(std::slice::from_ref(&copied), &mut *bound, values)
             .unwrap();
+        let values = [data.va().0, n];
+        graph
+            .replay(&values, std::slice::from_ref(&replayed), deadline())
+            .unwrap();
         copied.wait(deadline()).unwrap();
         replayed.wait(deadline()).unwrap();
     };
@@ -118,5 +148,8 @@ fn submissions_and_replays_do_not_allocate() {
         round(n);
     }
     let calls = CALLS.load(Ordering::Relaxed) - before;
-    assert_eq!(calls, 0, "allocations in 2000 rounds of three submissions");
+    assert_eq!(
+        calls, 0,
+        "allocations in 2000 rounds of three submissions and a replay over two lanes"
+    );
 }

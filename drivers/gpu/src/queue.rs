@@ -8,7 +8,8 @@ use hcq::packets::{Keep, Part, Patch, Section, place};
 use hcq::queue::no_value;
 use hcq::transport::TransportError;
 use hcq::{
-    Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Timeline,
+    Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Signal,
+    Timeline, Turn,
 };
 
 use crate::engine::Engine;
@@ -47,8 +48,13 @@ impl<H: Load> Queue for Handle<H> {
         self.channel.hardware().encode(commands, out)
     }
 
-    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
-        self.channel.submit(packets, makes)
+    #[inline]
+    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+        self.channel.hardware().raise(signal, value, out)
+    }
+
+    fn submit(&self, turn: &mut Turn<'_>) -> Result<()> {
+        self.channel.submit(turn)
     }
 
     fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
@@ -285,12 +291,12 @@ impl<H: Load> Bound for BoundPackets<H> {
         Ok(())
     }
 
-    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()> {
+    fn launch(&mut self, turn: &mut Turn<'_>) -> Result<()> {
         let words = match self.launch.is_empty() {
             true => &self.words,
             false => &self.launch,
         };
-        self.channel.launch(before, words, makes)
+        self.channel.launch(turn, words)
     }
 }
 

@@ -120,6 +120,62 @@ fn a_graph_replays_from_memory() {
 }
 
 #[test]
+fn what_is_let_go_in_the_midst_of_a_submission_stays_until_that_is_done() {
+    let machine = Machine::new(0);
+    let device = made::open(&machine);
+    let (stream, data) = (stream(&*device), device.alloc(zeroed(16)).unwrap());
+    let shared: Arc<dyn Device> = device.clone();
+    let mut builder = GraphBuilder::new();
+    let lane = builder.lane(&shared, &stream);
+    let (src, dst) = (at(&data), Val::Const(data.va().0 + 8));
+    let work = Work::Copy { dst, src, bytes: 8 };
+    builder.add(lane, "copy", work, [], []);
+    let kept = Arc::new(());
+    let named = Arc::downgrade(&kept);
+    builder.keep(kept);
+    let mut graph = builder.build().unwrap();
+    graph.replay(&[], &[], soon()).unwrap();
+    graph.wait(soon()).unwrap();
+    // All places are taken, so that the next submission waits for one.
+    let (first, second) = (
+        device.signal("first").unwrap(),
+        device.signal("second").unwrap(),
+    );
+    let mut held = Vec::new();
+    for _ in 0..PLACES {
+        held.push(stream.submit(&[], &[wait_for(&first, 1)]).unwrap());
+    }
+    let last = held.pop().unwrap();
+    let opened = first.clone();
+    *machine.at_look.lock().unwrap() = Some(Box::new(move || {
+        drop(graph);
+        opened.set(1).unwrap();
+        last.wait(soon()).unwrap();
+    }));
+    let next = stream.submit(&[], &[wait_for(&second, 1)]).unwrap();
+    assert!(machine.at_look.lock().unwrap().is_none());
+    assert!(named.upgrade().is_some());
+    second.set(1).unwrap();
+    next.wait(soon()).unwrap();
+    device.synchronize(soon()).unwrap();
+    assert!(named.upgrade().is_none());
+}
+
+#[test]
+fn a_submission_without_packets_is_refused() {
+    let machine = Machine::new(0);
+    let device = made::open(&machine);
+    let (stream, queue) = (
+        stream(&*device),
+        device.queue(QueueKind::Compute, 0).unwrap(),
+    );
+    let timeline = queue.timeline();
+    let error = timeline.submit(|turn| queue.submit(turn)).unwrap_err();
+    assert!(error.to_string().contains("no packets"), "{error}");
+    stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
+}
+
+#[test]
 fn memory_is_the_hosts_and_kept_up_to_a_quarter_of_the_share() {
     let machine = Machine::new(0);
     let device = made::open(&machine);

@@ -293,6 +293,46 @@ pub fn graphs_over_the_same_queues_never_stand_crosswise(subject: &dyn Subject) 
     });
 }
 
+/// Who launches holds the queue that he launches on and no other, however long that takes. Graphs are let go meanwhile, of
+/// both.
+pub fn a_launch_holds_no_other_queue(subject: &dyn Subject) {
+    let rig = Rig::new(subject);
+    let (compute, watch) = watched(&rig.compute);
+    let (a, b) = (rig.data(&[3; 16]), rig.data(&[0; 16]));
+    let (mut ended, mut named) = (Vec::new(), Vec::new());
+    for stream in [&rig.compute, &rig.copy] {
+        let kept = Arc::new(());
+        let mut builder = GraphBuilder::new();
+        let lane = builder.lane(&rig.device, stream);
+        let work = Work::Copy {
+            dst: at(&b),
+            src: at(&a),
+            bytes: 64,
+        };
+        builder.add(lane, "copy", work, [Span::of(&a)], [Span::of(&b)]);
+        named.push(Arc::downgrade(&kept));
+        builder.keep(kept);
+        let mut graph = builder.build().unwrap();
+        graph.replay(&[], &[], soon()).unwrap();
+        graph.wait(soon()).unwrap();
+        ended.push(graph);
+    }
+    let mut graph = ping_pong(&rig, [&compute, &rig.copy], [&a, &b], 2);
+    let other = rig.copy.clone();
+    let is_other = !std::ptr::eq(other.queue().timeline(), rig.compute.queue().timeline());
+    *watch.amid.lock().unwrap() = Some(Box::new(move || {
+        let timeline = other.queue().timeline();
+        assert_eq!(timeline.try_hold().is_some(), is_other);
+        assert!(other.last().value > 0);
+        drop(ended);
+    }));
+    graph.replay(&[], &[], soon()).unwrap();
+    graph.wait(soon()).unwrap();
+    assert!(watch.amid.lock().unwrap().is_none());
+    rig.device.synchronize(soon()).unwrap();
+    assert!(named.iter().all(|named| named.upgrade().is_none()));
+}
+
 /// A graph that ends while it runs frees nothing that the device still uses; one that is over frees all.
 pub fn a_graph_that_ends_while_it_runs_keeps_what_it_names(subject: &dyn Subject) {
     let rig = Rig::new(subject);

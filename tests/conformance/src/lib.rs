@@ -139,6 +139,7 @@ macro_rules! every_case {
             graphs: a_graph_that_ends_while_it_runs_keeps_what_it_names;
             graphs: graphs_that_are_dropped_behind_a_full_ring_run_and_are_let_go;
             graphs: graphs_over_the_same_queues_never_stand_crosswise;
+            graphs: a_launch_holds_no_other_queue;
             loss: a_deadline_names_the_signal_and_the_values;
             loss: the_first_cause_of_a_loss_is_kept;
             loss: a_fault_of_a_kernel_names_it_and_the_place;

@@ -1,9 +1,11 @@
 //! A queue that counts what goes through it, and fails when it is told to.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 
-use hcq::{Bound, Command, DeviceId, Error, Packets, Queue, QueueKind, Result, Stream, Timeline};
+use hcq::{
+    Bound, Command, DeviceId, Error, Packets, Queue, QueueKind, Result, Stream, Timeline, Turn,
+};
 
 /// What goes through a queue.
 #[derive(Default)]
@@ -16,6 +18,8 @@ pub struct Watch {
     pub refuse_patches: AtomicBool,
     /// No launches are taken.
     pub refuse_launches: AtomicBool,
+    /// Done in the midst of the next launch.
+    pub amid: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 /// A stream over the queue of another one, and what goes through it.
@@ -50,9 +54,9 @@ impl Queue for WatchedQueue {
         self.queue.encode(commands, out)
     }
 
-    fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
+    fn submit(&self, turn: &mut Turn<'_>) -> Result<()> {
         self.watch.submitted.fetch_add(1, Ordering::Relaxed);
-        self.queue.submit(packets, makes)
+        self.queue.submit(turn)
     }
 
     fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
@@ -80,11 +84,15 @@ impl Bound for WatchedBound {
         self.bound.patch(values)
     }
 
-    fn launch(&mut self, before: Option<&mut Packets>, makes: u64) -> Result<()> {
+    fn launch(&mut self, turn: &mut Turn<'_>) -> Result<()> {
         if self.watch.refuse_launches.load(Ordering::Relaxed) {
             return Err(Error::Graph("no launches are taken".into()));
         }
+        let amid = self.watch.amid.lock().map(|mut amid| amid.take());
+        if let Ok(Some(amid)) = amid {
+            amid();
+        }
         self.watch.launched.fetch_add(1, Ordering::Relaxed);
-        self.bound.launch(before, makes)
+        self.bound.launch(turn)
     }
 }

@@ -122,13 +122,16 @@ impl Launch {
     fn run(&self, rig: &Rig<'_>) -> hcq::Result<()> {
         self.place()?;
         let done = rig.device.signal("a question")?;
-        let mut packets = self.packets.clone();
-        let signal = Command::Signal {
-            signal: &done,
-            value: Val::Const(1),
-        };
-        rig.compute.queue().encode(&[signal], &mut packets)?;
-        rig.compute.queue().submit(&mut packets, 0)?;
+        let queue = rig.compute.queue();
+        queue.timeline().submit(|turn| {
+            let signals = [(&done, 1), (turn.signal(), turn.makes())];
+            turn.packets().clone_from(&self.packets);
+            for (signal, value) in signals {
+                let value = Val::Const(value);
+                queue.encode(&[Command::Signal { signal, value }], turn.packets())?;
+            }
+            queue.submit(turn)
+        })?;
         done.wait(1, Deadline::after(Duration::from_secs(5)))
     }
 }

@@ -9,7 +9,7 @@ use drivers_bundle::Bundle;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Fault, Machine, VirtualClock};
-use hcq::{Command, Device, Error, Packets, QueueKind, Stream, Val};
+use hcq::{Command, Device, Error, QueueKind, Stream, Val};
 use twin_amd::pci::machine::PciMachine;
 
 use super::boot::firmware;
@@ -114,11 +114,10 @@ fn hangs_and_bad_packets_are_told() {
     let queue = device.queue(QueueKind::Compute, 0).unwrap();
     let point = queue
         .timeline()
-        .submit(|makes, packets: &mut Packets| {
-            packets
-                .words
-                .extend_from_slice(&[0xc000_0000 | 0x05 << 8, 0]);
-            queue.submit(packets, makes)
+        .submit(|turn| {
+            let words = &mut turn.packets().words;
+            words.extend_from_slice(&[0xc000_0000 | 0x05 << 8, 0]);
+            queue.submit(turn)
         })
         .unwrap();
     is(&point.wait(stand::soon()).unwrap_err(), "bad-packet");

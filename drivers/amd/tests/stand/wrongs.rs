@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use drivers_amd::AmdDevice;
 use hcq::{
-    Buffer, Command, Device, Error, KernelImage, MemoryKind, Packets, Program, QueueKind, Signal,
-    Stream, Val,
+    Buffer, Command, Device, Error, KernelImage, MemoryKind, Program, QueueKind, Signal, Stream,
+    Val,
 };
 
 use crate::keeping::{hang, told};
@@ -68,9 +68,9 @@ impl Bench {
     /// What words of a queue end with that the driver did not make.
     fn words(&self, kind: QueueKind, words: &[u32]) -> Error {
         let queue = self.device.queue(kind, 0).unwrap();
-        let point = queue.timeline().submit(|makes, packets: &mut Packets| {
-            packets.words.extend_from_slice(words);
-            queue.submit(packets, makes)
+        let point = queue.timeline().submit(|turn| {
+            turn.packets().words.extend_from_slice(words);
+            queue.submit(turn)
         });
         point.unwrap().wait(hang()).unwrap_err()
     }

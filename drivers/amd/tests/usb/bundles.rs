@@ -6,7 +6,7 @@ use std::sync::Arc;
 use drivers_amd::{AmdDevice, Options};
 use drivers_bundle::Bundle;
 use hcq::transport::Machine;
-use hcq::{Command, Device, Error, Packets, QueueKind, Stream, Val};
+use hcq::{Command, Device, Error, QueueKind, Stream, Val};
 use twin::usb::{Trouble, What};
 use twin_amd::usb::UsbMachine;
 
@@ -128,11 +128,10 @@ fn faults_and_hangs_behind_a_bridge_have_their_causes() {
     let queue = device.queue(QueueKind::Compute, 0).unwrap();
     let point = queue
         .timeline()
-        .submit(|makes, packets: &mut Packets| {
-            packets
-                .words
-                .extend_from_slice(&[0xc000_0000 | 0x05 << 8, 0]);
-            queue.submit(packets, makes)
+        .submit(|turn| {
+            let words = &mut turn.packets().words;
+            words.extend_from_slice(&[0xc000_0000 | 0x05 << 8, 0]);
+            queue.submit(turn)
         })
         .unwrap();
     is(&point.wait(stand::soon()).unwrap_err(), "bad-packet");

@@ -1,5 +1,6 @@
 //! [`Load`]: kernels, as a vendor puts them into device memory; and [`place`], which does it.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -76,8 +77,30 @@ pub fn place<'a, E: Display>(
         args: image.args.clone(),
         local_bytes: placed.local_bytes,
         launch_words: placed.launch_words,
-        owner: Box::new((registration, piece)),
+        owner: Box::new(Code::new(core, (registration, piece))),
     })
+}
+
+/// What keeps the code of a program, and its name. A device that is lost may still run it: it is let go once that is stopped.
+pub struct Code<T: Any + Send> {
+    core: Arc<Core>,
+    parts: Option<T>,
+}
+
+impl<T: Any + Send> Code<T> {
+    /// Of a device.
+    pub fn new(core: &Arc<Core>, parts: T) -> Code<T> {
+        Code {
+            core: core.clone(),
+            parts: Some(parts),
+        }
+    }
+}
+
+impl<T: Any + Send> Drop for Code<T> {
+    fn drop(&mut self) {
+        self.core.lost.let_go(self.parts.take());
+    }
 }
 
 /// The error of a kernel that cannot be loaded.

@@ -210,14 +210,14 @@ impl<H: Hardware> StagingQueue<H> {
 
     fn submit(&self, commands: &[Command<'_>]) -> Result<Point> {
         let timeline = self.channel.timeline();
-        timeline.submit(|makes, packets| {
+        timeline.submit(|turn| {
             let done = Command::Signal {
                 signal: timeline.signal(),
-                value: Val::Const(makes),
+                value: Val::Const(turn.makes()),
             };
-            self.channel.hardware().encode(commands, packets)?;
-            self.channel.hardware().encode(&[done], packets)?;
-            self.channel.submit(packets, makes)
+            self.channel.hardware().encode(commands, turn.packets())?;
+            self.channel.hardware().encode(&[done], turn.packets())?;
+            self.channel.submit(turn)
         })
     }
 

@@ -1,17 +1,18 @@
 //! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
 
 use std::collections::VecDeque;
-use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hcq::packets::Keep;
 use hcq::progress::Seen;
+use hcq::timeline::Held;
 use hcq::transport::TransportError;
 use hcq::{Error, Packets, QueueKind, Result, Timeline};
 
 use super::arguments::{Arguments, DATA_ALIGN};
+use super::aside::Aside;
 use super::fences::Fences;
 use super::hardware::{Hardware, Submit};
 use super::marks::Marks;
@@ -45,10 +46,10 @@ pub struct Channel<H: Hardware> {
     /// For who has waited long.
     pub(super) seen: Seen,
     pub(super) stood: Seen,
-    host: Mutex<Host>,
+    pub(super) aside: Aside,
 }
 
-/// Where the host is with a queue.
+/// Where the host is with a queue. It lies under the timeline's lock.
 pub(super) struct Host {
     /// The position behind what was submitted.
     pub(super) wptr: u64,
@@ -62,7 +63,7 @@ pub(super) struct Host {
     pub(super) retired: VecDeque<(u64, Keep)>,
     /// The same of what the device reads by itself, until it reads nothing more of so many submissions.
     pub(super) read: VecDeque<(u64, Keep)>,
-    /// What was let go, to be dropped outside of the lock.
+    /// What was let go, for who drops it outside of the lock.
     pub(super) freed: Vec<Keep>,
     pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
@@ -110,7 +111,14 @@ impl<H: Hardware> Channel<H> {
             pool: pool.clone(),
             kind,
             index,
-            timeline: Timeline::headed(&core.id, kind, index, parts.timeline, begin.words.clone()),
+            timeline: Timeline::new(
+                &core.id,
+                kind,
+                index,
+                parts.timeline,
+                begin.words.clone(),
+                Box::new(Host::new(arguments)),
+            ),
             event: parts.event,
             fences,
             begin: begin.words.into(),
@@ -120,7 +128,7 @@ impl<H: Hardware> Channel<H> {
             done: AtomicU64::new(0),
             seen: Seen::default(),
             stood: Seen::default(),
-            host: Mutex::new(Host::new(arguments)),
+            aside: Aside::default(),
         })
     }
 
@@ -193,55 +201,34 @@ impl<H: Hardware> Channel<H> {
         self.core.broken(self.unit(), error)
     }
 
-    #[inline]
-    pub(super) fn lock(&self) -> Locked<'_> {
+    /// Does something with what lies under the timeline's lock.
+    ///
+    /// # Errors
+    /// What `work` returns.
+    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Host) -> Result<T>) -> Result<T> {
         // Positions move in one step, after everything that can fail.
-        Locked::of(self.host.lock().unwrap_or_else(PoisonError::into_inner))
+        self.with_held(self.timeline.hold(), work)
     }
 
-    /// The same if nobody else has it.
-    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
-        match self.host.try_lock() {
-            Ok(host) => Some(Locked::of(host)),
-            Err(TryLockError::Poisoned(host)) => Some(Locked::of(host.into_inner())),
-            Err(TryLockError::WouldBlock) => None,
-        }
+    /// The same if nobody else holds it.
+    pub(super) fn try_with<T>(
+        &self,
+        work: impl FnOnce(&mut Host) -> Result<T>,
+    ) -> Option<Result<T>> {
+        let held = self.timeline.try_hold()?;
+        Some(self.with_held(held, work))
     }
-}
 
-/// The right to use a queue. What was let go meanwhile is dropped after it: it may use the queue.
-pub(super) struct Locked<'a> {
-    host: MutexGuard<'a, Host>,
-    freed: Vec<Keep>,
-}
-
-impl<'a> Locked<'a> {
-    #[inline]
-    fn of(host: MutexGuard<'a, Host>) -> Locked<'a> {
-        let freed = Vec::new();
-        Locked { host, freed }
-    }
-}
-
-impl Deref for Locked<'_> {
-    type Target = Host;
-
-    #[inline]
-    fn deref(&self) -> &Host {
-        &self.host
-    }
-}
-
-impl DerefMut for Locked<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Host {
-        &mut self.host
-    }
-}
-
-impl Drop for Locked<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.freed = std::mem::take(&mut self.host.freed);
+    fn with_held<T>(
+        &self,
+        mut held: Held<'_>,
+        work: impl FnOnce(&mut Host) -> Result<T>,
+    ) -> Result<T> {
+        let Some((host, freed)) = held.own::<Host>() else {
+            return Err(self.refused("its timeline is that of another driver".into()));
+        };
+        let done = work(host);
+        freed.append(&mut host.freed);
+        done
     }
 }

@@ -28,8 +28,28 @@ impl<H: Hardware> Channel<H> {
             std::mem::forget((what, words));
             return;
         }
-        let mut guard = self.lock();
-        let host = &mut *guard;
+        // Who lets go may hold the queue: he is in a submission.
+        self.aside.put(what, words);
+        let done = self.try_with(|host| {
+            self.take_over(host);
+            Ok(())
+        });
+        if let Some(Err(error)) = done {
+            tracing::debug!(%error, "nothing is taken back");
+        }
+    }
+
+    /// Keeps what was let go while somebody held the queue. Not in the midst of a submission: what it names may be
+    /// among that, and it counts for none of what is whole.
+    pub(super) fn take_over(&self, host: &mut Host) {
+        if self.aside.is_there() {
+            for (what, words) in self.aside.take() {
+                self.retire_in(host, what, words);
+            }
+        }
+    }
+
+    fn retire_in(&self, host: &mut Host, what: Keep, words: Option<Piece>) {
         // What the host has seen needs no look.
         host.marks.mark();
         self.let_go(host, self.reached_as_seen(host));
@@ -57,10 +77,12 @@ impl<H: Hardware> Channel<H> {
     /// Frees what is kept for packets that are done.
     pub fn reclaim_retired(&self) {
         // Who holds the lock does so by himself.
-        let Some(mut host) = self.try_lock() else {
-            return;
-        };
-        if let Err(error) = self.mark(&mut host).and_then(|()| self.reclaim(&mut host)) {
+        let done = self.try_with(|host| {
+            self.take_over(host);
+            self.mark(host)?;
+            self.reclaim(host)
+        });
+        if let Some(Err(error)) = done {
             tracing::debug!(%error, "nothing is taken back");
         }
     }

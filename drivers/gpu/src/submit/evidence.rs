@@ -37,7 +37,7 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
         taken: ring.and_then(|ring| ring.fetched()),
         timeline: Timeline {
             at: Hex(timeline.va().0),
-            made: 0,
+            made: channel.timeline().last().value,
             seen: peek(core, timeline.va().0),
         },
         in_flight: packets,

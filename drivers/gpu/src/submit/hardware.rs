@@ -12,7 +12,7 @@ use std::time::Duration;
 use hcq::packets::Keep;
 use hcq::progress::Asked;
 use hcq::transport::TransportError;
-use hcq::{Command, Error, Packets, Result};
+use hcq::{Command, Error, Packets, Result, Signal};
 
 use super::decode::Packet;
 use crate::core::Core;
@@ -45,6 +45,16 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// # Errors
     /// [`hcq::Error::Command`] for a command that the queue cannot take; `out` then holds a part.
     fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
+
+    /// Appends the words of [`Command::Signal`], which every submission has.
+    ///
+    /// # Errors
+    /// None: every queue can.
+    #[inline]
+    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+        let value = value.into();
+        self.encode(&[Command::Signal { signal, value }], out)
+    }
 
     /// Appends what every submission starts with: what an earlier one has left is done before, and what follows sees
     /// what the host wrote before the doorbell.

@@ -21,12 +21,12 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// The loss of the device.
     pub fn is_idle(&self) -> Result<bool> {
-        let mut host = self.lock();
-        self.settle(&mut host)
+        self.with(|host| self.settle(host))
     }
 
     fn settle(&self, host: &mut Host) -> Result<bool> {
         self.core.lost.check()?;
+        self.take_over(host);
         if host.marks.unmarked(host.wptr) > 0 {
             self.mark(host)?;
         }
@@ -48,13 +48,13 @@ impl<H: Hardware> Channel<H> {
                 true => silence.over(&MonotonicClock, || Some(self.silence())),
                 false => None,
             };
-            let (wanted, seen) = {
-                let mut host = self.lock();
-                if self.settle(&mut host)? {
-                    return Ok(());
-                }
-                (host.marks.whole(), host.marks.passed())
-            };
+            let (is_idle, wanted, seen) = self.with(|host| {
+                let is_idle = self.settle(host)?;
+                Ok((is_idle, host.marks.whole(), host.marks.passed()))
+            })?;
+            if is_idle {
+                return Ok(());
+            }
             if let Some(over) = over {
                 return Err(Error::Timeout {
                     device: self.core.id.clone(),
@@ -78,16 +78,17 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
     pub fn at_rest<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
-        // Locked: nothing is submitted meanwhile.
-        let mut host = self.lock();
-        let mut wait = Wait::new(self.full_limit);
-        while !self.settle(&mut host)? {
-            self.pause(&mut host, &mut wait, |host| {
-                let what = format!("submissions to {}, which has to come to rest", self.unit());
-                (what, host.marks.whole(), host.marks.passed())
-            })?;
-        }
-        work(&self.hardware)
+        // Under the lock: nothing is submitted meanwhile.
+        self.with(|host| {
+            let mut wait = Wait::new(self.full_limit);
+            while !self.settle(host)? {
+                self.pause(host, &mut wait, |host| {
+                    let what = format!("submissions to {}, which has to come to rest", self.unit());
+                    (what, host.marks.whole(), host.marks.passed())
+                })?;
+            }
+            work(&self.hardware)
+        })
     }
 
     /// For how long none of its pointers and counters has moved, as far as anybody has looked.
@@ -112,21 +113,28 @@ impl<H: Hardware> Channel<H> {
 
     /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
     pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
-        if let Some(host) = self.try_lock() {
+        let done = self.try_with(|host| {
             look(&host.recent, host.marks.fences());
+            Ok(())
+        });
+        if let Some(Err(error)) = done {
+            tracing::debug!(%error, "nobody knows what was submitted last");
         }
     }
 
     /// Positions between which there may be packets that are not done.
     pub fn in_flight(&self) -> Range<u64> {
-        let Some(host) = self.try_lock() else {
+        let known = self.try_with(|host| {
+            // Of a device that is lost, what was seen.
+            let reached = self.reached(host);
+            let reached = reached.unwrap_or_else(|_| self.reached_as_seen(host));
+            Ok(host.marks.done_by(reached)..host.wptr)
+        });
+        match known {
+            Some(Ok(range)) => self.held(range),
             // A thread waits for room meanwhile.
-            return self.held(self.done.load(Ordering::Relaxed)..self.way().submitted());
-        };
-        // Of a device that is lost, what was seen.
-        let reached = self.reached(&host);
-        let reached = reached.unwrap_or_else(|_| self.reached_as_seen(&host));
-        self.held(host.marks.done_by(reached)..host.wptr)
+            _ => self.held(self.done.load(Ordering::Relaxed)..self.way().submitted()),
+        }
     }
 
     /// The part of a range that a ring holds: what the read pointer has passed may be overwritten,

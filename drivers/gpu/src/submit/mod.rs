@@ -22,6 +22,7 @@
 //! stood while it was written.
 
 pub mod arguments;
+mod aside;
 pub mod channel;
 mod completion;
 pub mod decode;

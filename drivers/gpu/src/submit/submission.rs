@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hcq::transport::TransportError;
-use hcq::{Error, MemoryKind, Packets, Result};
+use hcq::{Error, MemoryKind, Packets, Result, Turn};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
@@ -14,26 +14,63 @@ use super::hardware::{Failed, Hardware, Submit};
 use super::wait::Wait;
 
 impl<H: Hardware> Channel<H> {
-    /// Submits packets, behind what every submission starts with: those of the timeline have it. `makes` is what they
-    /// raise the timeline to; 0 for those of the driver's own.
+    /// Submits the packets of a turn, behind what every submission starts with: those of the timeline have it.
     ///
     /// # Errors
-    /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full;
-    /// [`Error::Command`] for a packet that is larger than the ring; what the queue refuses.
-    pub fn submit(&self, packets: &mut Packets, makes: u64) -> Result<()> {
-        self.submit_with(&mut self.lock(), packets, &[], makes)
+    /// The loss of the device; [`Error::Timeout`] if the ring or the arguments stay full; [`Error::Command`] for a packet
+    /// that is larger than the ring, for a turn without packets, and for one of another queue; what the queue refuses.
+    #[inline]
+    pub fn submit(&self, turn: &mut Turn<'_>) -> Result<()> {
+        if !turn.has_packets() {
+            return Err(
+                self.refused("its turn has no packets, so that nothing would end it".into())
+            );
+        }
+        self.launch(turn, &[])
     }
 
-    /// Submits words that are placed already, behind packets if there are any.
+    /// Submits words that are placed already, behind the packets of a turn if there are any.
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub fn launch(&self, before: Option<&mut Packets>, words: &[u32], makes: u64) -> Result<()> {
-        let host = &mut self.lock();
-        match before.filter(|before| before.words.len() > before.head()) {
+    #[inline(always)]
+    pub fn launch(&self, turn: &mut Turn<'_>, words: &[u32]) -> Result<()> {
+        let makes = turn.makes();
+        let Some(parts) = turn.parts::<Host>(&self.timeline) else {
+            return Err(self.refused("its turn is that of another queue".into()));
+        };
+        let host = parts.own;
+        let done = match parts
+            .packets
+            .filter(|packets| packets.words.len() > packets.head())
+        {
             None => self.push(host, words, makes),
-            Some(before) => self.submit_with(host, before, words, makes),
+            Some(packets) => self.submit_with(host, packets, words, makes),
+        };
+        if !host.freed.is_empty() {
+            parts.freed.append(&mut host.freed);
         }
+        // Not `done`: an error is large, and would be copied on the way of a good one.
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Submits packets of the driver's own, which raise nothing.
+    ///
+    /// # Errors
+    /// As [`Channel::submit`].
+    pub fn submit_own(&self, packets: &mut Packets) -> Result<()> {
+        self.with(|host| self.submit_with(host, packets, &[], 0))
+    }
+
+    /// Submits words of the driver's own, which are placed already and raise nothing.
+    ///
+    /// # Errors
+    /// As [`Channel::submit`].
+    pub fn launch_own(&self, words: &[u32]) -> Result<()> {
+        self.with(|host| self.push(host, words, 0))
     }
 
     /// Submits words as they are.
@@ -44,7 +81,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Submits packets, with words that are placed already behind them.
-    #[inline]
+    #[inline(always)]
     fn submit_with(
         &self,
         host: &mut Host,
@@ -58,10 +95,10 @@ impl<H: Hardware> Channel<H> {
         }
         // What is in use is kept by who has it, and retired by him, behind these packets.
         if !packets.keep.is_empty() {
-            let outgrown = packets.keep.iter().filter(|kept| !self.hardware.uses(kept));
             let this = host.marks.whole() + 1;
-            host.retired
-                .extend(outgrown.map(|kept| (this, kept.clone())));
+            let kept = packets.keep.drain(..);
+            let outgrown = kept.filter(|kept| !self.hardware.uses(kept));
+            host.retired.extend(outgrown.map(|kept| (this, kept)));
         }
         let is_named = self.by_name && !packets.words.is_empty();
         if is_named || !packets.data.is_empty() {
@@ -72,6 +109,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// The same where they need room beside the ring.
+    #[inline(never)]
     fn submit_placed(
         &self,
         host: &mut Host,
@@ -168,7 +206,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Submits words: in one piece where they fit, else cut between packets.
-    #[inline]
+    #[inline(always)]
     fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
         let doorbell = match words.len() <= self.way().most() {
             true => self.write_when_free(host, words)?,
@@ -181,6 +219,7 @@ impl<H: Hardware> Channel<H> {
         }
         self.mark_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing.
+        self.take_over(host);
         let has_none = host.retired.is_empty() && host.read.is_empty();
         match has_none || self.way().is_remote() {
             true => Ok(()),
@@ -241,7 +280,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Hands over words once there is room for them.
-    #[inline]
+    #[inline(always)]
     fn write_when_free(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         if self.way().missing(host.wptr - host.free, words.len()) > 0 {
             // What was taken for this submission belongs to none that is whole.
@@ -289,7 +328,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Hands over words for which there is room. Returns what the device was told.
-    #[inline]
+    #[inline(always)]
     pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let done = self.way().submit(host.wptr, words);
         let done = done.map_err(|e| self.failed(e))?;
@@ -297,7 +336,8 @@ impl<H: Hardware> Channel<H> {
         Ok(done.told)
     }
 
-    fn refused(&self, why: String) -> Error {
+    #[cold]
+    pub(super) fn refused(&self, why: String) -> Error {
         Error::Command {
             device: self.core.id.clone(),
             queue: self.unit(),

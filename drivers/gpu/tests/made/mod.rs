@@ -53,6 +53,8 @@ pub struct Machine {
     contexts: Mutex<Vec<Arc<Context>>>,
     /// The next call is refused.
     pub refuses: AtomicBool,
+    /// Done behind the next look at how far it is.
+    pub at_look: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Machine {
@@ -72,6 +74,7 @@ impl Machine {
             memory: Mutex::default(),
             contexts: Mutex::default(),
             refuses: AtomicBool::new(false),
+            at_look: Mutex::default(),
         })
     }
 
@@ -359,7 +362,12 @@ impl Submit for Caller {
     }
 
     fn taken(&self) -> Result<Option<u64>, TransportError> {
-        Ok(Some(self.context.lock().done))
+        let done = self.context.lock().done;
+        let at_look = self.machine.at_look.lock().unwrap().take();
+        if let Some(at_look) = at_look {
+            at_look();
+        }
+        Ok(Some(done))
     }
 
     fn submitted(&self) -> u64 {

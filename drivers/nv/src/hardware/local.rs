@@ -65,7 +65,7 @@ impl Locals {
                 let encoder = &on.channel.hardware().encoder;
                 let mut packets = Packets::new();
                 encoder.local_memory(new, &mut packets);
-                on.channel.submit(&mut packets, 0)?;
+                on.channel.submit_own(&mut packets)?;
                 encoder.set_local(new);
                 Ok(())
             })

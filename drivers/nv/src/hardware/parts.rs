@@ -107,7 +107,7 @@ fn start(
     written.map_err(|e| core.broken(name, e))?;
     let mut entries = Vec::new();
     channel.hardware().run(piece.va().0, words, &mut entries);
-    channel.launch(None, &entries, 0)?;
+    channel.launch_own(&entries)?;
     channel.retire(Arc::new(piece));
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use drivers_bundle::schema::Exception;
 use drivers_nv::{NvDevice, Options};
-use hcq::{Command, Device, Error, MemoryKind, Packets, QueueKind, Stream, Val};
+use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
 
 use super::faults::illegal;
 use super::keeping::{hang, keeper, told};
@@ -233,10 +233,10 @@ fn what_programs_do_wrong_is_told() {
             }
             _ => {
                 let queue = device.queue(QueueKind::Compute, 0).unwrap();
-                queue.timeline().submit(|makes, packets: &mut Packets| {
+                queue.timeline().submit(|turn| {
                     // SEC_OP 6 is reserved; 7 would end the segment.
-                    packets.words.extend_from_slice(&[0xc000_0000; 4]);
-                    queue.submit(packets, makes)
+                    turn.packets().words.extend_from_slice(&[0xc000_0000; 4]);
+                    queue.submit(turn)
                 })
             }
         };

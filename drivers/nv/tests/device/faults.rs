@@ -306,7 +306,8 @@ fn a_loss_ends_every_wait() {
                 assert_eq!(cause(&error), text);
             }
         });
-        assert!(bound.launch(None, 1).is_err());
+        let timeline = rig.copy.queue().timeline();
+        assert!(timeline.submit(|turn| bound.launch(turn)).is_err());
         other.round(5).unwrap();
         drop((rig, store, signal, gate, done, behind, bound));
         Rig::open(&machine, 0, &step).unwrap().round(6).unwrap();

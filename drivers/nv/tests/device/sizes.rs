@@ -143,8 +143,14 @@ fn packets_and_graphs_of_before_use_what_has_grown() {
         let deep = bench.load("deep");
         let grown = bench.used();
         for _ in 0..3 {
-            let made = queue.timeline().last().value;
-            queue.submit(&mut packets, made).unwrap();
+            let again = queue.timeline().submit(|turn| {
+                let (signal, makes) = (turn.signal(), turn.makes());
+                turn.packets().clone_from(&packets);
+                let value = makes.into();
+                queue.encode(&[Command::Signal { signal, value }], turn.packets())?;
+                queue.submit(turn)
+            });
+            again.unwrap();
             graph.replay(&[], &[], soon()).unwrap();
             assert_eq!(bench.used(), grown, "{chip}");
             assert_eq!(bench.sums(), [16; 2 * GROUPS as usize], "{chip}");
