@@ -21,7 +21,7 @@ use super::packed::Packed;
 use super::packing::Once;
 use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
-use super::submit::{self, Done, Item};
+use super::submit::{self, Done, Items};
 use crate::error::{Error, Result};
 use crate::graph::{Bounds, Engine, Executor, Op, Storage, Tensor, Waiting};
 use crate::jit::tracing::refuse;
@@ -499,12 +499,13 @@ impl DeviceExecutor {
         };
         let places = temporaries(schedule, arena.as_ref().map_or(0, |b| b.va().0));
         let base = scratch.as_ref().map_or(0, |b| b.va().0);
-        let items = |buffers: &[Option<Buffer>]| {
+        let with = |mut items, buffers: &[Option<Buffer>]| -> Result<Items<'_>> {
             let address = |b: BufferId| match &buffers[b.0 as usize] {
                 Some(buffer) => Val::Const(buffer.va().0),
                 None => Val::Const(places[b.0 as usize]),
             };
-            submit::items(schedule, compiled, &address, base, &done, &once)
+            submit::items(&mut items, schedule, compiled, &address, base, &done, &once)?;
+            Ok(items)
         };
         let mut over: Vec<Over> = over
             .iter()
@@ -524,7 +525,7 @@ impl DeviceExecutor {
             }
             computed
         });
-        let mut all = items(&buffers)?;
+        let mut all = with(Items::default(), &buffers)?;
         let mut keep: Vec<Buffer> = buffers.iter().flatten().cloned().collect();
         keep.extend(arena);
         keep.extend(scratch);
@@ -544,17 +545,17 @@ impl DeviceExecutor {
         let mut submit = || self.submit(&all, &keep, most, &mut sent);
         if !waiting.settle_over(&in_place, &mut submit)? {
             // Somebody has taken a value in the meantime, and these stay where they are.
-            let mut copies = Vec::new();
+            let mut copies = Items::default();
             for over in &over {
                 let at = &mut buffers[over.target.0 as usize];
                 if let Some(old) = at.take() {
                     let fresh = self.alloc(old.bytes())?;
-                    copies.push(submit::copy(&old, &fresh));
+                    copies.copy(&old, &fresh);
                     keep.push(fresh.clone());
                     *at = Some(fresh);
                 }
             }
-            copies.extend(items(&buffers)?);
+            let copies = with(copies, &buffers)?;
             self.submit(&copies, &keep, batch, &mut sent)?;
             all = copies;
             for (i, value) in values(&buffers) {
@@ -583,15 +584,16 @@ impl DeviceExecutor {
     /// Submits commands, at most so many at once. `sent` is given the points at which they are done.
     fn submit(
         &self,
-        items: &[Item],
+        items: &Items<'_>,
         keep: &[Buffer],
         most: usize,
         sent: &mut Vec<Point>,
     ) -> Result<()> {
-        let stamps = self.stamps(items.len())?;
+        let stamps = self.stamps(items.count())?;
         let mut stamps = stamps.chunks(most);
-        for batch in items.chunks(most) {
-            let commands = submit::commands(batch, stamps.next());
+        for first in (0..items.count()).step_by(most) {
+            let end = items.count().min(first.saturating_add(most));
+            let commands = items.commands(first..end, stamps.next());
             let point = self.stream.submit(&self.copied()?, &commands)?;
             self.keep(std::slice::from_ref(&point), keep.to_vec());
             sent.push(point);
@@ -613,23 +615,26 @@ impl DeviceExecutor {
     }
 
     /// The runs of what was submitted last, which is waited for. The caller has had the turn since.
-    fn times(&self, items: &[Item], sent: &[Point]) -> Result<Vec<Run>> {
+    fn times(&self, items: &Items<'_>, sent: &[Point]) -> Result<Vec<Run>> {
         for point in sent {
             point.wait(self.deadline())?;
         }
         let clock = self.device.clock()?;
         let queue = track(&self.device, self.stream.queue().kind());
-        let stamps = self.stamps(items.len())?;
-        let runs = items.iter().zip(&stamps).map(|(item, (start, end))| {
-            Ok(Run {
-                name: item.name.clone(),
-                queue: queue.clone(),
-                start_ns: clock.to_host_ns(start.timestamp()?),
-                end_ns: clock.to_host_ns(end.timestamp()?),
-                bytes: item.cost.0,
-                flops: item.cost.1,
-            })
-        });
+        let stamps = self.stamps(items.count())?;
+        let runs = items
+            .named()
+            .zip(&stamps)
+            .map(|((name, cost), (start, end))| {
+                Ok(Run {
+                    name,
+                    queue: queue.clone(),
+                    start_ns: clock.to_host_ns(start.timestamp()?),
+                    end_ns: clock.to_host_ns(end.timestamp()?),
+                    bytes: cost.0,
+                    flops: cost.1,
+                })
+            });
         runs.collect()
     }
 }

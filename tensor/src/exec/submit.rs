@@ -1,11 +1,13 @@
 //! From a schedule to commands: addresses, scratch memory, and barriers where bytes are shared.
 
-use hashbrown::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use codegen::StageArg;
-use hcq::graph::Work as Node;
-use hcq::{Buffer, Command, Hazards, Scope, Signal, Span, Val};
+use hashbrown::{HashMap, HashSet};
+use hcq::graph::{GraphBuilder, Lane, Work as Node};
+use hcq::{Buffer, Command, Hazards, Program, Scope, Signal, Span, Val};
+use smallvec::SmallVec;
 
 use super::compile::Compiled;
 use super::packing::Once;
@@ -16,34 +18,185 @@ use crate::schedule::{BufferId, Instance, Repeat, Schedule, Step, Work};
 /// Commands without a barrier between them at most: what each touches is compared with all of them.
 const MOST_BESIDE: usize = 64;
 
-/// One command with the bytes that it touches.
-#[derive(Clone, Debug)]
-pub struct Item {
-    /// For traces.
-    pub name: String,
-    /// The command.
-    pub node: Node,
-    /// Bytes read.
-    pub reads: Vec<Span>,
-    /// Bytes written.
-    pub writes: Vec<Span>,
+/// The spans of one launch while it is made.
+type Touched = SmallVec<[Span; 8]>;
+
+/// Commands with the bytes that they touch. What they have several of lies in one list for all.
+#[derive(Default)]
+pub struct Items<'a> {
+    list: Vec<Item<'a>>,
+    spans: Vec<Span>,
+    args: Vec<Val>,
+}
+
+/// One command.
+struct Item<'a> {
+    work: Run<'a>,
+    /// Bytes read, among all spans.
+    reads: Range<usize>,
+    /// Bytes written, among all spans.
+    writes: Range<usize>,
     /// Bytes and operations, for rates; 0 but for the first command of a kernel.
-    pub cost: (f64, f64),
+    cost: (f64, f64),
 }
 
-/// A copy of a whole buffer to one that is at least as large.
-pub fn copy(from: &Buffer, to: &Buffer) -> Item {
-    let (src, dst) = (Val::Const(from.va().0), Val::Const(to.va().0));
-    copied(src, dst, from.bytes())
+enum Run<'a> {
+    Exec {
+        /// The kernel, and which of its launches where it has several.
+        name: (&'a str, Option<usize>),
+        program: &'a Arc<Program>,
+        /// Among all arguments.
+        args: Range<usize>,
+        grid: [u32; 3],
+        block: [u32; 3],
+    },
+    Copy {
+        dst: Val,
+        src: Val,
+        bytes: u64,
+    },
 }
 
-fn copied(src: Val, dst: Val, bytes: u64) -> Item {
-    Item {
-        name: "copy".into(),
-        node: Node::Copy { dst, src, bytes },
-        reads: vec![Span::new(src, bytes)],
-        writes: vec![Span::new(dst, bytes)],
-        cost: (2.0 * bytes as f64, 0.0),
+impl<'a> Items<'a> {
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Adds a copy of a whole buffer to one that is at least as large.
+    pub fn copy(&mut self, from: &Buffer, to: &Buffer) {
+        let (src, dst) = (Val::Const(from.va().0), Val::Const(to.va().0));
+        self.copied(src, dst, from.bytes());
+    }
+
+    fn copied(&mut self, src: Val, dst: Val, bytes: u64) {
+        let first = self.spans.len();
+        self.spans
+            .extend([Span::new(src, bytes), Span::new(dst, bytes)]);
+        self.list.push(Item {
+            work: Run::Copy { dst, src, bytes },
+            reads: first..first + 1,
+            writes: first + 1..first + 2,
+            cost: (2.0 * bytes as f64, 0.0),
+        });
+    }
+
+    /// Whether any is a copy.
+    pub fn copies(&self) -> bool {
+        self.list.iter().any(Item::is_copy)
+    }
+
+    /// For traces: the names and the costs.
+    pub fn named(&self) -> impl Iterator<Item = (String, (f64, f64))> {
+        self.list.iter().map(|item| (item.name(), item.cost))
+    }
+
+    /// Adds them to a graph, each to the lane for copies or the one for kernels, with its name; what each costs.
+    pub fn into_graph(
+        self,
+        graph: &mut GraphBuilder,
+        kernels: Lane,
+        copies: Lane,
+    ) -> Vec<(f64, f64)> {
+        let costs = self.list.iter().map(|item| {
+            let lane = if item.is_copy() { copies } else { kernels };
+            let work = match &item.work {
+                Run::Exec {
+                    program,
+                    args,
+                    grid,
+                    block,
+                    ..
+                } => Node::Exec {
+                    program: Arc::clone(program),
+                    args: self.args[args.clone()].to_vec(),
+                    grid: *grid,
+                    block: *block,
+                },
+                &Run::Copy { dst, src, bytes } => Node::Copy { dst, src, bytes },
+            };
+            let spans = |of: &Range<usize>| self.spans[of.clone()].iter().copied();
+            graph.add(
+                lane,
+                &item.name(),
+                work,
+                spans(&item.reads),
+                spans(&item.writes),
+            );
+            item.cost
+        });
+        costs.collect()
+    }
+
+    /// The commands of a part of them for one queue: a barrier where one touches what another since the
+    /// last barrier wrote, or writes what one read. With `stamps`, the start and end of each.
+    pub fn commands<'c>(
+        &'c self,
+        part: Range<usize>,
+        stamps: Option<&'c [(Signal, Signal)]>,
+    ) -> Vec<Command<'c>> {
+        let barrier = Command::Barrier {
+            scope: Scope::Queue,
+        };
+        // What was submitted before may still run.
+        let mut out = vec![barrier];
+        let mut hazards = Hazards::new();
+        let mut first = 0;
+        for (i, item) in self.list[part].iter().enumerate() {
+            let (reads, writes) = (
+                &self.spans[item.reads.clone()],
+                &self.spans[item.writes.clone()],
+            );
+            let depends = !hazards.step(i, reads, writes).is_empty();
+            if i > 0 && (depends || stamps.is_some() || i - first >= MOST_BESIDE) {
+                out.push(barrier);
+                first = i;
+                hazards.clear();
+                hazards.step(i, reads, writes);
+            }
+            if let Some((start, _)) = stamps.and_then(|s| s.get(i)) {
+                out.push(Command::Timestamp { signal: start });
+            }
+            out.push(match &item.work {
+                Run::Exec {
+                    program,
+                    args,
+                    grid,
+                    block,
+                    ..
+                } => Command::Exec {
+                    program,
+                    args: &self.args[args.clone()],
+                    grid: *grid,
+                    block: *block,
+                },
+                &Run::Copy { dst, src, bytes } => Command::Copy { dst, src, bytes },
+            });
+            if let Some((_, end)) = stamps.and_then(|s| s.get(i)) {
+                out.push(Command::Timestamp { signal: end });
+            }
+        }
+        out
+    }
+}
+
+impl Item<'_> {
+    fn is_copy(&self) -> bool {
+        matches!(self.work, Run::Copy { .. })
+    }
+
+    fn name(&self) -> String {
+        match self.work {
+            Run::Exec {
+                name: (kernel, Some(part)),
+                ..
+            } => format!("{kernel}.{part}"),
+            Run::Exec {
+                name: (kernel, None),
+                ..
+            } => kernel.to_owned(),
+            Run::Copy { .. } => "copy".to_owned(),
+        }
     }
 }
 
@@ -99,26 +252,27 @@ pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec
     used
 }
 
-/// The commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
+/// Adds the commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
 /// of the scratch memory, which has [`Once::bytes`].
 ///
 /// # Errors
 /// A kernel whose code wants a number that the schedule has not.
-pub fn items(
-    schedule: &Schedule,
-    compiled: &[Arc<Compiled>],
+pub fn items<'a>(
+    out: &mut Items<'a>,
+    schedule: &'a Schedule,
+    compiled: &'a [Arc<Compiled>],
     address: &dyn Fn(BufferId) -> Val,
     scratch: u64,
     done: &Done,
     once: &Once,
-) -> Result<Vec<Item>> {
+) -> Result<()> {
     let mut emit = Emit {
         kernels: &schedule.kernels,
         compiled,
         scratch,
         done,
         once,
-        out: Vec::new(),
+        out,
     };
     let place = |b: BufferId| {
         let (at, bytes) = (address(b), schedule.buffers[b.0 as usize].bytes());
@@ -128,17 +282,16 @@ pub fn items(
         first: true,
         edge: true,
     };
-    emit.steps(schedule, when, &place)?;
-    Ok(emit.out)
+    emit.steps(schedule, when, &place)
 }
 
-struct Emit<'a> {
+struct Emit<'a, 'e> {
     kernels: &'a [Instance],
     compiled: &'a [Arc<Compiled>],
     scratch: u64,
-    done: &'a Done,
-    once: &'a Once,
-    out: Vec<Item>,
+    done: &'e Done,
+    once: &'e Once,
+    out: &'e mut Items<'a>,
 }
 
 /// Where in the loop around it a step is.
@@ -152,7 +305,7 @@ struct When {
 /// Where a buffer is, and the bytes to be remembered as touched.
 type Place = (Val, Option<Span>);
 
-impl Emit<'_> {
+impl Emit<'_, '_> {
     fn steps(
         &mut self,
         plan: &Schedule,
@@ -163,7 +316,7 @@ impl Emit<'_> {
             match &step.work {
                 Work::Copy { from, to } => {
                     let bytes = plan.buffers[from.0 as usize].bytes();
-                    self.copy(place(*from).0, place(*to).0, bytes);
+                    self.out.copied(place(*from).0, place(*to).0, bytes);
                 }
                 Work::Kernel { kernel, args } => {
                     self.kernel(step, *kernel, args, when, place)?;
@@ -197,13 +350,9 @@ impl Emit<'_> {
             self.steps(&repeat.body, when, &inner)?;
         }
         for (from, to, bytes) in repeat.copies() {
-            self.copy(at(from), at(to), bytes);
+            self.out.copied(at(from), at(to), bytes);
         }
         Ok(())
-    }
-
-    fn copy(&mut self, src: Val, dst: Val, bytes: u64) {
-        self.out.push(copied(src, dst, bytes));
     }
 
     fn kernel(
@@ -220,6 +369,7 @@ impl Emit<'_> {
             values: numbers,
         } = &self.kernels[kernel];
         let name = &kernel.name;
+        let single = code.launches.len() == 1;
         let mut first = true;
         for (i, launch) in code.launches.iter().enumerate() {
             let number = (step.site, i);
@@ -227,7 +377,8 @@ impl Emit<'_> {
             if again || self.done.launches.contains(&number) {
                 continue;
             }
-            let (mut reads, mut writes, mut values) = (Vec::new(), Vec::new(), Vec::new());
+            let (mut reads, mut writes) = (Touched::new(), Touched::new());
+            let from = self.out.args.len();
             for arg in &launch.args {
                 match *arg {
                     StageArg::Param(slot) => {
@@ -239,11 +390,11 @@ impl Emit<'_> {
                         if step.writes.contains(&buffer) {
                             writes.extend(touched);
                         }
-                        values.push(at);
+                        self.out.args.push(at);
                     }
                     StageArg::Scratch(block) => {
                         if let Some(&at) = self.done.blocks.get(&(step.site, block)) {
-                            values.push(Val::Const(at));
+                            self.out.args.push(Val::Const(at));
                             continue;
                         }
                         let len = code.built.scratch[block as usize].bytes as u64;
@@ -257,11 +408,11 @@ impl Emit<'_> {
                         if !own || self.once.launches.contains(&number) {
                             writes.push(Span::at(at, len));
                         }
-                        values.push(Val::Const(at));
+                        self.out.args.push(Val::Const(at));
                     }
-                    StageArg::Number(n) => values.push(Val::Const(n as u64)),
+                    StageArg::Number(n) => self.out.args.push(Val::Const(n as u64)),
                     StageArg::Var(slot) => match numbers.get(usize::from(slot)) {
-                        Some(number) => values.push(Val::Const(number.bits)),
+                        Some(number) => self.out.args.push(Val::Const(number.bits)),
                         None => {
                             let given = numbers.len();
                             return Err(Error::Kernel {
@@ -275,21 +426,20 @@ impl Emit<'_> {
                     },
                 }
             }
-            let single = code.launches.len() == 1;
-            self.out.push(Item {
-                name: if single {
-                    name.clone()
-                } else {
-                    format!("{name}.{i}")
-                },
-                node: Node::Exec {
-                    program: launch.program.clone(),
-                    args: values,
+            let at = self.out.spans.len();
+            let middle = at + reads.len();
+            self.out.spans.extend(reads);
+            self.out.spans.extend(writes);
+            self.out.list.push(Item {
+                work: Run::Exec {
+                    name: (name, (!single).then_some(i)),
+                    program: &launch.program,
+                    args: from..self.out.args.len(),
                     grid: launch.grid,
                     block: launch.block,
                 },
-                reads,
-                writes,
+                reads: at..middle,
+                writes: middle..self.out.spans.len(),
                 cost: if first {
                     (code.built.bytes, code.built.flops)
                 } else {
@@ -308,50 +458,4 @@ fn offset(at: Val, bytes: u64) -> Val {
         Val::Const(va) => Val::Const(va + bytes),
         Val::Slot(slot, add) => Val::Slot(slot, add + bytes),
     }
-}
-
-/// The commands of items for one queue: a barrier where an item touches what another since the
-/// last barrier wrote, or writes what one read. With `stamps`, the start and end of each item.
-pub fn commands<'a>(items: &'a [Item], stamps: Option<&'a [(Signal, Signal)]>) -> Vec<Command<'a>> {
-    let barrier = Command::Barrier {
-        scope: Scope::Queue,
-    };
-    // What was submitted before may still run.
-    let mut out = vec![barrier];
-    let mut hazards = Hazards::new();
-    let mut first = 0;
-    for (i, item) in items.iter().enumerate() {
-        let depends = !hazards.step(i, &item.reads, &item.writes).is_empty();
-        if i > 0 && (depends || stamps.is_some() || i - first >= MOST_BESIDE) {
-            out.push(barrier);
-            first = i;
-            hazards.clear();
-            hazards.step(i, &item.reads, &item.writes);
-        }
-        if let Some((start, _)) = stamps.and_then(|s| s.get(i)) {
-            out.push(Command::Timestamp { signal: start });
-        }
-        out.push(match &item.node {
-            Node::Exec {
-                program,
-                args,
-                grid,
-                block,
-            } => Command::Exec {
-                program,
-                args,
-                grid: *grid,
-                block: *block,
-            },
-            Node::Copy { dst, src, bytes } => Command::Copy {
-                dst: *dst,
-                src: *src,
-                bytes: *bytes,
-            },
-        });
-        if let Some((_, end)) = stamps.and_then(|s| s.get(i)) {
-            out.push(Command::Timestamp { signal: end });
-        }
-    }
-    out
 }

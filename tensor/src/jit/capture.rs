@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use codegen::DType;
-use hcq::graph::{Graph, GraphBuilder, Work};
+use hcq::graph::{Graph, GraphBuilder};
 use hcq::memory::{AllocSpec, MemoryKind};
 use hcq::signal::Point;
 use hcq::{Buffer, Command, Slot, Val};
@@ -14,7 +14,7 @@ use super::{capture, settle};
 use crate::error::Result;
 use crate::exec::engine::{DeviceExecutor, temporaries};
 use crate::exec::packing::Once;
-use crate::exec::submit;
+use crate::exec::submit::{self, Items};
 use crate::graph::{Engine, Op, Shape, Storage, Tensor};
 use crate::ops::random::Rng;
 use crate::param::{Moved, Parameter};
@@ -148,21 +148,14 @@ impl Capture {
                 Place::Temporary => {}
             }
         }
-        let mut costs = Vec::new();
         let at = |b: BufferId| address[b.0 as usize];
-        let items = submit::items(schedule, &compiled, &at, base, &frozen.done, &once)?;
+        let mut items = Items::default();
+        let done = &frozen.done;
+        submit::items(&mut items, schedule, &compiled, &at, base, done, &once)?;
         // Copies run beside the kernels that have nothing to do with them.
-        let any = items.iter().any(|i| matches!(i.node, Work::Copy { .. }));
-        let copies = executor.copies().filter(|_| any);
+        let copies = executor.copies().filter(|_| items.copies());
         let beside = copies.map(|stream| builder.lane(executor.device(), stream));
-        for item in items {
-            costs.push(item.cost);
-            let lane = match item.node {
-                Work::Copy { .. } => beside.unwrap_or(lane),
-                Work::Exec { .. } => lane,
-            };
-            builder.add(lane, &item.name, item.node, item.reads, item.writes);
-        }
+        let costs = items.into_graph(&mut builder, lane, beside.unwrap_or(lane));
         // What the commands name besides what each call gives. Leaves are held as their tensors hold them,
         // so that nobody writes over them. Packed operands are found by other captures while this one
         // lives.
