@@ -1,13 +1,14 @@
 //! Values of operations without a gradient test, of random numbers, and the texts of errors.
 
 use tensor::element::{F8E4M3, F8E5M2};
+use tensor::nn::Adam;
 use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
 use tensor::ops::image::Interpolation;
-use tensor::ops::loss::Reduction;
+use tensor::ops::loss::{Classes, Reduction};
 use tensor::ops::movement::{PadMode, Slice};
 use tensor::ops::random::{threefry, threefry_tensors};
-use tensor::{DType, Engine, Result, Rng, Tensor};
+use tensor::{DType, Engine, Parameter, Result, Rng, Tensor};
 
 fn ints(e: &Engine, data: &[i32]) -> Result<Tensor> {
     Tensor::from_slice(e, data, &[data.len()])
@@ -495,6 +496,55 @@ fn texts_of_errors() -> Result<()> {
         wrong.as_deref(),
         Some("to_vec: the tensor holds f32, i32 was asked for; cast it first")
     );
+    Ok(())
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() -> Result<()> {
+    let e = Engine::reference();
+    let x = floats(&e, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0])?.reshape(&[2, 3])?;
+    let says = |done: Result<Tensor>, what: &str| {
+        let error = done.unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    };
+    for (along, position, what) in [
+        (0, 2, "position 2 of axis 0, which has 2; use -2..2"),
+        (1, -4, "position -4 of axis 1, which has 3; use -3..3"),
+        (-1, isize::MIN, "of axis 1, which has 3"),
+        (2, 0, "axis 2 of a tensor with 2 axes"),
+    ] {
+        says(x.index(along, position), what);
+    }
+    assert_eq!(x.index(1, -3)?.to_vec::<f64>()?, [1.0, 4.0]);
+    let classes = ints(&e, &[0, 2])?;
+    for smoothing in [1.5, -0.1, f64::NAN] {
+        let options = Classes {
+            smoothing,
+            ..Classes::default()
+        };
+        says(x.cross_entropy(&classes, &options), "0 to 1");
+        says(x.cross_entropy(&x, &options), "0 to 1");
+        says(x.nll_loss(&classes, &options), "0 to 1");
+    }
+    let heads = Tensor::ones(&e, &[1, 2, 2], DType::F32)?;
+    let options = Attention {
+        mask: Some(ints(&e, &[1, 0])?),
+        ..Attention::default()
+    };
+    says(heads.attention(&heads, &heads, &options), "the mask is i32");
+    // A negative target has no logarithm; PyTorch gives NaN, too.
+    let loss = x.kl_div(&x.neg()?, Reduction::Mean)?;
+    assert!(loss.item::<f64>()?.is_nan());
+    let parameters = || vec![Parameter::new(x.clone())];
+    for (rate, betas, what) in [
+        (-0.1, (0.9, 0.999), "a rate of -0.1"),
+        (f64::NAN, (0.9, 0.999), "a rate of NaN"),
+        (0.1, (1.0, 0.9), "betas (1.0, 0.9)"),
+        (0.1, (0.9, -0.5), "betas (0.9, -0.5)"),
+    ] {
+        let error = Adam::new(parameters(), rate, betas, 1e-8, 0.0).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 //! point; [`Bump::reclaim`] takes them back once the point is completed.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use thiserror::Error;
 
@@ -61,6 +62,10 @@ pub struct Bump {
     tail: u64,
     /// The offset of the head: its count modulo the size.
     offset: u64,
+    /// Offsets of the last block.
+    last: Range<u64>,
+    /// What is still in use of the time before a restart, and the point that frees it.
+    kept: Option<(Range<u64>, u64)>,
     /// Ends of the sealed runs, with the points that free them.
     sealed: VecDeque<(u64, u64)>,
 }
@@ -76,6 +81,8 @@ impl Bump {
             head: 0,
             tail: 0,
             offset: 0,
+            last: 0..0,
+            kept: None,
             sealed: VecDeque::with_capacity(SEALS),
         }
     }
@@ -108,26 +115,60 @@ impl Bump {
             (self.head, self.tail, self.offset) = (0, 0, 0);
         }
         // By bits: a division takes as long as all the rest.
-        let aligned = self
-            .offset
-            .checked_add(align - 1)
-            .map(|end| end & !(align - 1));
-        let (start, skipped) = match aligned {
-            Some(start) if start <= size - asked => (start, start - self.offset),
-            _ => (0, size - self.offset),
+        let up = |offset: u64| offset.checked_add(align - 1).map(|end| end & !(align - 1));
+        let fits = |&start: &u64| start <= size - asked;
+        let mut place = up(self.offset).filter(fits).unwrap_or(0);
+        let mut wraps = place < self.offset;
+        if let Some((kept, _)) = &self.kept
+            && place < kept.end
+            && kept.start < place + asked
+        {
+            // Behind it, or, where nothing fits there, at the start; which it may fill, too.
+            let behind = up(kept.end).filter(fits);
+            wraps |= behind.is_none();
+            place = behind.unwrap_or(0);
+            if behind.is_none() && kept.start < asked {
+                return Err(self.full(asked));
+            }
+        }
+        let skipped = match wraps {
+            true => size - self.offset + place,
+            false => place - self.offset,
         };
         if skipped + asked > self.free() {
-            let oldest = self.sealed.front().map(|&(_, point)| point);
-            return Err(BumpError::Full {
-                asked,
-                free: self.free(),
-                size,
-                oldest,
-            });
+            return Err(self.full(asked));
         }
         self.head += skipped + asked;
-        self.offset = start + asked;
-        Ok(start)
+        self.offset = place + asked;
+        self.last = place..self.offset;
+        Ok(place)
+    }
+
+    #[cold]
+    fn full(&self, asked: u64) -> BumpError {
+        let kept = self.kept.as_ref().map(|&(_, point)| point);
+        BumpError::Full {
+            asked,
+            free: self.free(),
+            size: self.size,
+            oldest: kept.or(self.sealed.front().map(|&(_, point)| point)),
+        }
+    }
+
+    /// The offset behind the last block.
+    #[inline]
+    pub const fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Begins at the start again: all blocks are free, but for the last one where a point is given, which frees that.
+    /// Nothing happens while a block is kept so.
+    pub fn restart(&mut self, last: Option<u64>) {
+        if self.kept.is_none() {
+            self.kept = last.map(|point| (self.last.clone(), point));
+            self.sealed.clear();
+            (self.head, self.tail, self.offset) = (0, 0, 0);
+        }
     }
 
     /// Ties everything allocated since the last seal to `point`, which is not before the last one.
@@ -140,6 +181,7 @@ impl Bump {
 
     /// Takes back what is tied to points up to `completed`.
     pub fn reclaim(&mut self, completed: u64) {
+        self.kept.take_if(|(_, point)| *point <= completed);
         while let Some(&(end, point)) = self.sealed.front()
             && point <= completed
         {
@@ -188,6 +230,31 @@ mod tests {
     }
 
     #[test]
+    fn it_begins_again_around_the_last_block() {
+        let mut bump = Bump::new(256);
+        assert_eq!(bump.alloc(64, 16), Ok(0));
+        assert_eq!(bump.alloc(64, 16), Ok(64));
+        bump.restart(Some(2));
+        assert_eq!(bump.alloc(64, 16), Ok(0));
+        assert_eq!(bump.alloc(64, 16), Ok(128), "the last block is still there");
+        bump.seal(3);
+        bump.reclaim(1);
+        assert_eq!(bump.alloc(64, 16), Ok(192));
+        let full = bump.alloc(64, 16);
+        assert!(matches!(
+            full,
+            Err(BumpError::Full {
+                oldest: Some(2),
+                ..
+            })
+        ));
+        bump.reclaim(3);
+        assert_eq!(bump.alloc(128, 16), Ok(0));
+        bump.restart(None);
+        assert_eq!(bump.alloc(256, 16), Ok(0));
+    }
+
+    #[test]
     fn impossible_requests_are_named() {
         let mut bump = Bump::new(64);
         assert!(matches!(bump.alloc(65, 1), Err(BumpError::TooLarge { .. })));
@@ -209,11 +276,12 @@ mod tests {
         #[test]
         fn live_blocks_never_overlap(
             size in 1u64..512,
-            steps in prop::collection::vec((0u8..4, 1u64..200, 0u32..8), 1..200),
+            steps in prop::collection::vec((0u8..5, 1u64..200, 0u32..8), 1..200),
         ) {
             let mut bump = Bump::new(size);
             let mut live: Vec<(u64, u64, u64)> = vec![];
             let (mut sealed, mut completed) = (0, 0);
+            let (mut kept, mut asked_last) = (0, (0, 0));
             for (what, bytes, align) in steps {
                 match what {
                     0 | 1 => match bump.alloc(bytes, 1 << align) {
@@ -223,6 +291,7 @@ mod tests {
                                 prop_assert!(start + bytes <= s || s + n <= start);
                             }
                             live.push((start, bytes, sealed + 1));
+                            asked_last = (start, bytes);
                         }
                         Err(BumpError::TooLarge { .. }) => prop_assert!(bytes > size),
                         Err(BumpError::Full { .. }) => prop_assert!(!live.is_empty()),
@@ -232,13 +301,27 @@ mod tests {
                         sealed += 1;
                         bump.seal(sealed);
                     }
+                    3 => {
+                        // All but the last one is over; or it, too.
+                        let lives = live.last().is_some_and(|&(s, n, _)| (s, n) == asked_last);
+                        let last = (lives && bytes % 2 == 0).then_some(sealed + 1);
+                        if kept <= completed {
+                            sealed += 1;
+                            completed = sealed - 1;
+                            live.retain(|&(s, n, _)| last.is_some() && (s, n) == asked_last);
+                            live.iter_mut().for_each(|block| block.2 = sealed);
+                            kept = if last.is_some() { sealed } else { 0 };
+                        }
+                        bump.restart(last);
+                    }
                     _ => {
                         completed = (completed + 1).min(sealed);
                         bump.reclaim(completed);
                         live.retain(|&(_, _, point)| point > completed);
                     }
                 }
-                prop_assert!(bump.free() + live.iter().map(|l| l.1).sum::<u64>() <= size);
+                let counted = live.iter().filter(|l| l.2 != kept);
+                prop_assert!(bump.free() + counted.map(|l| l.1).sum::<u64>() <= size);
             }
             bump.seal(sealed + 1);
             bump.reclaim(sealed + 1);

@@ -30,9 +30,9 @@
 //! # Errors
 //!
 //! What is called on tensors gives [`tensor::Error`], and `?` turns it into [`Error`], which has the errors of opening a
-//! device as well: a program is written with [`Result`] alone. [`Jit`] and [`recur`] take functions with either. One that
-//! is called by a trait object, such as the change of gradients in [`nn::Optimizer::minimize_with`], gives
-//! [`tensor::Result`].
+//! device as well: a program is written with [`Result`] alone. [`recur`] takes functions with either. Those of
+//! [`Jit`], and what is called by a trait object, such as the change of gradients in
+//! [`nn::Optimizer::minimize_with`], give [`tensor::Result`].
 //!
 //! # Features
 //!

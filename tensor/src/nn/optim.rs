@@ -244,6 +244,9 @@ fn places(parameters: &[Parameter]) -> Result<Vec<Tensor>> {
 
 /// The rate on the engine of the parameters.
 fn rate_of(op: &'static str, parameters: &[Parameter], rate: f64) -> Result<Parameter> {
+    if rate.is_nan() || rate < 0.0 {
+        return shape_error(op, format!("a rate of {rate}: it is 0 or more"));
+    }
     match parameters.first() {
         Some(first) => Ok(Parameter::buffer(number(first.get().engine(), rate)?)),
         None => shape_error(op, "no parameters to optimize".into()),
@@ -265,7 +268,7 @@ impl Sgd {
     /// Plain descent, without momentum and decay.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn plain(parameters: Vec<Parameter>, rate: f64) -> Result<Sgd> {
         Sgd::new(parameters, rate, 0.0, false, 0.0)
     }
@@ -273,7 +276,7 @@ impl Sgd {
     /// Over parameters; momentum 0 keeps no state.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -358,6 +361,15 @@ struct Moments {
 
 impl Moments {
     fn new(parameters: &[Parameter], betas: (f64, f64), eps: f64) -> Result<Moments> {
+        if [betas.0, betas.1]
+            .iter()
+            .any(|beta| !(0.0..1.0).contains(beta))
+        {
+            return shape_error(
+                "Adam",
+                format!("betas {betas:?}: each is 0 or more, and below 1"),
+            );
+        }
         let zero = || {
             let rate = rate_of("Adam", parameters, 0.0)?;
             let rate = rate.get();
@@ -445,7 +457,7 @@ impl Adam {
     /// Adam with the usual numbers: betas 0.9 and 0.999, eps 1e-8, no decay.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn usual(parameters: Vec<Parameter>, rate: f64) -> Result<Adam> {
         Adam::new(parameters, rate, (0.9, 0.999), 1e-8, 0.0)
     }
@@ -453,7 +465,7 @@ impl Adam {
     /// Adam with weight decay as a part of the gradient.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -474,7 +486,7 @@ impl Adam {
     /// AdamW: weights shrink by `rate * decay` beside the step.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn decoupled(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -541,7 +553,7 @@ impl Lamb {
     /// Over parameters.
     ///
     /// # Errors
-    /// No parameters.
+    /// No parameters; numbers that are out of their range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,

@@ -2,14 +2,14 @@
 
 use codegen::DType;
 
-use super::shape_error;
+use super::{dtype_error, shape_error};
 use crate::error::Result;
 use crate::graph::Tensor;
 
 /// Options of [`Tensor::attention`].
 #[derive(Clone, Debug, Default)]
 pub struct Attention {
-    /// Added to the scores, or `Bool`: where it is false the score is -inf. Broadcasts to
+    /// Floats, which are added to the scores, or `Bool`: where it is false the score is -inf. Broadcasts to
     /// `[.., heads, queries, keys]`.
     pub mask: Option<Tensor>,
     /// Query i sees key j only if `j <= i + (keys - queries)`: the last query sees all.
@@ -27,7 +27,7 @@ impl Tensor {
     /// sees no key gives 0.
     ///
     /// # Errors
-    /// Shapes that do not go together; head counts that do not divide.
+    /// Shapes that do not go together; head counts that do not divide; a mask of integers.
     pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention) -> Result<Tensor> {
         let (q, k, v) = (self.shape(), key.shape(), value.shape());
         let fits = self.rank() >= 3
@@ -44,6 +44,18 @@ impl Tensor {
                 format!(
                     "queries {q:?}, keys {k:?}, values {v:?}: wants [.., heads, q, width], \
                      [.., kv_heads, k, width], [.., kv_heads, k, out] with kv_heads dividing heads"
+                ),
+            );
+        }
+        if let Some(mask) = &options.mask
+            && mask.dtype().is_int()
+        {
+            return dtype_error(
+                "attention",
+                format!(
+                    "the mask is {}: wants bool, which hides keys where it is false, or floats, which are added to \
+                     the scores; of zeros and ones, `mask.ne(0)` is the former",
+                    mask.dtype()
                 ),
             );
         }

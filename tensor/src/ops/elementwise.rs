@@ -270,7 +270,7 @@ impl Tensor {
         a.binary(Binary::FDiv, &b)
     }
 
-    /// Remainder with the sign of the divisor, as Python's `%`.
+    /// Remainder with the sign of the divisor, as Python's `%`. That of an integer by 0 is 0.
     ///
     /// # Errors
     /// Shapes that do not broadcast; `Bool`.

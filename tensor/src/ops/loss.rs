@@ -57,10 +57,25 @@ pub struct Classes {
     pub weight: Option<Tensor>,
     /// Targets with this value count nothing.
     pub ignore: Option<i64>,
-    /// Share of the target spread evenly over the classes.
+    /// Share of the target spread evenly over the classes, 0 to 1.
     pub smoothing: f64,
     /// What becomes of the losses.
     pub reduction: Reduction,
+}
+
+impl Classes {
+    fn check(&self, op: &'static str) -> Result<()> {
+        match (0.0..=1.0).contains(&self.smoothing) {
+            true => Ok(()),
+            false => {
+                let why = format!(
+                    "smoothing is a share of the target: 0 to 1, not {}",
+                    self.smoothing
+                );
+                shape_error(op, why)
+            }
+        }
+    }
 }
 
 impl Tensor {
@@ -94,6 +109,7 @@ impl Tensor {
                 ),
             );
         }
+        options.check(op)?;
         if !target.dtype().is_int() {
             return dtype_error(op, format!("classes are integers, not {}", target.dtype()));
         }
@@ -165,11 +181,13 @@ impl Tensor {
         if !target.dtype().is_float() {
             return self.in_f32(|x| x.log_softmax(1)?.nll("cross_entropy", target, options));
         }
+        options.check("cross_entropy")?;
         if target.shape() != self.shape() {
             return shape_error(
                 "cross_entropy",
                 format!(
-                    "logits {:?}, probabilities {:?}",
+                    "logits {:?}, probabilities {:?}: targets that are floats are a probability of each class; cast \
+                     classes to an integer",
                     self.shape(),
                     target.shape()
                 ),
@@ -307,9 +325,10 @@ impl Tensor {
     pub fn kl_div(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
         self.in_f32(|x| {
             let t = target.cast(x.dtype())?;
-            let positive = t.gt(0)?;
-            let log = positive.where_(&t, 1.0)?.log()?;
-            let terms = positive.where_(&t.mul(&log.sub(x)?)?, 0.0)?;
+            // Of a negative target the logarithm is NaN, and so is the loss.
+            let counts = t.ne(0)?;
+            let log = counts.where_(&t, 1.0)?.log()?;
+            let terms = counts.where_(&t.mul(&log.sub(x)?)?, 0.0)?;
             reduction.apply(&terms)
         })
     }

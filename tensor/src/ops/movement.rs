@@ -239,7 +239,17 @@ impl Tensor {
     /// A position out of range.
     pub fn index(&self, along: isize, position: isize) -> Result<Tensor> {
         let along = axis("index", along, self.rank())?;
-        let position = axis("index", position, self.shape()[along])?;
+        let len = self.shape()[along];
+        let found = match position < 0 {
+            true => len.checked_add_signed(position),
+            false => Some(position.unsigned_abs()),
+        };
+        let Some(position) = found.filter(|&found| found < len) else {
+            return shape_error(
+                "index",
+                format!("position {position} of axis {along}, which has {len}; use -{len}..{len}"),
+            );
+        };
         let part = self.narrow(along as isize, position, 1)?;
         let mut shape = part.shape().to_vec();
         shape.remove(along);

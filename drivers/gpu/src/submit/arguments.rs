@@ -16,6 +16,10 @@ pub const DATA_ALIGN: u64 = 256;
 /// What the next submission is taken to need at most, in bytes, when its room is fetched into the caches.
 const NEXT: u64 = 2048;
 
+/// Bytes behind which the next submission begins at the start again, if all before it are over: what lies there is still in
+/// the caches, and the kernel has given it its pages.
+const RESTART: u64 = 64 << 10;
+
 /// The block. Used under the queue's lock.
 pub struct Arguments {
     _memory: Piece,
@@ -24,6 +28,8 @@ pub struct Arguments {
     bump: Bump,
     /// Bytes handed out since the last mark.
     unsealed: u64,
+    /// The number of the submission that the last room is of.
+    of: u64,
 }
 
 /// Room for what a submission needs beside its ring.
@@ -77,6 +83,7 @@ impl Arguments {
             _memory: memory,
             bump: Bump::new(bytes),
             unsealed: 0,
+            of: 0,
         })
     }
 
@@ -86,12 +93,13 @@ impl Arguments {
         self.bump.size()
     }
 
-    /// Room of at most half of the size.
+    /// Room of at most half of the size, for the submission of a number.
     #[inline]
-    pub fn take(&mut self, bytes: u64) -> std::result::Result<Room, Full> {
+    pub fn take(&mut self, bytes: u64, of: u64) -> std::result::Result<Room, Full> {
         match self.bump.alloc(bytes, DATA_ALIGN) {
             Ok(offset) => {
                 self.unsealed += bytes;
+                self.of = of;
                 Ok(Room {
                     place: Place::At(offset),
                     va: self.va + offset,
@@ -133,6 +141,19 @@ impl Arguments {
     #[inline]
     pub fn wants_mark(&self, part: u64) -> bool {
         self.unsealed >= self.bump.size() / part
+    }
+
+    /// Whether it is worth to begin at the start again.
+    #[inline]
+    pub fn wants_restart(&self) -> bool {
+        self.bump.offset() >= RESTART
+    }
+
+    /// Begins at the start again. So many submissions are over, the last of which the device may still read.
+    pub fn restart(&mut self, whole: u64) {
+        self.bump.reclaim(whole.saturating_sub(1));
+        self.bump.restart((self.of == whole).then_some(whole));
+        self.unsealed = 0;
     }
 
     /// Everything handed out so far is free once so many submissions are over.

@@ -98,6 +98,14 @@ impl Marks {
         }
     }
 
+    /// Whether all submissions are over once the timeline has a value: the last one raises it to that or less.
+    #[inline]
+    pub fn are_over_at(&self, timeline: u64) -> bool {
+        self.last.is_some_and(|last| {
+            last.whole == self.whole && matches!(last.by, By::Timeline(value) if value <= timeline)
+        })
+    }
+
     /// Submissions that have ended in the ring.
     #[inline]
     pub fn whole(&self) -> u64 {

@@ -7,11 +7,16 @@ use hcq::{Error, MemoryKind, Packets, Result, Turn};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::arguments::{DATA_ALIGN, Room};
+use super::arguments::Room;
 use super::channel::{Channel, Host};
 use super::decode::sentence;
 use super::hardware::{Failed, Hardware, Submit};
 use super::wait::Wait;
+
+/// The alignment of words that the queue only names, in bytes: SDMA takes indirect buffers at multiples of it.
+///
+/// Source: Linux, amdgpu, sdma_v5_0.c, sdma_v5_0_ring_emit_ib: `lower_32_bits(ib->gpu_addr) & 0xffffffe0`.
+const WORDS_ALIGN: u64 = 32;
 
 impl<H: Hardware> Channel<H> {
     /// Submits the packets of a turn, behind what every submission starts with: those of the timeline have it.
@@ -117,21 +122,21 @@ impl<H: Hardware> Channel<H> {
         behind: &[u32],
         makes: u64,
     ) -> Result<()> {
-        // Words that the queue only names lie before what they point to.
-        let data_at = match self.by_name {
-            true => (packets.words.len() as u64 * 4).next_multiple_of(DATA_ALIGN),
-            false => 0,
+        // Words that the queue only names lie behind what they point to: that has the larger alignment.
+        let words_at = (packets.data.len() as u64 * 4).next_multiple_of(WORDS_ALIGN);
+        let bytes = match self.by_name {
+            true => words_at + packets.words.len() as u64 * 4,
+            false => words_at,
         };
-        let bytes = data_at + packets.data.len() as u64 * 4;
         let room = self.room(host, bytes)?;
-        packets.relocate(room.va() + data_at);
-        self.place(host, &room, data_at, packets)
+        packets.relocate(room.va());
+        self.place(host, &room, words_at, packets)
             .map_err(|e| self.broken(e))?;
         match self.by_name {
             true => {
                 let mut entries = std::mem::take(&mut host.entries);
                 entries.clear();
-                self.run(room.va(), &packets.words, &mut entries);
+                self.run(room.va() + words_at, &packets.words, &mut entries);
                 entries.extend_from_slice(behind);
                 let done = self.write_all(host, &entries, makes);
                 host.entries = entries;
@@ -152,24 +157,22 @@ impl<H: Hardware> Channel<H> {
         &self,
         host: &Host,
         room: &Room,
-        data_at: u64,
+        words_at: u64,
         packets: &Packets,
     ) -> Result<(), TransportError> {
         let (words, data) = (&packets.words, &packets.data);
         if self.by_name && self.way().is_remote() {
             // In one piece.
-            let mut all = words.clone();
-            if !data.is_empty() {
-                all.resize(data_at as usize / 4, 0);
-                all.extend_from_slice(data);
-            }
+            let mut all = data.clone();
+            all.resize(words_at as usize / 4, 0);
+            all.extend_from_slice(words);
             return host.arguments.write(room, 0, &all);
         }
         if !data.is_empty() {
-            host.arguments.write(room, data_at, data)?;
+            host.arguments.write(room, 0, data)?;
         }
         match self.by_name {
-            true => host.arguments.write(room, 0, words),
+            true => host.arguments.write(room, words_at, words),
             false => Ok(()),
         }
     }
@@ -180,9 +183,12 @@ impl<H: Hardware> Channel<H> {
         if bytes > size / 2 {
             return self.large_room(host, bytes);
         }
+        if host.arguments.wants_restart() && host.marks.are_over_at(self.timeline.signal().seen()) {
+            host.arguments.restart(host.marks.whole());
+        }
         let mut wait = None;
         loop {
-            match host.arguments.take(bytes) {
+            match host.arguments.take(bytes, host.marks.whole() + 1) {
                 Ok(room) => return Ok(room),
                 Err(full) => {
                     let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));

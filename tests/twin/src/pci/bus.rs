@@ -357,32 +357,42 @@ impl Bus {
     /// there, none, and the rule that `who` has broken is reported.
     pub fn reach(&self, at: u64, who: &str, journal: &Journal) -> Option<(Arc<Mapping>, u64)> {
         let found = self.look(at);
+        // Before the command register: who takes both takes the right to access first.
+        let freed = found
+            .as_ref()
+            .is_some_and(|(memory, _, ended)| *ended && !memory.has_name());
         let what = || format!("{who} accesses {at:#x} on the bus");
-        if self.master()
-            && let Some((memory, page, ended)) = &found
-        {
-            if *ended && !memory.has_name() {
-                journal.broken(&FREED, what());
-                return None;
-            }
-            return Some((memory.clone(), *page));
+        let rule = match found {
+            _ if !self.may_access(what, journal) => return None,
+            Some(_) if freed => &FREED,
+            Some((memory, page, _)) => return Some((memory, page)),
+            None => &GIVEN,
+        };
+        journal.broken(rule, what());
+        None
+    }
+
+    /// Whether the function is master; where it is not, what it does is reported.
+    fn may_access(&self, what: impl Fn() -> String, journal: &Journal) -> bool {
+        if self.master() {
+            return true;
         }
-        let found = found.map(|(memory, page, _)| (memory, page));
-        let what = what();
         let mut withdrawn = lock(&self.withdrawn);
-        let rule = match (self.master(), &mut *withdrawn) {
-            (true, _) if found.is_some() => return found,
-            (true, _) => &GIVEN,
-            (false, None) => &MASTER,
-            (false, Some(first)) => {
+        if self.master() {
+            return true;
+        }
+        match &mut *withdrawn {
+            None => {
+                drop(withdrawn);
+                journal.broken(&MASTER, what());
+            }
+            Some(first) => {
+                let what = what();
                 journal.event(format!("{what}, and may not any more"));
                 first.get_or_insert(what);
-                return None;
             }
-        };
-        drop(withdrawn);
-        journal.broken(rule, what);
-        None
+        }
+        false
     }
 
     /// The command register, of which the bus goes by what [`Command`] has.
