@@ -8,11 +8,13 @@
 mod folder;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use sha2::{Digest, Sha256};
 
 use self::folder::Folder;
@@ -78,6 +80,12 @@ impl Cache {
             Ok(bytes) => payload(key, &bytes)
                 .map(Arc::from)
                 .ok_or("it is damaged".into()),
+            // It is as good as it was.
+            Err(e) if is_want(&e) => {
+                let dir = self.folder.path().display();
+                tracing::warn!(%dir, "compile cache entry not read: {e}");
+                return None;
+            }
             Err(e) => Err(e.to_string()),
         };
         match object {
@@ -87,8 +95,13 @@ impl Cache {
             }
             Err(why) => {
                 let path = self.folder.path().join(&name);
-                tracing::warn!(path = %path.display(), "compile cache entry removed: {why}");
-                self.folder.remove(&name);
+                let path = path.display();
+                match self.folder.remove(&name) {
+                    true => tracing::warn!(%path, "compile cache entry removed: {why}"),
+                    false => {
+                        tracing::warn!(%path, "compile cache entry cannot be used, nor removed: {why}; remove it")
+                    }
+                }
                 None
             }
         }
@@ -160,6 +173,13 @@ impl Cache {
             }
         }
     }
+}
+
+/// Whether a file could not be read for what the process or the machine lacks, or for the disk, and not for what it is.
+fn is_want(error: &io::Error) -> bool {
+    use Errno::{EAGAIN, EINTR, EIO, EMFILE, ENFILE, ENOMEM};
+    let errno = error.raw_os_error().map(Errno::from_raw);
+    matches!(errno, Some(EMFILE | ENFILE | ENOMEM | EIO | EINTR | EAGAIN))
 }
 
 /// The name of a key's entry.

@@ -418,6 +418,7 @@ impl Graph {
         let mut turns: SmallVec<[Option<Reserved<'_>>; 2]> = lanes.iter().map(|_| None).collect();
         for &l in order.iter() {
             let queue = lanes[l].stream.queue();
+            queue.timeline().check()?;
             let mut turn = queue.timeline().turn();
             queue.reserve(&mut turn, after)?;
             turns[l] = Some(turn.reserved());

@@ -34,6 +34,16 @@ pub fn lose_all_by_fork() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
 
+/// The error for a device that a fork has inherited.
+#[cold]
+pub(crate) fn inherited(device: &DeviceId) -> Error {
+    Error::Fault {
+        device: device.clone(),
+        unit: "process".into(),
+        what: "it was opened before a fork and belongs to the parent; a child opens its own".into(),
+    }
+}
+
 /// Whether a device is lost, and stopped. The first cause of a loss stays; later ones are dropped.
 pub struct LostState {
     device: DeviceId,
@@ -91,13 +101,7 @@ impl LostState {
     #[cold]
     fn why(&self) -> Error {
         match self.cause.get() {
-            None => self.lose(Error::Fault {
-                device: self.device.clone(),
-                unit: "process".into(),
-                what:
-                    "it was opened before a fork and belongs to the parent; a child opens its own"
-                        .into(),
-            }),
+            None => self.lose(inherited(&self.device)),
             Some(cause) => Error::DeviceLost {
                 device: self.device.clone(),
                 cause: cause.clone(),

@@ -93,6 +93,7 @@ pub trait Queue: Send + Sync {
     /// # Errors
     /// Those of [`Stream::submit`].
     fn run(&self, after: &[Point], commands: &[Command<'_>]) -> Result<Point> {
+        self.timeline().check()?;
         let mut turn = self.timeline().turn();
         self.reserve(&mut turn, after)?;
         let (signal, makes) = (turn.signal(), turn.makes());
@@ -168,6 +169,7 @@ impl Stream {
         bound: &mut dyn Bound,
         values: impl FnOnce(u64) -> V,
     ) -> Result<Point> {
+        self.queue.timeline().check()?;
         let mut turn = self.queue.timeline().turn();
         self.queue.reserve(&mut turn, after)?;
         let makes = turn.makes();

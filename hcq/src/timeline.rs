@@ -12,13 +12,14 @@
 use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
-use std::sync::PoisonError;
 #[cfg(not(loom))]
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
+use crate::lost::{inherited, process_generation};
 use crate::packets::{Keep, Packets};
 use crate::signal::{Point, Signal};
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -30,6 +31,8 @@ pub struct Timeline {
     device: DeviceId,
     unit: String,
     signal: Signal,
+    /// Who has made it: a fork may have inherited a lock that nobody opens.
+    process: u32,
     /// The point of the last submission, for who does not wait for the lock: a full ring keeps it for long.
     last: AtomicU64,
     state: Mutex<State>,
@@ -64,6 +67,7 @@ impl Timeline {
             device: device.clone(),
             unit: format!("{kind} {index}"),
             signal,
+            process: process_generation(),
             last: AtomicU64::new(0),
             given: Condvar::new(),
             state: Mutex::new(State {
@@ -93,6 +97,7 @@ impl Timeline {
     /// [`Error::Command`] while something is in flight, or for a value before the last; the loss of the
     /// device.
     pub fn skip_to(&self, value: u64) -> Result<()> {
+        self.check()?;
         let mut state = self.next();
         let last = state.count.last();
         let now = self.signal.value()?;
@@ -115,10 +120,26 @@ impl Timeline {
     /// # Errors
     /// What `submit` returns; the value is not used up then. [`Error::Command`] once 64 bits are.
     pub fn submit(&self, submit: impl FnOnce(&mut Turn<'_>) -> Result<()>) -> Result<Point> {
+        self.check()?;
         let mut turn = self.turn();
         turn.reserve()?;
         submit(&mut turn)?;
         Ok(turn.submitted())
+    }
+
+    /// `Ok` in the process that has made it. In a fork of that it cannot be locked.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.process == process_generation() {
+            true => Ok(()),
+            false => Err(Error::DeviceLost {
+                device: self.device.clone(),
+                cause: Arc::new(inherited(&self.device)),
+            }),
+        }
     }
 
     /// What is the driver's; nobody submits meanwhile.

@@ -6,6 +6,7 @@ use codegen::interp::scalar;
 
 use crate::element::Element;
 use crate::error::Result;
+use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Tensor};
 use crate::ops::{dtype_error, shape_error};
 
@@ -20,6 +21,9 @@ impl Engine {
     /// # Errors
     /// A tensor of another engine; errors of compiling and of the device.
     pub fn realize(&self, tensors: &[&Tensor]) -> Result<()> {
+        if let Some(executor) = DeviceExecutor::of(self) {
+            executor.check()?;
+        }
         let mut missing = Vec::new();
         for &tensor in tensors {
             if tensor.engine() != self {

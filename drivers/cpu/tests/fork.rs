@@ -104,6 +104,8 @@ fn a_fork_lets_go_of_a_queue_that_is_locked_and_says_nothing() {
             ForkResult::Child => {
                 alarm::set(10);
                 let done = catch_unwind(AssertUnwindSafe(|| {
+                    let lost = stream.submit(&[], &[]).unwrap_err().to_string();
+                    assert!(lost.contains("opened before a fork"), "{lost}");
                     tracing::subscriber::set_global_default(Said).unwrap();
                     // SAFETY: the thread that uses it is not here.
                     drop((unsafe { Box::from_raw(place) }, device));

@@ -525,7 +525,7 @@ type Wide = std::arch::aarch64::uint8x16_t;
 type Wide = u64;
 
 /// Stores elements upwards, volatile, in the widest stores for which `to` is aligned: a quarter as many as of the words
-/// that packets are made of, and no element is torn.
+/// that packets are made of. What fills 64 bits goes in one store, and no element is torn.
 ///
 /// # Safety
 /// `count` elements are readable at `from`, which only this thread uses, and writable at `to`; both are
@@ -533,24 +533,39 @@ type Wide = u64;
 #[inline]
 unsafe fn store_up<W: Word>(from: *const W, to: *mut W, count: usize) {
     const WIDE: usize = size_of::<Wide>();
-    let each = WIDE / W::BYTES;
-    // Elements have a size that divides that, and `to` is a multiple of it.
-    let head = ((to as usize).wrapping_neg() % WIDE / W::BYTES).min(count);
-    let wide = (count - head) / each;
+    let (half, full) = (8 / W::BYTES, WIDE / W::BYTES);
     let one = |i: usize| {
         // SAFETY: `i` is below `count`.
         unsafe { to.add(i).write_volatile(from.add(i).read()) };
     };
-    (0..head).for_each(one);
-    for i in 0..wide {
-        let at = head + i * each;
-        // SAFETY: `at + each` is at most `count`; `to` is a multiple of its size from `head` on.
+    let two = |at: usize| {
+        // SAFETY: `at + half` is at most `count`; the place is a multiple of 8.
+        unsafe {
+            let word = from.add(at).cast::<u64>().read_unaligned();
+            to.add(at).cast::<u64>().write_volatile(word);
+        }
+    };
+    // Elements have a size that divides 8, and `to` is a multiple of it.
+    let mut at = ((to as usize).wrapping_neg() % 8 / W::BYTES).min(count);
+    (0..at).for_each(one);
+    if count - at >= half && !(to as usize + at * W::BYTES).is_multiple_of(WIDE) {
+        two(at);
+        at += half;
+    }
+    while count - at >= full {
+        // SAFETY: `at + full` is at most `count`; the place is a multiple of the size: of what is smaller, nothing is left
+        // before it.
         unsafe {
             let word = from.add(at).cast::<Wide>().read_unaligned();
             to.add(at).cast::<Wide>().write_volatile(word);
         }
+        at += full;
     }
-    (head + wide * each..count).for_each(one);
+    if count - at >= half {
+        two(at);
+        at += half;
+    }
+    (at..count).for_each(one);
 }
 
 /// Owner of the memory behind [`View::alloc`].

@@ -10,6 +10,7 @@ use std::time::Duration;
 use codegen::Backend;
 use codegen::target::TargetKind;
 use hcq::graph::Graph;
+use hcq::lost::process_generation;
 use hcq::memory::AllocSpec;
 use hcq::queue::Stream;
 use hcq::signal::{Point, Signal};
@@ -96,6 +97,8 @@ pub struct DeviceExecutor {
     state: Mutex<State>,
     /// See [`DeviceExecutor::turn`].
     turn: Mutex<()>,
+    /// Who has opened it: a fork may have inherited locks that nobody opens.
+    process: u32,
     packed: Packed,
     /// What changed from call to call.
     offsets: Offsets,
@@ -170,6 +173,7 @@ impl DeviceExecutor {
             limits,
             state: Mutex::default(),
             turn: Mutex::new(()),
+            process: process_generation(),
             packed: Packed::default(),
             offsets: Offsets::default(),
             faults: Faults::default(),
@@ -179,6 +183,17 @@ impl DeviceExecutor {
     /// The executor of an engine, if it is one of these.
     pub fn of(engine: &Engine) -> Option<&DeviceExecutor> {
         engine.0.as_any().downcast_ref()
+    }
+
+    /// `Ok` in the process that has opened the device.
+    ///
+    /// # Errors
+    /// Its loss to a fork.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.process == process_generation() {
+            true => Ok(()),
+            false => Ok(self.stream.queue().timeline().check()?),
+        }
     }
 
     /// The device.

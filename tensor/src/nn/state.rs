@@ -109,7 +109,8 @@ impl Checkpoint {
         self
     }
 
-    /// Writes all of it, replacing what was at `path` in one step.
+    /// Writes all of it, replacing what was at `path` in one step. While another thread trains, each parameter is whole, and
+    /// some may be a step newer than others.
     ///
     /// # Errors
     /// From computing or reading the values; two of one name; what the file system answered.

@@ -88,6 +88,9 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Outputs, OnnxError> {
         let program = &*self.program;
+        // Before any lock: a fork may have inherited it.
+        let usable = self.engine.realize(&[]);
+        usable.map_err(|e| program.engine_error(e))?;
         let inputs = collected(inputs);
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let can = DeviceExecutor::of(&self.engine).is_some();

@@ -206,6 +206,7 @@ impl<H: Hardware> Channel<H> {
     /// # Errors
     /// What `work` returns.
     pub(super) fn with<T>(&self, work: impl FnOnce(&mut Host) -> Result<T>) -> Result<T> {
+        self.timeline.check()?;
         // Positions move in one step, after everything that can fail.
         self.with_held(self.timeline.hold(), work)
     }

@@ -51,6 +51,14 @@ pub struct Write {
     pub value: String,
 }
 
+/// What helps where the system refused, and not where a journal is wrong.
+fn as_root(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::InvalidData => "",
+        _ => "; run as root",
+    }
+}
+
 impl fmt::Display for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Write { path, value } = self;
@@ -174,7 +182,7 @@ pub enum ClaimError {
         undone: String,
     },
     /// The journal cannot be kept: nothing is written without.
-    #[error("{path}: {source}. Nothing is changed that could not be given back; run as root")]
+    #[error("{path}: {source}. Nothing is changed that could not be given back{}", as_root(.source))]
     Journal {
         /// The journal.
         path: String,

@@ -3,10 +3,11 @@
 //! [`apply`] notes each write in a journal before it is made: [`restore`] undoes in reverse what the journal
 //! has, in this process or, after it was killed, in another one.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
 use super::claim::{ClaimError, NO_IOMMU, Step, Write};
 use super::files::Files;
+use super::kept::CUT;
 use super::look::driver;
 use super::owed::{is_owed, journal};
 
@@ -114,12 +115,14 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
     let path = journal(address);
     let text = match files.kept(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
-        text => text.map_err(|source| ClaimError::Journal { path, source })?,
+        Err(source) => return Err(ClaimError::Journal { path, source }),
+        Ok(text) => text,
     };
     let mut entries: Vec<Entry> = Vec::new();
     // A line without an end was cut short, and so was its last field.
     let lines = text.split_inclusive('\n');
-    for line in lines.filter_map(|line| line.strip_suffix('\n')) {
+    let whole = lines.filter_map(|line| line.strip_suffix('\n'));
+    for (number, line) in (1..).zip(whole) {
         let mut parts = line.split('\t');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
             (Some("try"), Some(path), Some(value), None) => entries.push(Entry {
@@ -129,13 +132,22 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
                 },
                 is_done: false,
             }),
-            // A line that was cut short is of a write that was not made.
             (Some("done"), None, None, None) => {
                 if let Some(last) = entries.last_mut() {
                     last.is_done = true;
                 }
             }
-            _ => {}
+            // A line that was cut short is of a write that was not made.
+            _ if line.ends_with(CUT) => {}
+            // What it says would be lost.
+            _ => {
+                let what = format!(
+                    "line {number} is {line:?}: expected `try` with a file and a value, or `done`. Nothing is undone: \
+                     mend the line or take it out, then try again"
+                );
+                let source = io::Error::new(ErrorKind::InvalidData, what);
+                return Err(ClaimError::Journal { path, source });
+            }
         }
     }
     Ok(entries)

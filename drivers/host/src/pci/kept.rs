@@ -12,6 +12,9 @@ use nix::unistd::geteuid;
 /// Bytes of such a file at most.
 const MOST: u64 = 1 << 20;
 
+/// What ends a line of which a crash has left a part.
+pub(super) const CUT: &str = "\tcut\tcut\tcut";
+
 /// Writing for others than the owner.
 const OTHERS: u32 = 0o022;
 
@@ -82,10 +85,21 @@ fn folder_of(path: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// The system's: also that it is not there; that it is not ours.
 pub(super) fn read(path: &Path) -> io::Result<String> {
-    let file = open_ours(path, OpenOptions::new().read(true))?;
-    let mut text = String::new();
-    file.take(MOST).read_to_string(&mut text)?;
-    Ok(text)
+    text_of(path, &open_ours(path, OpenOptions::new().read(true))?)
+}
+
+/// The text of a file from where it stands: all of it, as a part of it would be taken for all.
+fn text_of(path: &Path, file: &File) -> io::Result<String> {
+    let wrong = |what: &str| {
+        let text = format!("{} {what}: look what is there", path.display());
+        io::Error::new(ErrorKind::InvalidData, text)
+    };
+    let mut bytes = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        return Err(wrong(&format!("is larger than {MOST} bytes")));
+    }
+    String::from_utf8(bytes).map_err(|_| wrong("is no text"))
 }
 
 /// Adds lines to a file of ours, and waits until they are kept. A line of which a crash has left a part is ended
@@ -98,11 +112,10 @@ pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
     let mut file = open_ours(path, &options)?;
-    let mut before = String::new();
-    (&file).take(MOST).read_to_string(&mut before)?;
+    let before = text_of(path, &file)?;
     let end = match before.is_empty() || before.ends_with('\n') {
         true => "",
-        false => "\tcut\tcut\tcut\n",
+        false => &format!("{CUT}\n"),
     };
     file.write_all(format!("{end}{text}").as_bytes())?;
     file.sync_all()?;

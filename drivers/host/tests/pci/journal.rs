@@ -642,6 +642,53 @@ fn a_line_that_was_cut_short_is_of_nothing() {
     }
 }
 
+/// What a line that nobody understands was to undo would be lost with it.
+#[test]
+fn a_line_that_is_wrong_is_an_error_and_the_journal_stays() {
+    for (text, what) in [
+        ("try\t/sys/a\t0\ndone\ntrx\t/sys/b\tauto\ndone\n", "line 3"),
+        ("try\t/sys/a\n", "line 1"),
+        ("\n", "line 1"),
+    ] {
+        let kernel = Kernel::new();
+        kernel.put(&undo_file(GPU), text);
+        let before = kernel.state();
+        let steps = plan(&kernel, GPU, ALL).unwrap();
+        for error in [
+            pending(&kernel, GPU).err(),
+            restore(&kernel, GPU).err(),
+            journal::apply(&kernel, GPU, &steps, &|| false).err(),
+        ] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains(what) && error.contains("`done`"), "{error}");
+            assert!(!error.contains("as root"), "{error}");
+        }
+        assert_eq!(kernel.state(), before);
+    }
+}
+
+/// Its end would be lost.
+#[test]
+fn a_journal_that_is_too_large_or_no_text_is_an_error() {
+    let top = tempfile::tempdir().unwrap();
+    let folder = top.path().join("run/doorbell");
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join(format!("{GPU}.undo"));
+    let system = System::at(top.path());
+    let large = "try\t/sys/a\t1\ndone\n".repeat(1 << 16);
+    for (bytes, what) in [
+        (large.as_bytes(), "is larger than 1048576 bytes"),
+        (&b"try\t/sys/\xff\t1\ndone\n"[..], "is no text"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        for error in [pending(&system, GPU).err(), restore(&system, GPU).err()] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+        assert_eq!(std::fs::read(&path).unwrap(), bytes);
+    }
+}
+
 /// Who cannot read what is to be undone must not say that there is nothing.
 #[test]
 fn a_journal_that_is_not_ours_is_an_error_and_nothing_is_written() {

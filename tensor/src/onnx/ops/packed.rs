@@ -194,6 +194,9 @@ fn bucket(distance: i64, buckets: i64, most: i64, both: bool) -> i64 {
     first + far.min(buckets - 1)
 }
 
+/// Distances of a bias at most: the host lists them. The longest models have less than a tenth as many.
+const MOST_DISTANCES: usize = 1 << 24;
+
 /// The bias of T5 by distance. The table is `[buckets, heads]` with its columns one after the other.
 fn position_bias(c: &mut Call) -> Result<Vec<Value>> {
     let table = c.tensor(0)?;
@@ -208,6 +211,11 @@ fn position_bias(c: &mut Call) -> Result<Vec<Value>> {
     let both = c.int_or("is_bidirectional", 0)? != 0;
     // Distances, not pairs, have buckets.
     let span = queries.saturating_add(keys).saturating_sub(1);
+    if span > MOST_DISTANCES {
+        return wrong(format!(
+            "{queries} queries and {keys} keys have {span} distances: at most {MOST_DISTANCES} are supported"
+        ));
+    }
     crate::ops::check_size(
         "RelativePositionBias",
         &[heads, queries, keys],
