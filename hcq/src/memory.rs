@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::addr::GpuVa;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::lost::{inherited, process_generation};
 use crate::mem::view::View;
 use crate::mem::window::Window;
 use crate::transport::TransportError;
@@ -102,6 +103,8 @@ struct Block {
     va: GpuVa,
     bytes: u64,
     host: HostAccess,
+    /// The process that has it: what devices share is not mapped in a fork.
+    process: u32,
     // Dropped last: returns the memory to the driver.
     _owner: Box<dyn Any + Send + Sync>,
 }
@@ -130,6 +133,7 @@ impl Buffer {
             va,
             bytes,
             host,
+            process: process_generation(),
             _owner: owner,
         };
         Buffer {
@@ -233,6 +237,9 @@ impl Buffer {
     }
 
     fn check(&self, what: &'static str, offset: u64, len: u64) -> Result<()> {
+        if self.block.process != process_generation() {
+            return Err(inherited(&self.block.device));
+        }
         match offset.checked_add(len) {
             Some(end) if end <= self.bytes => Ok(()),
             _ => Err(self.out_of_bounds(what, offset, len)),

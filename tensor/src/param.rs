@@ -159,6 +159,8 @@ pub(crate) fn commit_with(
         }
     }
     for engine in engines {
+        // Before values are locked: a fork may have inherited that.
+        engine.realize(&[])?;
         let mut here: Vec<&Parameter> = Vec::new();
         let mut seen = hashbrown::HashSet::new();
         for parameter in parameters {

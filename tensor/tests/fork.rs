@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, alarm, fork};
 use support::engine;
-use tensor::{Jit, Tensor};
+use tensor::nn::commit;
+use tensor::{Jit, Parameter, Tensor};
 
 const FORKS: usize = 40;
 
@@ -18,6 +19,7 @@ fn a_fork_in_the_midst_of_captured_calls_has_errors_and_does_not_hang() {
     let jit = Jit::new(&e, |x: &[Tensor]| Ok(vec![x[0].mul(2.0)?.add(1.0)?]));
     let x = Tensor::from_slice(&e, &vec![1.0f32; 1 << 12], &[1 << 12]).unwrap();
     x.realize().unwrap();
+    let weight = Parameter::new(x.clone());
     let (ends, calls) = (AtomicBool::new(false), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -41,7 +43,9 @@ fn a_fork_in_the_midst_of_captured_calls_has_errors_and_does_not_hang() {
                 ForkResult::Child => {
                     // Who hangs is ended by SIGALRM.
                     alarm::set(20);
+                    let later = x.add(1.0).and_then(|y| weight.set(y));
                     let errors = [
+                        later.and_then(|()| commit(&weight)).err(),
                         jit.call(std::slice::from_ref(&x)).err(),
                         x.to_vec::<f32>().err(),
                         x.add(1.0).and_then(|y| y.to_vec::<f32>()).err(),

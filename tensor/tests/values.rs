@@ -1,7 +1,7 @@
 //! Values of operations without a gradient test, of random numbers, and the texts of errors.
 
 use tensor::element::{F8E4M3, F8E5M2};
-use tensor::nn::Adam;
+use tensor::nn::{Adam, Lamb, Optimizer, Sgd};
 use tensor::ops::attention::Attention;
 use tensor::ops::conv::Sliding;
 use tensor::ops::image::Interpolation;
@@ -537,14 +537,30 @@ fn options_that_make_no_sense_are_refused() -> Result<()> {
     assert!(loss.item::<f64>()?.is_nan());
     let parameters = || vec![Parameter::new(x.clone())];
     for (rate, betas, what) in [
-        (-0.1, (0.9, 0.999), "a rate of -0.1"),
-        (f64::NAN, (0.9, 0.999), "a rate of NaN"),
+        (-0.1, (0.9, 0.999), "rate is -0.1"),
+        (f64::NAN, (0.9, 0.999), "rate is NaN"),
         (0.1, (1.0, 0.9), "betas (1.0, 0.9)"),
         (0.1, (0.9, -0.5), "betas (0.9, -0.5)"),
     ] {
         let error = Adam::new(parameters(), rate, betas, 1e-8, 0.0).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
     }
+    for (momentum, decay, what) in [
+        (-1.0, 0.0, "Sgd: momentum is -1: expected 0 or more"),
+        (f64::NAN, 0.0, "momentum is NaN"),
+        (0.9, -0.1, "decay is -0.1"),
+    ] {
+        let error = Sgd::new(parameters(), 0.1, momentum, false, decay).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+    }
+    let error = Lamb::new(parameters(), 0.1, (0.9, 0.999), -1e-8, 0.0).unwrap_err();
+    assert!(error.to_string().contains("Lamb: eps is -"), "{error}");
+    let error = Sgd::plain(parameters(), 0.1)?
+        .set_rate(f64::NAN)
+        .unwrap_err();
+    assert!(error.to_string().contains("rate is NaN"), "{error}");
+    let none = Tensor::zeros(&e, &[0, 2], DType::F32)?;
+    says(none.index(0, 0), "axis 0 has no elements");
     Ok(())
 }
 

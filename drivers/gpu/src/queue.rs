@@ -185,6 +185,8 @@ impl<H: Load> BoundPackets<H> {
             Section::Data => &mut self.data,
         };
         match patch.part {
+            // One store, which is twice as fast as the words.
+            Part::Whole if at.is_multiple_of(8) => window.write(at, value)?,
             Part::Whole => window.write_words(at, &[value as u32, (value >> 32) as u32])?,
             Part::Low => window.write(at, value as u32)?,
             Part::High => window.write(at, (value >> 32) as u32)?,

@@ -242,7 +242,7 @@ impl View {
     }
 
     /// Writes consecutive elements from `offset` on, volatile, in ascending order, with one check
-    /// for all: the path packets take into a ring. It is for memory: those that fill 128 bits between
+    /// for all: the path packets take into a ring. It is for memory: those that fill 64 bits between
     /// them go in one store.
     ///
     /// # Errors
@@ -516,56 +516,33 @@ unsafe fn copy_up(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-/// What one store takes at most.
-#[cfg(target_arch = "x86_64")]
-type Wide = std::arch::x86_64::__m128i;
-#[cfg(target_arch = "aarch64")]
-type Wide = std::arch::aarch64::uint8x16_t;
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-type Wide = u64;
-
-/// Stores elements upwards, volatile, in the widest stores for which `to` is aligned: a quarter as many as of the words
-/// that packets are made of. What fills 64 bits goes in one store, and no element is torn.
+/// Stores elements upwards, volatile, in 64-bit stores where `to` is aligned for them: half as many as
+/// of the words that packets are made of, and no element is torn. Not in wider ones: their loads would cover words that were
+/// stored one by one just before, and wait until these have left the processor's store buffer.
 ///
 /// # Safety
 /// `count` elements are readable at `from`, which only this thread uses, and writable at `to`; both are
 /// aligned to an element, and do not overlap.
 #[inline]
 unsafe fn store_up<W: Word>(from: *const W, to: *mut W, count: usize) {
-    const WIDE: usize = size_of::<Wide>();
-    let (half, full) = (8 / W::BYTES, WIDE / W::BYTES);
+    let each = 8 / W::BYTES;
+    // Elements have a size that divides 8, and `to` is a multiple of it.
+    let head = ((to as usize).wrapping_neg() % 8 / W::BYTES).min(count);
+    let wide = (count - head) / each;
     let one = |i: usize| {
         // SAFETY: `i` is below `count`.
         unsafe { to.add(i).write_volatile(from.add(i).read()) };
     };
-    let two = |at: usize| {
-        // SAFETY: `at + half` is at most `count`; the place is a multiple of 8.
+    (0..head).for_each(one);
+    for i in 0..wide {
+        let at = head + i * each;
+        // SAFETY: `at + each` is at most `count`; `to` is a multiple of 8 from `head` on.
         unsafe {
             let word = from.add(at).cast::<u64>().read_unaligned();
             to.add(at).cast::<u64>().write_volatile(word);
         }
-    };
-    // Elements have a size that divides 8, and `to` is a multiple of it.
-    let mut at = ((to as usize).wrapping_neg() % 8 / W::BYTES).min(count);
-    (0..at).for_each(one);
-    if count - at >= half && !(to as usize + at * W::BYTES).is_multiple_of(WIDE) {
-        two(at);
-        at += half;
     }
-    while count - at >= full {
-        // SAFETY: `at + full` is at most `count`; the place is a multiple of the size: of what is smaller, nothing is left
-        // before it.
-        unsafe {
-            let word = from.add(at).cast::<Wide>().read_unaligned();
-            to.add(at).cast::<Wide>().write_volatile(word);
-        }
-        at += full;
-    }
-    if count - at >= half {
-        two(at);
-        at += half;
-    }
-    (at..count).for_each(one);
+    (head + wide * each..count).for_each(one);
 }
 
 /// Owner of the memory behind [`View::alloc`].

@@ -703,6 +703,7 @@ impl Executor for DeviceExecutor {
     }
 
     fn update(&self, roots: &[Tensor], waiting: &dyn Waiting, cut: &[Tensor]) -> Result<()> {
+        self.check()?;
         refuse(self, "realizing")?;
         let donated = waiting.donated(roots, cut);
         let mut wanted: Vec<Wanted> = Vec::new();
@@ -752,6 +753,7 @@ impl Executor for DeviceExecutor {
             Storage::Source(source) => return source.fill(into),
             Storage::Device(buffer) => buffer,
         };
+        self.check()?;
         if into.is_empty() {
             return Ok(());
         }
@@ -772,6 +774,7 @@ impl Executor for DeviceExecutor {
     }
 
     fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
+        self.check()?;
         let alloc = |spec| self.device.alloc(spec);
         let is_busy = |word: u64| {
             let state = self.state();

@@ -89,7 +89,7 @@ pub trait Optimizer {
     /// [`Optimizer::rate`] for that, and set it before the call.
     ///
     /// # Errors
-    /// In a captured function, whose replays would all set this number.
+    /// A negative rate, or NaN. In a captured function, whose replays would all set this number.
     fn set_rate(&mut self, rate: f64) -> Result<()> {
         if is_capturing() {
             return Err(Error::Capture {
@@ -99,6 +99,7 @@ pub trait Optimizer {
                 ),
             });
         }
+        not_negative("set_rate", [("rate", rate)])?;
         let cell = self.rate();
         cell.set(number(cell.get().engine(), rate)?)
     }
@@ -242,11 +243,18 @@ fn places(parameters: &[Parameter]) -> Result<Vec<Tensor>> {
         .collect()
 }
 
+/// Numbers of which none is negative or NaN.
+fn not_negative<const N: usize>(op: &'static str, numbers: [(&str, f64); N]) -> Result<()> {
+    let wrong = numbers.into_iter().find(|(_, x)| x.is_nan() || *x < 0.0);
+    match wrong {
+        Some((name, x)) => shape_error(op, format!("{name} is {x}: expected 0 or more")),
+        None => Ok(()),
+    }
+}
+
 /// The rate on the engine of the parameters.
 fn rate_of(op: &'static str, parameters: &[Parameter], rate: f64) -> Result<Parameter> {
-    if rate.is_nan() || rate < 0.0 {
-        return shape_error(op, format!("a rate of {rate}: it is 0 or more"));
-    }
+    not_negative(op, [("rate", rate)])?;
     match parameters.first() {
         Some(first) => Ok(Parameter::buffer(number(first.get().engine(), rate)?)),
         None => shape_error(op, "no parameters to optimize".into()),
@@ -284,6 +292,7 @@ impl Sgd {
         nesterov: bool,
         decay: f64,
     ) -> Result<Sgd> {
+        not_negative("Sgd", [("momentum", momentum), ("decay", decay)])?;
         let parameters = distinct(parameters);
         let velocity = match momentum == 0.0 {
             true => Vec::new(),
@@ -360,18 +369,24 @@ struct Moments {
 }
 
 impl Moments {
-    fn new(parameters: &[Parameter], betas: (f64, f64), eps: f64) -> Result<Moments> {
+    fn new(
+        op: &'static str,
+        parameters: &[Parameter],
+        betas: (f64, f64),
+        eps: f64,
+    ) -> Result<Moments> {
+        not_negative(op, [("eps", eps)])?;
         if [betas.0, betas.1]
             .iter()
             .any(|beta| !(0.0..1.0).contains(beta))
         {
             return shape_error(
-                "Adam",
+                op,
                 format!("betas {betas:?}: each is 0 or more, and below 1"),
             );
         }
         let zero = || {
-            let rate = rate_of("Adam", parameters, 0.0)?;
+            let rate = rate_of(op, parameters, 0.0)?;
             let rate = rate.get();
             let zeros = Tensor::zeros(rate.engine(), &[parameters.len()], rate.dtype())?;
             Ok::<_, Error>(Parameter::buffer(zeros))
@@ -473,10 +488,11 @@ impl Adam {
         eps: f64,
         decay: f64,
     ) -> Result<Adam> {
+        not_negative("Adam", [("decay", decay)])?;
         let parameters = distinct(parameters);
         Ok(Adam {
             rate: rate_of("Adam", &parameters, rate)?,
-            moments: Moments::new(&parameters, betas, eps)?,
+            moments: Moments::new("Adam", &parameters, betas, eps)?,
             parameters,
             decay,
             decoupled: false,
@@ -561,10 +577,11 @@ impl Lamb {
         eps: f64,
         decay: f64,
     ) -> Result<Lamb> {
+        not_negative("Lamb", [("decay", decay)])?;
         let parameters = distinct(parameters);
         Ok(Lamb {
             rate: rate_of("Lamb", &parameters, rate)?,
-            moments: Moments::new(&parameters, betas, eps)?,
+            moments: Moments::new("Lamb", &parameters, betas, eps)?,
             parameters,
             decay,
         })

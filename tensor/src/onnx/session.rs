@@ -184,6 +184,9 @@ impl Session {
         inputs: impl IntoIterator<Item = (N, V)>,
     ) -> Result<(Prepared, Option<Schedule>), OnnxError> {
         let program = &*self.program;
+        // As in a run.
+        let usable = self.engine.realize(&[]);
+        usable.map_err(|e| program.engine_error(e))?;
         let inputs = collected(inputs);
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let Some((signature, inputs)) = signed(&given) else {

@@ -245,10 +245,13 @@ impl Tensor {
             false => Some(position.unsigned_abs()),
         };
         let Some(position) = found.filter(|&found| found < len) else {
-            return shape_error(
-                "index",
-                format!("position {position} of axis {along}, which has {len}; use -{len}..{len}"),
-            );
+            let what = match len {
+                0 => format!("axis {along} has no elements"),
+                _ => format!(
+                    "position {position} of axis {along}, which has {len}; use -{len}..{len}"
+                ),
+            };
+            return shape_error("index", what);
         };
         let part = self.narrow(along as isize, position, 1)?;
         let mut shape = part.shape().to_vec();

@@ -261,6 +261,10 @@ impl<H: Load> Moves for Inner<H> {
 
 impl<H: Load> progress::Queues for Inner<H> {
     fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration> {
+        // Rings of the parent are not mapped here.
+        if self.core.lost.is_inherited() {
+            return None;
+        }
         let own = self.own();
         let channels = self.channels.iter().chain(&own);
         let raising = channels.filter(|channel| inflight::raises(channel, at));

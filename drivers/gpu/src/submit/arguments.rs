@@ -149,8 +149,12 @@ impl Arguments {
         self.bump.offset() >= RESTART
     }
 
-    /// Begins at the start again. So many submissions are over, the last of which the device may still read.
+    /// Begins at the start again. So many submissions are over, the last of which the device may still read. Nothing happens
+    /// where the last room was taken for a submission that failed: what the last whole one has is not known then.
     pub fn restart(&mut self, whole: u64) {
+        if self.of > whole {
+            return;
+        }
         self.bump.reclaim(whole.saturating_sub(1));
         self.bump.restart((self.of == whole).then_some(whole));
         self.unsealed = 0;

@@ -53,9 +53,9 @@ pub struct Write {
 
 /// What helps where the system refused, and not where a journal is wrong.
 fn as_root(source: &io::Error) -> &'static str {
-    match source.kind() {
-        io::ErrorKind::InvalidData => "",
-        _ => "; run as root",
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "; run as root",
+        _ => "",
     }
 }
 
