@@ -5,6 +5,7 @@ mod backend;
 pub mod build;
 mod built;
 pub mod cache;
+pub mod checkout;
 pub mod compile;
 mod content;
 pub mod dtype;

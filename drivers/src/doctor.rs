@@ -149,7 +149,7 @@ fn kgsl(files: &dyn Files) -> Row {
     let row = |status, text| Row::new("qcom.kgsl", status, text);
     match files.rights(PATH) {
         Ok(_) => row(Status::Fail, format!("{PATH} is there ({WHAT})"))
-            .fix("this version has no driver for it; see the device matrix in README.md"),
+            .fix("Adreno GPUs are not supported yet; README.md lists the supported devices"),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             row(Status::Absent, format!("{PATH}: no such file ({WHAT})"))
         }

@@ -19,7 +19,8 @@ use std::path::PathBuf;
 /// Where firmware of AMD's GPUs comes from, for messages about a file that is missing or damaged.
 pub const PACKAGES: &str = "Debian: apt install firmware-amd-graphics (component \
                             non-free-firmware; newer cards: from the backports), Ubuntu: \
-                            linux-firmware, Fedora: amd-gpu-firmware, Arch: linux-firmware-amdgpu";
+                            linux-firmware, Fedora: amd-gpu-firmware, Arch: linux-firmware-amdgpu; for \
+                            simulated cards of a checkout: scripts/firmware";
 
 /// Why an image or a manifest was refused.
 #[derive(Debug, thiserror::Error)]

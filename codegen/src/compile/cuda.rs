@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
+use crate::checkout;
 use crate::error::{Error, Result};
 use crate::trust::Rights;
 
@@ -17,12 +18,14 @@ pub struct Toolkits(Vec<PathBuf>);
 impl Toolkits {
     /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), in the environment of conda that is active, where their
     /// installer puts them (the one that `/usr/local/cuda` stands for, then the newest), and where Python
-    /// keeps packages: of the environment that is active, of this user, of the system.
+    /// keeps packages: of the environment that is active, of this user, of the system. Where none is said, the last
+    /// is what `scripts/cuda` has fetched for the checkout that this program was built in.
     pub fn of_this_system() -> Toolkits {
         let named = ["CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX"]
             .into_iter()
             .filter_map(std::env::var_os);
         let mut roots: Vec<PathBuf> = named.filter(|v| !v.is_empty()).map(PathBuf::from).collect();
+        let is_named = !roots.is_empty();
         roots.extend(["/usr/local/cuda", "/opt/cuda"].map(PathBuf::from));
         roots.extend(newest_first(entries(Path::new("/usr/local"), "cuda-")));
         let mut pythons: Vec<PathBuf> = Vec::new();
@@ -39,6 +42,9 @@ impl Toolkits {
                     roots.extend(newest_first(found));
                 }
             }
+        }
+        if !is_named {
+            roots.extend(checkout::target_of("cuda").map(|target| target.join("cuda")));
         }
         Toolkits(roots)
     }

@@ -132,8 +132,8 @@ impl JitLinkCompiler {
         let (library, path) =
             load_first(toolkits.libraries(&names), &Rights::own()).map_err(|said| {
                 missing(format!(
-                    "libnvJitLink is not there (looked in {}, and for {said}). A CUDA toolkit of version 12 or 13 \
-                     has it (CUDA_PATH says where that is), and the package nvidia-nvjitlink of Python's index",
+                    "libnvJitLink is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 \
+                     (set CUDA_PATH to the folder); or: pip install nvidia-nvjitlink; or, in a checkout: scripts/cuda",
                     toolkits.shown()
                 ))
             })?;

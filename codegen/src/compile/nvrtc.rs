@@ -56,9 +56,8 @@ fn load(toolkits: &Toolkits, rights: &Rights) -> Result<Nvrtc> {
     let names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
     let (library, path) = load_first(toolkits.libraries(&names), rights).map_err(|said| {
         missing(format!(
-            "libnvrtc is not there (looked in {}, and for {said}). A CUDA toolkit of version 12 or 13 has it \
-             (CUDA_PATH says where that is), and the package nvidia-cuda-nvrtc of Python's index; NV:PTX needs it \
-             not",
+            "libnvrtc is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 (set CUDA_PATH to \
+             the folder); or: pip install nvidia-cuda-nvrtc; or, in a checkout: scripts/cuda. NV:PTX does not need it",
             toolkits.shown()
         ))
     })?;

@@ -24,7 +24,7 @@
 //! - [`recur`] is a loop as one node of a graph; [`nn::Gru`] and [`nn::Lstm`] are made of it.
 //! - [`io`] reads and writes safetensors, npy and npz; [`trace`] writes a profile.
 //!
-//! The front page of the repository has recipes for all of it; [`recipes`] has more, for state, captured functions
+//! `tensor/README.md` in the repository has an example of each; [`recipes`] has more, for state, captured functions
 //! and training.
 //!
 //! # Errors
@@ -52,6 +52,11 @@ pub mod recipes;
 #[cfg(all(doctest, feature = "twin"))]
 #[doc = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", env!("CARGO_PKG_README")))]
 struct Readme;
+
+/// The examples of the library's page.
+#[cfg(all(doctest, feature = "twin"))]
+#[doc = include_str!("../../README.md")]
+struct Guide;
 
 pub use drivers::Front;
 pub use open::{Error, Opened, Result, Setup, Transfers, Twin, open, open_target};

@@ -22,7 +22,7 @@ use crate::output::say;
 
 /// Runs tensor programs by talking to the hardware itself.
 #[derive(Parser)]
-#[command(name = "doorbell", version, after_help = AFTER_HELP)]
+#[command(name = "doorbell", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 struct Cli {
     /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]`
     #[arg(long, global = true, value_name = "TARGET")]
@@ -33,39 +33,33 @@ struct Cli {
 
 const AFTER_HELP: &str = "\
 Variables:
-  DEV            the device: CPU, CPU:CLANG, AMD, KFD:1+AMD, PCI+AMD, USB+AMD, NV, NV:PTX; simulated ones:
-                 TWINKFD+AMD::gfx1100, TWINPCI+AMD::gfx1201, TWINUSB+AMD::gfx1201, TWINNVK+NV::sm_90
-  TWIN           what the machine of a simulated device is like: gpus=2; of AMD's debug=4,log=FILE for its packets,
-                 debug=6 for its instructions
-  DEBUG          1 to 7: devices, kernels, applied optimisations, source, IR, linear IR, assembly
-  CPU_COUNT      how many threads the CPU computes with
-  SUBNORMALS     1 keeps numbers below 1e-38 on the CPU, which are zeros otherwise
-  DETERMINISTIC  1 keeps the order of sums in memory (scatter, gradients of gather) on GPUs: the same bits in every run
-  ALLOW_TF32     1 lets tensor cores of NVIDIA GPUs multiply 32-bit floats, rounded to ten bits behind the point
-  NV_WGMMA       0 has products on Hopper made as on Ampere
-  HCQDEV_BUNDLES the folder for the files that doorbell explain reads; 0: none is written
+  DEV    the device: CPU, AMD, PCI+AMD, USB+AMD, NV, TWINKFD+AMD::gfx1100 (simulated); all: `doorbell help targets`
+  DEBUG  1 to 7: devices, kernels, applied optimisations, source, IR, linear IR, assembly
+  All others: `doorbell help variables`.
+
+Pages: `doorbell help targets` (how to name a device), `variables`, `models`, `hangs`, `tracing`.
 
 Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported hardware.";
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train a small network on handwritten digits, save it, load it, and show what it reads
+    /// Train a small network on handwritten digits, save it, load it, and print its predictions
     Demo(cmd::demo::Args),
     /// List the devices that can be opened
     Devices(cmd::devices::Args),
-    /// Look at the system without touching it: what is there, what is missing, what to do
+    /// Check the system without changing it: what is installed, what is missing, how to fix it
     Doctor(cmd::doctor::Args),
-    /// Climb the ladder for a card that never ran: from a look at it to a training step
+    /// Bring up an untested card step by step: from a look at it to a training step
     Bringup(cmd::bringup::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
     /// Run an ONNX model
     Run(cmd::run::Args),
-    /// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported
+    /// Print what an ONNX model contains: inputs, outputs, operators, parameters, work, what is not supported
     Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
-    /// Firmware of GPUs: which files are needed, which are there, what they hold
+    /// Firmware of GPUs: which files are needed, which are installed, what they contain
     #[command(subcommand)]
     Fw(firmware_tools::command::Command),
     #[command(flatten)]
@@ -73,23 +67,25 @@ enum Command {
     /// Registers of AMD's cards by the vendor's names: list, decode, read, write
     #[command(subcommand)]
     Regs(cmd::regs::Command),
-    /// Show what GPUs are at: clocks, power, temperature, memory, and who has them
+    /// Print clocks, power, temperature and memory of GPUs, and which processes use them (read-only)
     Smi(cmd::smi::Args),
-    /// Print the rules by which people use devices without being root
+    /// Print udev rules, groups and limits that let users who are not root use devices
     Setup(cmd::setup::Args),
-    /// Print what completes commands in a shell
+    /// Print completions for a shell
     Completions(cmd::shell::Completions),
     /// Write a man page for each command
     Man(cmd::shell::Man),
-    /// What a command does to its device, access by access: recorded, shown, compared, done again
+    /// Record every access of a command to its device; show, compare and replay recordings
     #[command(subcommand)]
     Trace(cmd::trace::Command),
-    /// Say why a device hung or faulted, by the file that its error named
+    /// Print the likely cause of a hang or a fault, from the file that its error named
     Explain(cmd::explain::Args),
-    /// Bridges from USB to PCIe, and what goes over them
+    /// Bridges from USB to PCIe: list them, and watch their requests
     #[command(subcommand)]
     Usb(cmd::usb::Command),
-    /// Simulated machines for programs that know nothing of them
+    /// Print a page about devices, variables, models, hangs or tracing, or the help of a command
+    Help(cmd::help::Args),
+    /// Run other programs on simulated GPUs
     #[cfg(feature = "twin")]
     #[command(subcommand)]
     Twin(cmd::twin::Command),
@@ -110,6 +106,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => Some(cmd::shell::completions(args, Cli::command())),
         Command::Man(args) => Some(cmd::shell::man(args, Cli::command())),
         Command::Explain(args) => Some(cmd::explain::run(args)),
+        Command::Help(args) => Some(cmd::help::run(args, Cli::command())),
         _ => None,
     };
     if let Some(outcome) = text {
@@ -184,7 +181,8 @@ fn do_on_device(
         | Command::Completions(_)
         | Command::Man(_)
         | Command::Trace(_)
-        | Command::Explain(_) => Ok(()),
+        | Command::Explain(_)
+        | Command::Help(_) => Ok(()),
         #[cfg(feature = "twin")]
         Command::Twin(_) => Ok(()),
     }
@@ -273,5 +271,82 @@ fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
             say!("error: {e}");
             ExitCode::from(e.exit_code())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::path::Path;
+
+    use super::*;
+
+    /// The pages with commands, from the root of the repository.
+    const PAGES: [&str; 8] = [
+        "README.md",
+        "tensor/README.md",
+        "drivers/README.md",
+        "drivers/amd/README.md",
+        "drivers/asm24/README.md",
+        "drivers/nv/README.md",
+        "scripts/README.md",
+        "tests/twin/README.md",
+    ];
+
+    /// The command lines of this program in the blocks of `sh` of a page, without variables and comments.
+    fn commands(text: &str) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for block in text.split("```sh\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let joined = block.replace("\\\n", " ");
+            for line in joined.lines() {
+                let line = line.split(" #").next().unwrap();
+                let line = line.split([';', '|', '>']).next().unwrap();
+                let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+                let is_program = |word: &String| {
+                    word == "doorbell" || word.ends_with("release/doorbell") || word == "./doorbell"
+                };
+                // What stands before it: variables, `sudo`.
+                let before = |word: &&String| word.contains('=') || **word == "sudo";
+                let at = words.iter().take_while(before).count();
+                if words.get(at).is_some_and(is_program)
+                    && !line.contains("...")
+                    && !line.contains("[")
+                {
+                    found.push(words[at..].to_vec());
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn commands_of_all_pages_are_ones_that_the_program_takes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap();
+        let pages = PAGES.iter().map(|page| (*page, read(page)));
+        let help = cmd::help::PAGES.map(|(name, text)| (name, text.to_string()));
+        let mut count = 0;
+        for (page, text) in pages.chain(help) {
+            for words in commands(&text) {
+                count += 1;
+                let parsed = Cli::try_parse_from(&words);
+                let parsed = match parsed {
+                    Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelp => continue,
+                    parsed => parsed.unwrap_or_else(|e| panic!("{page}: {words:?}: {e}")),
+                };
+                let Command::Trace(cmd::trace::Command::Record(args)) = &parsed.command else {
+                    continue;
+                };
+                let inner = args
+                    .command
+                    .iter()
+                    .map(|w| w.to_string_lossy().into_owned());
+                let inner: Vec<String> = inner.collect();
+                traced(&inner).unwrap_or_else(|e| panic!("{page}: {inner:?}: {e}"));
+            }
+        }
+        assert!(count > 60, "{count} commands");
     }
 }

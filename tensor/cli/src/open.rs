@@ -28,6 +28,16 @@ const CACHE_BYTES: u64 = 256 << 20;
 /// needs seconds for what hardware does in milliseconds.
 const SIMULATED_WAIT: Duration = Duration::from_secs(600);
 
+/// What `scripts/firmware` has fetched for the checkout that this program was built in, the newest release first.
+fn fetched_firmware() -> Vec<std::path::PathBuf> {
+    let folder = codegen::checkout::target_of("firmware").map(|target| target.join("firmware"));
+    let releases = ["trixie-backports", "bookworm-backports"];
+    let folders = folder
+        .into_iter()
+        .flat_map(|f| releases.map(|release| f.join(release)));
+    folders.filter(|folder| folder.is_dir()).collect()
+}
+
 /// The environment. Names and values that are not UTF-8 cannot be ours.
 fn environment() -> Vec<(String, String)> {
     let all = std::env::vars_os();
@@ -122,6 +132,10 @@ impl Setup {
         };
         if twin.is_some() && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
             settings.wait_timeout = SIMULATED_WAIT;
+        }
+        // Of cards that need some, where no folder is said.
+        if twin.is_some() && settings.firmware.is_empty() {
+            settings.firmware = fetched_firmware();
         }
         Ok(Setup {
             settings,

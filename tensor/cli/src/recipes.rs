@@ -1,4 +1,4 @@
-//! Recipes for state, captured functions and training, each of which is a test. The front page of the repository
+//! Recipes for state, captured functions and training, each of which is a test. `tensor/README.md` in the repository
 //! has the others.
 //!
 //! # State

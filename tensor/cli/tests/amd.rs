@@ -296,6 +296,21 @@ fn a_device_that_is_lost_says_why() {
     }
 }
 
+/// What people without a card type first.
+#[test]
+fn the_command_of_the_front_page_runs() {
+    let page = include_str!("../../../README.md");
+    let line = page.lines().find(|line| line.starts_with("DEV=TWINKFD"));
+    let line = line.unwrap().split(" #").next().unwrap();
+    let mut words = line.split_whitespace();
+    let device = words.next().unwrap().strip_prefix("DEV=").unwrap();
+    assert_eq!(words.next(), Some("doorbell"));
+    let args: Vec<&str> = words.collect();
+    let ran = Place::new().run(&args, &[("DEV", device)]);
+    assert_eq!(ran.code, 0, "{}", ran.err);
+    assert!(ran.out.contains("held-out accuracy"), "{}", ran.out);
+}
+
 #[test]
 fn the_demonstration_learns_as_on_the_cpu() {
     let (cpu, gpu) = (losses(&[("DEV", "CPU")]), losses(&[GFX1100]));
@@ -341,7 +356,11 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
     }
     // Without firmware there is nothing to start.
     let place = Place::new();
-    let ran = place.run(&["devices"], &[("DEV", "TWINPCI+AMD::gfx1201")]);
+    let nowhere = [
+        ("DEV", "TWINPCI+AMD::gfx1201"),
+        ("HCQDEV_FIRMWARE", "/nowhere"),
+    ];
+    let ran = place.run(&["devices"], &nowhere);
     if !Path::new("/lib/firmware/amdgpu").exists() {
         assert_eq!(ran.code, 3, "{}", ran.err);
         assert!(ran.err.contains("psp_14_0_3_sos.bin"), "{}", ran.err);

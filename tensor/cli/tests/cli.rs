@@ -54,6 +54,39 @@ fn help_goes_to_stdout() {
 }
 
 #[test]
+fn help_has_pages() {
+    for (page, text) in [
+        ("targets", "TWINKFD+AMD::gfx1100"),
+        ("variables", "HCQDEV_WAIT_TIMEOUT_MS"),
+        ("models", "com.microsoft"),
+        ("hangs", "doorbell explain"),
+        ("tracing", "trace replay"),
+    ] {
+        let ran = Place::new().run(&["help", page], &[("DEV", "none")]);
+        assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{page}");
+        assert!(
+            ran.out.starts_with("# ") && ran.out.contains(text),
+            "{page}"
+        );
+    }
+    let ran = Place::new().run(&["help", "trace", "show"], &[]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert!(
+        ran.out.contains("Usage: doorbell trace show"),
+        "{}",
+        ran.out
+    );
+    assert!(Place::new().run(&["help"], &[]).out.contains("Exit codes"));
+    let ran = Place::new().run(&["help", "fly"], &[]);
+    assert_eq!((ran.code, ran.out.as_str()), (2, ""));
+    assert!(
+        ran.err.contains("tracing") && ran.err.contains("found \"fly\""),
+        "{}",
+        ran.err
+    );
+}
+
+#[test]
 fn a_call_that_makes_no_sense_is_explained_on_stderr() {
     for args in [
         &[][..],

@@ -7,6 +7,7 @@ pub mod devices;
 pub mod doctor;
 pub mod explain;
 pub mod fw;
+pub mod help;
 pub mod inspect;
 pub mod onnx_test;
 pub mod pci;
