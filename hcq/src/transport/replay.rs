@@ -2,7 +2,7 @@
 //!
 //! The first access that differs is an error that names the line; nothing is searched or skipped.
 //! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
-//! [`Tape::ignore`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
+//! [`Tape::ignore`], questions that a driver repeats by the clock with [`Tape::repeats`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
 //! wrote nothing there.
 
 use std::ops::Range;
@@ -20,6 +20,7 @@ struct State {
     records: Vec<(usize, Record)>,
     next: usize,
     ignored: Vec<(String, Range<usize>)>,
+    is_repeated: fn(&Access) -> bool,
     first_error: Option<Fault>,
 }
 
@@ -44,6 +45,7 @@ impl Tape {
             records,
             next: 0,
             ignored: Vec::new(),
+            is_repeated: |_| false,
             first_error: None,
         };
         Tape(Arc::new(Mutex::new(state)))
@@ -54,14 +56,24 @@ impl Tape {
         self.state().ignored.push((name.to_owned(), range));
     }
 
+    /// Names the questions that a driver asks again when some time has passed: how often is the clock's choice, not the
+    /// driver's. Once such a question was answered, it is answered the same way wherever it is asked, and where the
+    /// recording repeats it and the driver does not, it is passed over.
+    pub fn repeats(&self, is_repeated: fn(&Access) -> bool) {
+        self.state().is_repeated = is_repeated;
+    }
+
     /// Ends the replay.
     ///
     /// # Errors
     /// [`Fault::Replay`]: the first difference, or the first line that was not reached.
     pub fn finish(&self) -> Result<(), Fault> {
-        let state = self.state();
+        let mut state = self.state();
         if let Some(error) = &state.first_error {
             return Err(error.clone());
+        }
+        while state.is_repetition() {
+            state.next += 1;
         }
         match state.records.get(state.next) {
             None => Ok(()),
@@ -79,6 +91,15 @@ impl Tape {
         if let Some(error) = &state.first_error {
             return Err(error.clone());
         }
+        if (state.is_repeated)(access) && !state.is_next(device, access) {
+            // Else it is asked for the first time, in the wrong place.
+            if let Some(answer) = state.answered(state.next, device, access) {
+                return answer;
+            }
+        }
+        while !state.is_next(device, access) && state.is_repetition() {
+            state.next += 1;
+        }
         let seen = format!("{device} {access}");
         let fault = match state.records.get(state.next) {
             None => {
@@ -90,7 +111,7 @@ impl Tape {
                 }
             }
             Some((line, record)) => {
-                if record.device == device && state.same(&record.access, access) {
+                if state.is_next(device, access) {
                     let answer = record.answer.clone();
                     state.next += 1;
                     return answer;
@@ -114,6 +135,31 @@ impl Tape {
 }
 
 impl State {
+    fn is_next(&self, device: &str, access: &Access) -> bool {
+        let next = self.records.get(self.next);
+        next.is_some_and(|(_, record)| record.device == device && self.same(&record.access, access))
+    }
+
+    /// The last answer to an access among the first records.
+    fn answered(
+        &self,
+        first: usize,
+        device: &str,
+        access: &Access,
+    ) -> Option<Result<Answer, Fault>> {
+        let mut first = self.records[..first].iter().rev().map(|(_, record)| record);
+        let like = first.find(|one| one.device == device && self.same(&one.access, access))?;
+        Some(like.answer.clone())
+    }
+
+    /// Whether the next record asks again what was answered before.
+    fn is_repetition(&self) -> bool {
+        let Some((_, Record { device, access, .. })) = self.records.get(self.next) else {
+            return false;
+        };
+        (self.is_repeated)(access) && self.answered(self.next, device, access).is_some()
+    }
+
     fn same(&self, recorded: &Access, seen: &Access) -> bool {
         let blank = |access: &Access| {
             let mut access = access.clone();
@@ -290,6 +336,35 @@ mod tests {
         let tape = tape(&text);
         tape.ignore("IOC_TEST", 2..3);
         assert!(replay(&tape, 4).is_ok());
+    }
+
+    #[test]
+    fn what_the_clock_repeats_may_be_asked_more_or_less_often() {
+        let flush = |bar| Access::new(Verb::Flush, [bar]);
+        let text = "x flush bar=0x0 -> ok 0x5\nx flush bar=0x1 -> ok\nx flush bar=0x0 -> ok 0x6\nx flush bar=0x2 -> ok\n";
+        let made = || {
+            let tape = Tape::parse(text).unwrap();
+            tape.repeats(|access| access.args == [0]);
+            tape
+        };
+        let answer = |tape: &Tape, bar| tape.play("x", &flush(bar)).unwrap().values;
+        // Less often.
+        let tape = made();
+        for bar in [0, 1, 2] {
+            answer(&tape, bar);
+        }
+        assert_eq!(tape.finish(), Ok(()));
+        // More often.
+        let tape = made();
+        let numbers = [0, 0, 1, 0, 0, 2, 0].map(|bar| answer(&tape, bar));
+        let wanted: [&[u64]; 7] = [&[5], &[5], &[], &[6], &[6], &[], &[6]];
+        assert_eq!(numbers, wanted);
+        assert_eq!(tape.finish(), Ok(()));
+        // The first one has its place, and the others' order stays.
+        assert!(made().play("x", &flush(1)).is_err());
+        let tape = made();
+        answer(&tape, 0);
+        assert!(tape.play("x", &flush(2)).is_err());
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod bench;
 mod expressions;
 mod kernels;
 mod operators;
+mod peers;
 mod probes;
 mod stray;
 mod subject;
@@ -89,6 +90,12 @@ enum Suite {
     /// Sends a card that no kernel driver has beside the memory that is mapped for it: behind an IOMMU it must not
     /// get there
     Stray,
+    /// Several GPUs in one process: each copies between the memory of all, and that of the host
+    Peers {
+        /// The first so many
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
+        gpus: u32,
+    },
     /// Starts a kernel that does not end, says so, and waits: to be killed, or until the deadline
     Spin {
         /// The deadline
@@ -238,6 +245,12 @@ fn main() -> ExitCode {
         Suite::Stray => stray::run().map(|stopped| match stopped {
             Ok(by) => println!("as it should be: {by}"),
             Err(wrong) => tally.count("stray", Some(wrong)),
+        }),
+        Suite::Peers { gpus } => peers::run(gpus).map(|(copies, wrong)| {
+            tally.held += copies - wrong.len();
+            wrong
+                .into_iter()
+                .for_each(|why| tally.count("peers", Some(why)));
         }),
         Suite::Spin { seconds } => spin(seconds, &mut tally),
     };

@@ -7,9 +7,13 @@ use std::process::Command;
 
 /// Runs it on a device; its exit code, and what it says.
 fn trial(arguments: &[&str], dev: &str) -> (Option<i32>, String) {
+    trial_with(arguments, &[("DEV", dev)])
+}
+
+fn trial_with(arguments: &[&str], variables: &[(&str, &str)]) -> (Option<i32>, String) {
     let ran = Command::new(env!("CARGO_BIN_EXE_trial"))
         .args(arguments)
-        .env("DEV", dev)
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     let said = [ran.stdout, ran.stderr].concat();
@@ -49,4 +53,24 @@ fn a_card_that_is_not_there_is_not_sent_astray() {
     let (code, said) = trial(&["stray"], "PCI:7+AMD");
     assert_eq!(code, Some(2), "{said}");
     assert!(said.contains("AMD"), "{said}");
+}
+
+#[test]
+fn every_card_copies_between_the_memory_of_all() {
+    for (dev, gpus, copies) in [
+        ("TWINPCI+AMD::gfx1201", "2", "32 held, 0 failed"),
+        ("TWINKFD+AMD::gfx1100", "3", "108 held, 0 failed"),
+        ("TWINNVK+NV::sm_89", "2", "32 held, 0 failed"),
+    ] {
+        let machine = format!("gpus={gpus}");
+        let variables = [("DEV", dev), ("TWIN", &*machine)];
+        let (code, said) = trial_with(&["peers", "--gpus", gpus], &variables);
+        assert!(
+            code == Some(0) && said.contains(copies),
+            "{dev}: {code:?} {said}"
+        );
+    }
+    // There is one.
+    let (code, said) = trial(&["peers"], "TWINKFD+AMD::gfx1100");
+    assert!(code == Some(2) && said.contains("GPU"), "{code:?} {said}");
 }
