@@ -379,6 +379,14 @@ fn a_gpu_that_leaves_the_bus_is_named() {
     let error = error.unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     assert!(error.to_string().contains("left the bus"), "{error}");
+    // While somebody has the one that left, the other gets memory that both would find.
+    for kind in [MemoryKind::Host, MemoryKind::Control, MemoryKind::Device] {
+        for bytes in [4096, 64 << 20] {
+            stand::memory(&*other, kind, bytes).unwrap();
+        }
+    }
+    let stream = Stream::new(other.queue(QueueKind::Copy, 1).unwrap());
+    stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
     other.status().unwrap();
 }
 

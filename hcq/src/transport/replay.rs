@@ -1,6 +1,6 @@
-//! [`Tape`]: answers from a recorded trace, strictly in its order.
+//! [`Tape`]: answers from a recorded trace, in its order.
 //!
-//! The first access that differs is an error that names the line; nothing is searched or skipped.
+//! The first access that differs is an error that names the line.
 //! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
 //! [`Tape::ignore`], questions that a driver repeats by the clock with [`Tape::repeats`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
 //! wrote nothing there.
@@ -57,8 +57,8 @@ impl Tape {
     }
 
     /// Names the questions that a driver asks again when some time has passed: how often is the clock's choice, not the
-    /// driver's. Once such a question was answered, it is answered the same way wherever it is asked, and where the
-    /// recording repeats it and the driver does not, it is passed over.
+    /// driver's. Once such a question was answered, it is answered the same way wherever it is asked. Where the recording
+    /// repeats it and the driver does not, it is passed over, unless it was refused.
     pub fn repeats(&self, is_repeated: fn(&Access) -> bool) {
         self.state().is_repeated = is_repeated;
     }
@@ -91,41 +91,22 @@ impl Tape {
         if let Some(error) = &state.first_error {
             return Err(error.clone());
         }
-        if (state.is_repeated)(access) && !state.is_next(device, access) {
-            // Else it is asked for the first time, in the wrong place.
-            if let Some(answer) = state.answered(state.next, device, access) {
+        while !state.is_next(device, access) {
+            // Where it was not answered before it is asked for the first time, in the wrong place.
+            let is_repeated = (state.is_repeated)(access);
+            if is_repeated && let Some(answer) = state.answered(state.next, device, access) {
                 return answer;
             }
-        }
-        while !state.is_next(device, access) && state.is_repetition() {
+            if !state.is_repetition() {
+                let fault = state.differs(format!("{device} {access}"));
+                state.first_error = Some(fault.clone());
+                return Err(fault);
+            }
             state.next += 1;
         }
-        let seen = format!("{device} {access}");
-        let fault = match state.records.get(state.next) {
-            None => {
-                let line = state.records.last().map_or(1, |(line, _)| line + 1);
-                Fault::Replay {
-                    line,
-                    expected: "the end".into(),
-                    seen,
-                }
-            }
-            Some((line, record)) => {
-                if state.is_next(device, access) {
-                    let answer = record.answer.clone();
-                    state.next += 1;
-                    return answer;
-                }
-                let expected = format!("{} {}", record.device, record.access);
-                Fault::Replay {
-                    line: *line,
-                    expected,
-                    seen,
-                }
-            }
-        };
-        state.first_error = Some(fault.clone());
-        Err(fault)
+        let answer = state.records[state.next].1.answer.clone();
+        state.next += 1;
+        answer
     }
 
     fn state(&self) -> impl std::ops::DerefMut<Target = State> + '_ {
@@ -135,6 +116,22 @@ impl Tape {
 }
 
 impl State {
+    /// What was seen is not what is next.
+    fn differs(&self, seen: String) -> Fault {
+        let (line, expected) = match self.records.get(self.next) {
+            Some((line, record)) => (*line, format!("{} {}", record.device, record.access)),
+            None => (
+                self.records.last().map_or(1, |(line, _)| line + 1),
+                "the end".into(),
+            ),
+        };
+        Fault::Replay {
+            line,
+            expected,
+            seen,
+        }
+    }
+
     fn is_next(&self, device: &str, access: &Access) -> bool {
         let next = self.records.get(self.next);
         next.is_some_and(|(_, record)| record.device == device && self.same(&record.access, access))
@@ -154,13 +151,22 @@ impl State {
 
     /// Whether the next record asks again what was answered before.
     fn is_repetition(&self) -> bool {
-        let Some((_, Record { device, access, .. })) = self.records.get(self.next) else {
+        let Some((_, record)) = self.records.get(self.next) else {
             return false;
         };
-        (self.is_repeated)(access) && self.answered(self.next, device, access).is_some()
+        let Record {
+            device,
+            access,
+            answer,
+        } = record;
+        let before = || self.answered(self.next, device, access);
+        (self.is_repeated)(access) && answer.is_ok() && before().is_some_and(|one| one.is_ok())
     }
 
     fn same(&self, recorded: &Access, seen: &Access) -> bool {
+        if self.ignored.iter().all(|(name, _)| *name != seen.name) {
+            return recorded == seen;
+        }
         let blank = |access: &Access| {
             let mut access = access.clone();
             for (_, range) in self.ignored.iter().filter(|(name, _)| *name == access.name) {
@@ -360,6 +366,12 @@ mod tests {
         let wanted: [&[u64]; 7] = [&[5], &[5], &[], &[6], &[6], &[], &[6]];
         assert_eq!(numbers, wanted);
         assert_eq!(tape.finish(), Ok(()));
+        // A refusal is no repetition of an answer.
+        let tape =
+            Tape::parse("x flush bar=0x0 -> ok\nx flush bar=0x0 -> failed errno 0x13\n").unwrap();
+        tape.repeats(|_| true);
+        answer(&tape, 0);
+        assert!(matches!(tape.finish(), Err(Fault::Replay { line: 2, .. })));
         // The first one has its place, and the others' order stays.
         assert!(made().play("x", &flush(1)).is_err());
         let tape = made();

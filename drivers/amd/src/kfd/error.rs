@@ -7,10 +7,14 @@ use hcq::{DeviceId, Error};
 use super::memory::MemoryError;
 use super::process::Gpu;
 
+/// Whether the GPU has left: ENXIO, ENODEV.
+pub(super) fn is_gone(error: &TransportError) -> bool {
+    matches!(error.fault, Fault::Errno(6 | 19))
+}
+
 /// What the system refused, as an error of the device.
 pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
-    // ENXIO, ENODEV.
-    if let Fault::Errno(6 | 19) = error.fault {
+    if is_gone(&error) {
         return Error::Fault {
             device: device.clone(),
             unit: "GPU".into(),

@@ -16,6 +16,7 @@ use hcq::transport::{ANYWHERE, DevFile, Fault, Machine, Map, Prot, Reserved, Tra
 use zerocopy::IntoBytes;
 
 use super::call::Call;
+use super::error::is_gone;
 use super::process::{Gpu, Process};
 
 /// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in
@@ -269,7 +270,11 @@ impl Shareable<Gpu> for Memory {
 
     fn share(&self, gpu: &Arc<Gpu>) -> Result<(), TransportError> {
         if !self.heap.is_vram() || gpu.id == self.gpu.id {
-            return self.map(gpu.id);
+            return match self.map(gpu.id) {
+                // Another one that has left uses nothing any more.
+                Err(error) if gpu.id != self.gpu.id && is_gone(&error) => Ok(()),
+                mapped => mapped,
+            };
         }
         if gpu.node.peers.contains(&self.gpu.node.number)
             && let Err(error) = self.map(gpu.id)

@@ -47,7 +47,7 @@ struct KernelQueue {
     /// The ids, until they are destroyed; the first is that of XCC 0.
     ids: Mutex<Vec<u32>>,
     /// One of them could not be destroyed.
-    stays: AtomicBool,
+    stays: Arc<AtomicBool>,
     ring_va: u64,
     ring_bytes: u32,
 }
@@ -180,7 +180,7 @@ pub(super) fn create(
         device: device.clone(),
         process: process.clone(),
         ids: Mutex::default(),
-        stays: AtomicBool::new(false),
+        stays: Arc::default(),
         ring_va: args.ring_base_address,
         ring_bytes: ring_bytes as u32,
     };
@@ -208,6 +208,7 @@ pub(super) fn create(
         let all = machine.window("doorbells", page, gpu.doorbells(page)?);
         doorbells.push(all.sub(offset, 8)?);
     }
+    let stays = made.stays.clone();
     Ok(HardwareQueue {
         handle: Box::new(made),
         language,
@@ -215,8 +216,25 @@ pub(super) fn create(
         control: control_window,
         control_va: GpuVa(buffers[CONTROL].va()),
         doorbells,
-        owner: Box::new(buffers),
+        owner: Box::new(Buffers {
+            all: buffers,
+            stays,
+        }),
     })
+}
+
+/// What a queue reads and writes by itself. It stays with a queue that does: older kernels free it under the queue.
+struct Buffers {
+    all: Vec<Memory>,
+    stays: Arc<AtomicBool>,
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        if self.stays.load(Ordering::Relaxed) {
+            std::mem::forget(std::mem::take(&mut self.all));
+        }
+    }
 }
 
 /// Where among the buffers of a queue its pointers are.

@@ -27,8 +27,10 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
     const EPERM: i32 = 1;
     const EAGAIN: i32 = 11;
     const ENOMEM: i32 = 12;
+    /// VFIO: no more mappings (`dma_entry_limit` of vfio_iommu_type1).
+    const ENOSPC: i32 = 28;
     match error.fault {
-        Fault::Errno(ENOMEM | EAGAIN) => Error::OutOfMemory {
+        Fault::Errno(ENOMEM | EAGAIN | ENOSPC) => Error::OutOfMemory {
             device: device.clone(),
             asked: bytes,
             free: 0,

@@ -215,8 +215,8 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
 
     fn share(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
         let (own, other) = (self.card.function().pci(), card.function().pci());
-        // A card behind a bridge shares nothing with others, and one that is given up uses nothing any more.
-        let has_way = own.reaches_host() && other.reaches_host() && card.given_up().is_none();
+        // A card behind a bridge shares nothing with others, and one that has left or is given up uses nothing any more.
+        let has_way = own.reaches_host() && other.reaches_host() && card.unfit().is_none();
         if self.is_mapped_for(card) || !has_way {
             return Ok(());
         }
@@ -246,6 +246,8 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
                 ));
                 Ok(())
             }
+            // It has left just now.
+            Err(Error::Fault { .. }) => Ok(()),
             Err(error) => lack(error),
             Ok(()) => Ok(()),
         }

@@ -216,6 +216,10 @@ fn memory_that_a_card_may_know_is_not_forgotten() {
     let none = one.memory(&request(REST / 2, MemoryKind::Device));
     assert!(matches!(none.map(|_| ()), Err(Error::OutOfMemory { .. })));
     machine.slots[1].has_left.store(true, Ordering::Relaxed);
+    for kind in [MemoryKind::Host, MemoryKind::Control] {
+        drop(get(&one, 4096, kind));
+    }
+    look(&one).unwrap();
     let alone = get(&one, 4096, MemoryKind::Device);
     let va = alone.va;
     drop(alone);

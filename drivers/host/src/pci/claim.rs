@@ -13,9 +13,9 @@ use super::look::{display, driver, group, sizes};
 use super::owed::is_owed;
 use super::pages::available;
 
-const RESCAN: &str = "/sys/bus/pci/rescan";
+pub(super) const RESCAN: &str = "/sys/bus/pci/rescan";
 pub(super) const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
-const VFIO: &str = "vfio-pci";
+pub(super) const VFIO: &str = "vfio-pci";
 
 /// How a program is to reach a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

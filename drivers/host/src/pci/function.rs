@@ -15,9 +15,10 @@ use hcq::wait::Deadline;
 
 use super::claim::ClaimError;
 use super::files::{System, folder};
+use super::left::{has_left, let_go};
 use super::lock::Lock;
 use super::look::{Group, driver, group};
-use super::pages::{HugePages, has_left, let_go};
+use super::pages::HugePages;
 use super::quiet::{Config, access};
 use super::reset;
 use crate::devfile::{HostFile, fault, refused};
@@ -39,7 +40,7 @@ pub struct Function {
 }
 
 /// The file of its configuration space.
-struct ConfigFile {
+pub(super) struct ConfigFile {
     address: String,
     file: File,
 }
@@ -78,7 +79,7 @@ pub fn open(
 /// meanwhile.
 ///
 /// # Errors
-/// Its configuration; as [`pages::let_go`](super::pages::let_go).
+/// Its configuration; as [`let_go`].
 pub fn let_go_of_left(system: &System, address: &str) -> Result<(), TransportError> {
     match has_left(system, address) {
         true => let_go(system, address, &ConfigFile::open(system, address)?),
@@ -87,7 +88,7 @@ pub fn let_go_of_left(system: &System, address: &str) -> Result<(), TransportErr
 }
 
 impl ConfigFile {
-    fn open(system: &System, address: &str) -> Result<ConfigFile, TransportError> {
+    pub(super) fn open(system: &System, address: &str) -> Result<ConfigFile, TransportError> {
         let path = format!("{}/config", folder(address));
         let mut options = OpenOptions::new();
         // Configuration writes are done when the call returns.

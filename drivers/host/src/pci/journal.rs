@@ -5,7 +5,7 @@
 
 use std::io::{self, ErrorKind};
 
-use super::claim::{ClaimError, NO_IOMMU, Step, Write};
+use super::claim::{ClaimError, NO_IOMMU, RESCAN, Step, Write};
 use super::files::Files;
 use super::kept::CUT;
 use super::look::driver;
@@ -153,6 +153,12 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
     Ok(entries)
 }
 
+/// Whether a write does what was done before: functions that were removed one by one come back together. Any other write
+/// is made as often as it is to be undone: a driver that got the function twice gives it back twice.
+fn is_again(undo: &Write, written: &[Write]) -> bool {
+    undo.path == RESCAN && written.contains(undo)
+}
+
 /// What [`restore`] would write, in its order. Nothing is written yet.
 ///
 /// # Errors
@@ -160,10 +166,9 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
 pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
     let mut writes: Vec<Write> = Vec::new();
     for entry in entries(files, address)?.into_iter().rev() {
-        // Functions that were removed one by one come back together.
         let path = &*entry.undo.path;
         let is_kept = SHARED.contains(&path) && is_owed(files, address, path);
-        if !is_kept && !writes.contains(&entry.undo) {
+        if !is_kept && !is_again(&entry.undo, &writes) {
             writes.push(entry.undo);
         }
     }
@@ -192,8 +197,7 @@ pub(super) fn undo(
     let mut written: Vec<Write> = Vec::new();
     let (mut failed, mut left) = (Vec::new(), entries);
     for entry in ours.into_iter().rev() {
-        // As in `pending`.
-        if written.contains(&entry.undo) {
+        if is_again(&entry.undo, &written) {
             continue;
         }
         // Its own journal has it for the other one.

@@ -176,6 +176,10 @@ struct Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
+        // It is the parent's.
+        if self.space.generation != hcq::process_generation() {
+            return;
+        }
         // What the kernel does for who closes the device; this one stays open.
         let address = &*self.address;
         if let Err(error) = quiet(address, &self.config) {

@@ -17,6 +17,9 @@ use super::kept::open_plain;
 /// How often a lock that somebody has is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// How long a function is waited for that another thread of this process still ends.
+const ENDS: Duration = Duration::from_secs(1);
+
 /// Bytes of a file that says who has a lock.
 const LONGEST: u64 = 4096;
 
@@ -115,7 +118,13 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => {
                     let mut text = String::new();
                     // Who has it may be writing its name just now.
-                    let _ = file.take(LONGEST).read_to_string(&mut text);
+                    let _ = (&file).take(LONGEST).read_to_string(&mut text);
+                    file.rewind().map_err(failed)?;
+                    let own = format!("{} (", std::process::id());
+                    if is_ours && text.starts_with(&own) && start.elapsed() < ENDS {
+                        std::thread::sleep(LOOK);
+                        continue;
+                    }
                     let holder = match text.trim() {
                         _ if !is_ours && owner != 0 => {
                             format!("a program (the file {name} is of user {owner})")

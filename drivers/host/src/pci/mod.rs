@@ -11,6 +11,7 @@
 //! | `kept` | files of ours, which tell a program with all rights what to do |
 //! | `lock` | one program at a time |
 //! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
+//! | `left` | such files of processes that were killed |
 //! | [`quiet`] | a function ends its accesses to memory |
 //! | `function` | a function, opened by sysfs: BARs, configuration space, memory, resets |
 //! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
@@ -27,6 +28,7 @@ mod files;
 mod function;
 pub mod journal;
 mod kept;
+mod left;
 #[cfg(feature = "pci-driver")]
 #[allow(unsafe_code)]
 pub mod lent;

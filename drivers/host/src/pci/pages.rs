@@ -27,6 +27,7 @@ use hcq::transport::{Dma, Fault, TransportError};
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::files::Files;
+use super::left::{in_use, let_go, name};
 use super::quiet::{Config, quiet};
 use super::{Lock, System};
 use crate::devfile::{fault, refused};
@@ -45,7 +46,7 @@ const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `
                               intel_iommu=on on Intel's) and take the card by VFIO, which needs neither";
 
 /// Where hugetlbfs with pages of 2 MiB is mounted.
-fn mounts(files: &dyn Files) -> Vec<String> {
+pub(super) fn mounts(files: &dyn Files) -> Vec<String> {
     let text = files.read(MOUNTS).unwrap_or_default();
     let found = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
@@ -101,43 +102,6 @@ pub fn available(files: &dyn Files) -> Result<String, Missing> {
             "{free} of {all} huge pages are free, under {first}"
         )),
     }
-}
-
-/// The name of a function's file.
-fn name(address: &str) -> String {
-    format!("doorbell-{address}")
-}
-
-/// The files of a function that a process has left.
-fn left(system: &System, address: &str) -> Vec<PathBuf> {
-    let mounts = mounts(system).into_iter();
-    let paths = mounts.map(|mount| system.path(&mount).join(name(address)));
-    paths
-        .filter(|path| path.symlink_metadata().is_ok())
-        .collect()
-}
-
-/// Whether a process has left memory that a function may still write to.
-pub fn has_left(system: &System, address: &str) -> bool {
-    !left(system, address).is_empty()
-}
-
-/// Lets go of the memory that a process has left, once the function has stopped. Nobody else may drive it meanwhile.
-///
-/// # Errors
-/// The function does not stop; a file that cannot be removed. The memory stays then.
-pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(), TransportError> {
-    let left = left(system, address);
-    if left.is_empty() {
-        return Ok(());
-    }
-    quiet(address, config)?;
-    for path in left {
-        tracing::info!(target: "hcq::host", address, path = %path.display(), "memory of a process that has ended is let go");
-        let removed = std::fs::remove_file(&path);
-        removed.map_err(|error| refused(&path.to_string_lossy(), "remove", &error))?;
-    }
-    Ok(())
 }
 
 /// Who says where huge pages lie.
@@ -396,7 +360,10 @@ fn create(system: &System, address: &str) -> Result<(PathBuf, File), TransportEr
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
         match options.custom_flags(libc::O_CLOEXEC).open(&path) {
-            Ok(file) => return Ok((path, file)),
+            Ok(file) => {
+                in_use(&file).map_err(|error| named(&path, &error))?;
+                return Ok((path, file));
+            }
             Err(error) => last = Some(named(&path, &error)),
         }
     }

@@ -40,6 +40,8 @@ pub(super) struct Space<I: Iommu> {
     /// First and last address of what it gives.
     given: (u64, u64),
     pub(super) iommu: I,
+    /// The process that has it: what a child of it drops is not its own.
+    pub(super) generation: u32,
 }
 
 impl<I: Iommu> Space<I> {
@@ -71,6 +73,7 @@ impl<I: Iommu> Space<I> {
             free: Mutex::new(free),
             given,
             iommu,
+            generation: hcq::process_generation(),
         }))
     }
 
@@ -163,6 +166,10 @@ impl<I: Iommu> Drop for Mapping<I> {
         let Mapping {
             space, at, bytes, ..
         } = self;
+        // It is the parent's.
+        if space.generation != hcq::process_generation() {
+            return;
+        }
         match space.iommu.unmap(*at, *bytes) {
             Ok(()) => _ = space.free().free(*at),
             // The pages stay pinned and the address taken: nothing else is ever found there.
@@ -211,11 +218,20 @@ impl<I: Iommu> ShownBars<I> {
         // Entries are pushed whole.
         let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let found = shown.iter().position(|(number, _)| *number == n);
-        let at = found.unwrap_or_else(|| {
-            // What the kernel refuses once it refuses again.
-            shown.push((n, show()));
-            shown.len() - 1
-        });
+        let at = match found {
+            Some(at) => at,
+            None => {
+                let made: Shown<I> = show();
+                // Memory and addresses may be free another time; what else the kernel refuses it refuses again.
+                if let Err(error) = &made
+                    && matches!(error.fault, Fault::Errno(libc::ENOMEM | libc::ENOSPC))
+                {
+                    return Err(error.clone());
+                }
+                shown.push((n, made));
+                shown.len() - 1
+            }
+        };
         let (mapping, _) = shown[at].1.as_ref().map_err(Clone::clone)?;
         mapping.first(bytes).ok_or_else(|| {
             let why = Fault::Unsupported(format!("BAR{n} has not {bytes:#x} bytes"));

@@ -499,6 +499,28 @@ fn vfio_takes_a_function_over_and_gives_it_back() {
     assert_eq!(pending(&kernel, GPU).unwrap(), []);
 }
 
+/// A driver that has got a function several times gives it back as often.
+#[test]
+fn what_was_taken_and_let_go_again_and_again_is_given_back() {
+    for way in [Way::Vfio, Way::Sysfs] {
+        let kernel = with_vfio();
+        let before = kernel.state();
+        for times in 0..3 {
+            let wanted = Wanted { way, ..ALL };
+            apply(&kernel, GPU, &plan(&kernel, GPU, wanted).unwrap()).unwrap();
+            if times < 2 {
+                apply(&kernel, GPU, &release(&kernel, GPU, false).unwrap()).unwrap();
+                assert_eq!(driver(&kernel, GPU), None);
+            }
+        }
+        let writes = pending(&kernel, GPU).unwrap();
+        assert_eq!(restore(&kernel, GPU).unwrap(), writes);
+        assert_eq!(driver(&kernel, GPU).as_deref(), Some("amdgpu"), "{way:?}");
+        assert_eq!(kernel.state(), before, "{way:?}");
+        assert_eq!(pending(&kernel, GPU).unwrap(), []);
+    }
+}
+
 #[test]
 fn what_vfio_cannot_give_away_is_said() {
     let refused = |kernel: &Kernel, way| {

@@ -79,6 +79,10 @@ impl Hardware for NvHardware {
         }
     }
 
+    fn stop(&self) -> bool {
+        self.ring.own().0.handle.stop()
+    }
+
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {
         decode::decode(core, self.encoder.setup(), words, start)
     }

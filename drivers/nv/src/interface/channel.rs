@@ -67,13 +67,17 @@ pub struct HardwareChannel {
     pub owner: Box<dyn Any + Send + Sync>,
 }
 
-/// A channel as its interface has made it. Dropping it takes the channel from the hardware.
+/// A channel as its interface has made it. Dropping it takes the channel from the hardware, if
+/// that was not done before.
 pub trait ChannelHandle: Send + Sync {
     /// Whether the channel has died: its number for an error, which logs call Xid.
     ///
     /// # Errors
     /// The transport's.
     fn died(&self) -> Result<Option<u32>>;
+
+    /// Takes the channel from the hardware, once. Whether nothing of it can run any more.
+    fn stop(&self) -> bool;
 }
 
 impl HardwareChannel {

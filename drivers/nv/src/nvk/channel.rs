@@ -30,7 +30,7 @@ const BUFFERS_ALIGN: u64 = 2 << 20;
 
 /// A channel with its memory. Its parts are freed from the top.
 pub(super) struct Channel {
-    _registered: Option<RegisteredChannel>,
+    registered: Option<RegisteredChannel>,
     objects: rm::Channel,
     /// Addresses of UVM's buffers.
     _window: Option<Reserved>,
@@ -64,6 +64,12 @@ impl Channel {
         }
         let xid = std::mem::offset_of!(Notification, info32) as u64;
         self.notifier.read(xid).map(Some)
+    }
+
+    /// Takes it from the hardware, once. Whether nothing of it can run any more.
+    pub(super) fn stop(&self) -> bool {
+        let is_forgotten = self.registered.as_ref().is_none_or(RegisteredChannel::end);
+        self.objects.free() && is_forgotten
     }
 
     /// Who is asked why it has died.
@@ -136,7 +142,7 @@ impl Channel {
         };
         // From here on its parts are freed in their order, whatever fails.
         let channel = Channel {
-            _registered: registered,
+            registered,
             objects,
             _window: window,
             notifier,

@@ -54,7 +54,7 @@ impl<E: Into<CallError>> From<E> for MemoryError {
 
 impl MemoryError {
     /// The error of a request for so many bytes.
-    fn of(error: CallError, heap: Heap, bytes: u64) -> MemoryError {
+    pub(super) fn of(error: CallError, heap: Heap, bytes: u64) -> MemoryError {
         let full = match &error {
             CallError::System(error) => error.fault == Fault::Errno(ENOMEM),
             error => matches!(
@@ -218,7 +218,11 @@ impl Shareable<Gpu> for Memory {
             return Ok(());
         }
         if !self.heap.is_vram() {
-            return self.map(gpu);
+            return match self.map(gpu) {
+                // That one uses nothing any more.
+                Err(error) if error.is(status::NV_ERR_GPU_IS_LOST) => Ok(()),
+                mapped => mapped,
+            };
         }
         if self.gpu.peers().contains(&gpu.id)
             && let Err(error) = self.map(gpu)

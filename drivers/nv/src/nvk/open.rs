@@ -161,10 +161,11 @@ impl Interface for Nvk {
 
     fn memory(&self, request: &Request<'_>) -> Result<Memory> {
         let wanted = Wanted::of(request, &self.facts.facts, self.pinned);
+        let (heap, bytes) = (wanted.heap, wanted.bytes);
         let made = memory::Memory::new(&*self.machine, &self.gpu, &wanted);
         let made = made.map_err(|e| self.failed(e))?;
         let given = self.process.shared.give(&*self.machine, made, request.what);
-        given.map_err(|e| of_call(&self.id, e))
+        given.map_err(|e| self.failed(memory::MemoryError::of(e, heap, bytes)))
     }
 
     fn reaches(&self, va: u64) -> bool {
@@ -286,5 +287,9 @@ struct Handle {
 impl ChannelHandle for Handle {
     fn died(&self) -> Result<Option<u32>> {
         self.channel.died().map_err(|e| of_call(&self.id, e.into()))
+    }
+
+    fn stop(&self) -> bool {
+        self.channel.stop()
     }
 }

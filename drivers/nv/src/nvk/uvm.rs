@@ -4,6 +4,7 @@
 //! uvm_user_channel}.c.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::ioctl::Argument;
@@ -157,6 +158,7 @@ impl Uvm {
             uvm: self.clone(),
             uuid,
             channel,
+            is_there: AtomicBool::new(true),
         })
     }
 }
@@ -195,10 +197,15 @@ pub(super) struct RegisteredChannel {
     uvm: Arc<Uvm>,
     uuid: Uuid,
     channel: u32,
+    is_there: AtomicBool,
 }
 
-impl Drop for RegisteredChannel {
-    fn drop(&mut self) {
+impl RegisteredChannel {
+    /// Has UVM forget it, once. Whether it has.
+    pub(super) fn end(&self) -> bool {
+        if !self.is_there.swap(false, Ordering::Relaxed) {
+            return true;
+        }
         let args = uvm::UnregisterChannel {
             gpu_uuid: self.uuid,
             h_client: self.uvm.rm.handle(),
@@ -207,7 +214,13 @@ impl Drop for RegisteredChannel {
         };
         again("a channel of UVM", || {
             self.uvm.call(&uvm::UNREGISTER_CHANNEL, &args)
-        });
+        })
+    }
+}
+
+impl Drop for RegisteredChannel {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

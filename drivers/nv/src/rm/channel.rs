@@ -21,8 +21,8 @@ const BY_TYPE: u32 = 1;
 pub(crate) struct Channel {
     /// Tells of exceptions; none where the driver does not allow it.
     pub(crate) debugger: Option<Object>,
-    _compute: Option<Object>,
-    _copy: Option<Object>,
+    compute: Option<Object>,
+    copy: Option<Object>,
     pub(crate) channel: Object,
     _share: Option<Object>,
     group: Object,
@@ -57,6 +57,17 @@ pub(crate) fn engine_of(facts: &Facts, kind: ChannelKind) -> Option<u32> {
 }
 
 impl Channel {
+    /// Frees what runs and the channel, from the top, once. Whether RM has nothing of them any more.
+    pub(crate) fn free(&self) -> bool {
+        let parts = [&self.debugger, &self.compute, &self.copy];
+        let above = parts
+            .into_iter()
+            .flatten()
+            .filter(|one| !one.free())
+            .count();
+        self.channel.free() && above == 0
+    }
+
     /// A channel that is not scheduled.
     ///
     /// # Errors
@@ -98,8 +109,8 @@ impl Channel {
                 compute: compute.as_ref().map(|_| facts.compute.number),
                 copy: copy.as_ref().map(|_| facts.copy.number),
             },
-            _compute: compute,
-            _copy: copy,
+            compute,
+            copy,
             channel,
             _share: share,
             group,

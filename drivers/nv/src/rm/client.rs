@@ -26,8 +26,8 @@ pub(crate) struct Client {
 /// An object of a client; freed on drop, with all below it.
 pub(crate) struct Object {
     client: Arc<Client>,
-    /// 0 once it is left to RM.
-    handle: u32,
+    /// 0 once it is freed, or left to RM.
+    handle: AtomicU32,
 }
 
 impl Client {
@@ -69,6 +69,7 @@ impl Client {
         let handle = self.next.fetch_add(1, Ordering::Relaxed);
         make(handle)?;
         let client = self.clone();
+        let handle = AtomicU32::new(handle);
         Ok(Object { client, handle })
     }
 
@@ -115,17 +116,25 @@ impl Client {
         }
     }
 
-    fn free(&self, handle: u32) {
+    fn free(&self, handle: u32) -> bool {
         again("an object of RM", || {
             self.transport.free(self.handle, handle)
-        });
+        })
     }
 }
 
 impl Object {
-    /// Its handle.
+    /// Its handle; 0 once it is freed.
     pub(crate) fn handle(&self) -> u32 {
-        self.handle
+        self.handle.load(Ordering::Relaxed)
+    }
+
+    /// Frees it, with all below it, once. Whether RM has nothing of it any more.
+    pub(crate) fn free(&self) -> bool {
+        match self.handle.swap(0, Ordering::Relaxed) {
+            0 => true,
+            handle => self.client.free(handle),
+        }
     }
 
     /// Whose object it is.
@@ -139,7 +148,7 @@ impl Object {
     /// [`CallError`].
     pub(crate) fn alloc<T: Struct>(&self, class: &Call, params: &T) -> Result<Object> {
         let client = &self.client;
-        client.below(self.handle, client.params(class, params)?)
+        client.below(self.handle(), client.params(class, params)?)
     }
 
     /// An object below it, of a class that takes none, or whose parameters are left out.
@@ -148,7 +157,7 @@ impl Object {
     /// [`CallError`].
     pub(crate) fn alloc_plain(&self, class: &Call) -> Result<Object> {
         let client = &self.client;
-        client.below(self.handle, client.without(class)?)
+        client.below(self.handle(), client.without(class)?)
     }
 
     /// Asks it; what it answers is in the parameters then.
@@ -156,7 +165,7 @@ impl Object {
     /// # Errors
     /// [`CallError`].
     pub(crate) fn control<T: Struct>(&self, control: &Call, params: &mut T) -> Result {
-        self.client.ask(self.handle, control, params)
+        self.client.ask(self.handle(), control, params)
     }
 
     /// Has it do what takes no parameters.
@@ -167,7 +176,7 @@ impl Object {
         let client = &self.client;
         let mut none = client.without(control)?;
         let transport = &client.transport;
-        transport.control(client.handle, self.handle, &mut none)
+        transport.control(client.handle, self.handle(), &mut none)
     }
 
     /// Lets the host have memory or registers of an object of this device.
@@ -183,8 +192,8 @@ impl Object {
         let client = &self.client;
         let map = HostMap {
             client: client.handle,
-            device: self.handle,
-            object: object.handle,
+            device: self.handle(),
+            object: object.handle(),
             wanted,
         };
         client.transport.map(machine, &map)
@@ -192,20 +201,18 @@ impl Object {
 
     /// Leaves it alone: RM has freed it, with one above it.
     pub(crate) fn forget(mut self) {
-        self.handle = 0;
+        *self.handle.get_mut() = 0;
     }
 }
 
 impl Drop for Object {
     fn drop(&mut self) {
-        if self.handle != 0 {
-            self.client.free(self.handle);
-        }
+        self.free();
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.free(self.handle);
+        _ = self.free(self.handle);
     }
 }

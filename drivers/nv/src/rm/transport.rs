@@ -154,14 +154,18 @@ impl From<TransportError> for CallError {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, CallError>;
 
-/// Makes a call that takes something apart, again if it is refused. Says what was left.
-pub(crate) fn again(what: &str, call: impl FnMut() -> Result) {
+/// Makes a call that takes something apart, again if it is refused. Says what was left, and whether nothing was.
+pub(crate) fn again(what: &str, call: impl FnMut() -> Result) -> bool {
     match calls::again(call) {
-        Ok(()) => {}
+        Ok(()) => true,
         // With the GPU all that it had has gone.
         Err(error) if error.is(status::NV_ERR_GPU_IS_LOST) => {
             tracing::debug!(%error, what, "not freed");
+            true
         }
-        Err(error) => tracing::warn!(%error, what, "stays with the kernel driver"),
+        Err(error) => {
+            tracing::warn!(%error, what, "stays with the kernel driver");
+            false
+        }
     }
 }

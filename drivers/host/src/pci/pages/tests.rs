@@ -5,6 +5,7 @@ use std::time::Duration;
 use drivers_spec::pci::PCI_COMMAND;
 use hcq::mem::window::AccessWidth;
 
+use super::super::left::{has_left, let_go};
 use super::*;
 
 const ADDRESS: &str = "0000:03:00.0";
@@ -151,6 +152,98 @@ fn memory_stays_where_the_function_does_not_stop() {
     let error = let_go(&system, ADDRESS, &Stubborn).unwrap_err().to_string();
     assert!(error.contains("it is still bus master"), "{error}");
     assert!(file.exists());
+}
+
+/// A process had two functions, and memory of one is in the page tables of the other: it stays until both are quiet.
+#[test]
+fn memory_goes_when_all_functions_that_a_process_had_are_quiet() {
+    const OTHER: &str = "0000:04:00.0";
+    let (top, system) = machine(4);
+    let file = |address: &str| top.path().join("dev/hugepages").join(name(address));
+    let folder = top.path().join("sys/bus/pci/devices").join(OTHER);
+    std::fs::create_dir_all(&folder).unwrap();
+    let config = folder.join("config");
+    let master = || std::fs::read(&config).unwrap()[usize::from(PCI_COMMAND)] & 4 != 0;
+    let leave = || {
+        let mut bytes = [0u8; 256];
+        bytes[usize::from(PCI_COMMAND)] = 6;
+        std::fs::write(&config, bytes).unwrap();
+        for address in [ADDRESS, OTHER] {
+            std::fs::write(file(address), "what a process has left").unwrap();
+        }
+    };
+    leave();
+    let_go(&system, ADDRESS, &*Command::new()).unwrap();
+    assert!(!master() && !file(ADDRESS).exists() && file(OTHER).exists());
+
+    // One that a program has is not its own any more; the file says so.
+    leave();
+    let held = File::open(file(OTHER)).unwrap();
+    held.lock().unwrap();
+    let lock = Lock::take(&system, OTHER, Duration::ZERO).unwrap();
+    let_go(&system, ADDRESS, &*Command::new()).unwrap();
+    assert!(master() && !file(ADDRESS).exists());
+    drop((held, lock));
+
+    // One that a program is about to make quiet is waited for.
+    leave();
+    let lock = Lock::take(&system, OTHER, Duration::ZERO).unwrap();
+    std::thread::scope(|scope| {
+        let goes = scope.spawn(|| let_go(&system, ADDRESS, &*Command::new()));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!goes.is_finished() && has_left(&system, ADDRESS));
+        let_go(&system, OTHER, &*Command::new()).unwrap();
+        goes.join().unwrap().unwrap();
+    });
+    assert!(!has_left(&system, ADDRESS) && !has_left(&system, OTHER));
+    drop(lock);
+
+    // A kernel's driver has begun anew, and a function that is pulled out writes nothing.
+    for text in ["DRIVER=amdgpu\n", ""] {
+        leave();
+        std::fs::write(folder.join("uevent"), text).unwrap();
+        if text.is_empty() {
+            std::fs::remove_dir_all(&folder).unwrap();
+        }
+        let_go(&system, ADDRESS, &*Command::new()).unwrap();
+        assert!(!has_left(&system, ADDRESS), "{text}");
+    }
+}
+
+/// Who is killed between, leaves a file of a name that says so.
+#[test]
+fn a_file_that_was_nearly_let_go_is_found() {
+    let (top, system) = machine(4);
+    let folder = top.path().join("dev/hugepages");
+    for files in [
+        &["doorbell-0000:03:00.0.quiet"][..],
+        &["doorbell-0000:03:00.0", "doorbell-0000:03:00.0.quiet"],
+    ] {
+        for file in files {
+            std::fs::write(folder.join(file), "what a process has left").unwrap();
+        }
+        assert!(has_left(&system, ADDRESS));
+        let_go(&system, ADDRESS, &*Command::new()).unwrap();
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 0, "{files:?}");
+    }
+}
+
+/// Bus mastering is not taken from under a driver of the kernel's.
+#[test]
+fn memory_stays_where_a_kernel_driver_has_the_function() {
+    let (top, system) = machine(4);
+    let folder = top.path().join("sys/bus/pci/devices").join(ADDRESS);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("uevent"), "DRIVER=amdgpu\n").unwrap();
+    std::fs::write(top.path().join("dev/hugepages").join(name(ADDRESS)), "left").unwrap();
+    let command = Command::new();
+    command.0.fetch_or(MASTER, Ordering::SeqCst);
+    let error = let_go(&system, ADDRESS, &*command).unwrap_err().to_string();
+    assert!(
+        error.contains("amdgpu") && error.contains("doorbell unbind"),
+        "{error}"
+    );
+    assert!(command.0.load(Ordering::SeqCst) & MASTER != 0 && has_left(&system, ADDRESS));
 }
 
 #[test]

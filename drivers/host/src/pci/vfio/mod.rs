@@ -36,8 +36,9 @@ use drivers_spec::vfio::{
 };
 use hcq::transport::{Fault, Pci, TransportError};
 
+use super::left::let_go;
 use super::look::group;
-use super::pages::{HugePages, let_go};
+use super::pages::HugePages;
 use super::space::ShownBars;
 use super::{Lock, System};
 use function::Function;
