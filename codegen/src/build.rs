@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 
 use crate::backend::Tools;
-use crate::built::Kept;
+use crate::built::CacheEntry;
 use crate::content::stage_content;
 use crate::error::{Error, Result};
 use crate::ir::{Kernel, Op};
@@ -128,7 +128,7 @@ fn found_or_made(kernel: &Kernel, backend: &Backend, options: &Options) -> Resul
     target.any_order &= !options.deterministic;
     let cache = options.cache.as_ref();
     let found = cache.filter(|_| !options.explain).and_then(|c| c.get(&key));
-    if let Some(kept) = found.and_then(|bytes| Kept::decode(&bytes)) {
+    if let Some(kept) = found.and_then(|bytes| CacheEntry::decode(&bytes)) {
         let mut report = Report::new(backend);
         report.opts = kept.opts;
         report.resources = kept.resources;
@@ -166,7 +166,7 @@ fn found_or_made(kernel: &Kernel, backend: &Backend, options: &Options) -> Resul
                 stage.name = part.to_owned();
             }
         }
-        let kept = Kept {
+        let kept = CacheEntry {
             stages,
             scratch: built.scratch.clone(),
             flops: built.flops,

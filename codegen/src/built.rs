@@ -12,7 +12,7 @@ use crate::resources::Resources;
 use crate::stage::{Stage, StageArg};
 
 /// What of a compiled kernel is worth keeping.
-pub(crate) struct Kept {
+pub(crate) struct CacheEntry {
     /// Their names are without that of the kernel.
     pub stages: Vec<Stage>,
     pub scratch: Vec<ScratchSpec>,
@@ -73,7 +73,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-impl Kept {
+impl CacheEntry {
     /// As bytes.
     pub fn encode(&self) -> Arc<[u8]> {
         let mut w = Writer(Vec::new());
@@ -120,8 +120,8 @@ impl Kept {
         w.0.into()
     }
 
-    /// From bytes; `None` if anything is not as [`Kept::encode`] makes it.
-    pub fn decode(bytes: &[u8]) -> Option<Kept> {
+    /// From bytes; `None` if anything is not as [`CacheEntry::encode`] makes it.
+    pub fn decode(bytes: &[u8]) -> Option<CacheEntry> {
         let mut r = Reader(bytes);
         let flops = f64::from_bits(r.number()?);
         let size = f64::from_bits(r.number()?);
@@ -173,7 +173,7 @@ impl Kept {
             })
         })?;
         let whole = r.0.is_empty() && !stages.is_empty();
-        whole.then_some(Kept {
+        whole.then_some(CacheEntry {
             stages,
             scratch,
             flops,
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn bytes_read_back_and_cut_ones_do_not() {
-        let kept = Kept {
+        let kept = CacheEntry {
             stages: vec![Stage {
                 name: "a".into(),
                 object: vec![1u8, 2, 3].into(),
@@ -218,15 +218,15 @@ mod tests {
             resources: vec![Resources::of_words([1, 2, 3, 4, 5, 6, 7])],
         };
         let bytes = kept.encode();
-        let again = Kept::decode(&bytes).unwrap();
+        let again = CacheEntry::decode(&bytes).unwrap();
         assert_eq!(again.encode(), bytes);
         assert_eq!(again.stages[0].args, kept.stages[0].args);
         assert_eq!(again.stages[0].writes, kept.stages[0].writes);
         assert_eq!((again.flops, again.bytes), (2.5, 12.0));
         assert_eq!(again.resources, kept.resources);
         for n in 0..bytes.len() {
-            assert!(Kept::decode(&bytes[..n]).is_none(), "{n} bytes");
+            assert!(CacheEntry::decode(&bytes[..n]).is_none(), "{n} bytes");
         }
-        assert!(Kept::decode(&[&bytes[..], &[0]].concat()).is_none());
+        assert!(CacheEntry::decode(&[&bytes[..], &[0]].concat()).is_none());
     }
 }

@@ -19,12 +19,12 @@
 //! loses the devices of the launched lanes, with that cause, so that nobody waits for them in vain.
 
 use crate::command::{Command, Scope, Slot, Val};
+use crate::command_buffer::{CommandBuffer, Keep};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::hazards::{Hazards, Span};
-use crate::packets::{Keep, Packets};
 use crate::program::Program;
-use crate::queue::{Bound, Stream};
+use crate::queue::{IndirectBuffer, Stream};
 use crate::signal::{Point, Signal};
 use crate::timeline::{Reserved, Timeline, crosses_epoch};
 use crate::wait::Deadline;
@@ -269,7 +269,7 @@ impl GraphBuilder {
             }
         }
 
-        let mut packets: Vec<Packets> = (0..lanes).map(|_| Packets::new()).collect();
+        let mut packets: Vec<CommandBuffer> = (0..lanes).map(|_| CommandBuffer::new()).collect();
         for (i, node) in self.nodes.iter().enumerate() {
             let queue = self.lanes[node.lane].stream.queue();
             let out = &mut packets[node.lane];
@@ -346,7 +346,7 @@ pub struct Graph {
     lanes: Vec<LaneInfo>,
     /// Lanes by the place of their timelines: every graph takes them in the same order.
     order: Vec<usize>,
-    bound: Vec<Box<dyn Bound>>,
+    bound: Vec<Box<dyn IndirectBuffer>>,
     /// How far each lane's graph signal moves per replay.
     steps: Vec<u64>,
     /// Where each lane's graph signal stands.
@@ -405,10 +405,10 @@ impl Graph {
         } = self;
         // Most graphs have one lane: no other has to be held for it.
         if let ([lane], [bound], [base]) = (&lanes[..], &mut bound[..], &bases[..]) {
-            let done = lane.stream.launch(after, &mut **bound, |makes| {
+            let done = lane.stream.launch(after, &mut **bound, |signal_value| {
                 all.clear();
                 all.extend_from_slice(values);
-                all.extend_from_slice(&[*base, makes]);
+                all.extend_from_slice(&[*base, signal_value]);
                 &*all
             })?;
             last.clear();
@@ -426,7 +426,7 @@ impl Graph {
         all.clear();
         all.extend_from_slice(values);
         for (&base, turn) in bases.iter().zip(&turns) {
-            all.extend_from_slice(&[base, turn.as_ref().map_or(0, Reserved::makes)]);
+            all.extend_from_slice(&[base, turn.as_ref().map_or(0, Reserved::signal_value)]);
         }
         bound.iter_mut().try_for_each(|bound| bound.patch(all))?;
         last.clear();

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! - A [`Device`] gives memory ([`Buffer`]), programs ([`Program`]), signals and queues.
-//! - A [`Queue`] turns [`Command`]s into [`Packets`] without looking at the device, and submits
+//! - A [`Queue`] turns [`Command`]s into [`CommandBuffer`] without looking at the device, and submits
 //!   them. Its [`Timeline`] counts the submissions; a [`Stream`] is a handle that submits, and returns a
 //!   [`Point`] to wait for.
 //! - A [`Signal`] is a 64-bit value that only grows, with a timestamp. How many bits the hardware
@@ -40,6 +40,7 @@ struct Readme;
 pub mod addr;
 pub mod clock;
 pub mod command;
+pub mod command_buffer;
 pub mod device;
 pub mod error;
 pub mod graph;
@@ -50,7 +51,6 @@ pub mod kernels;
 pub mod lost;
 pub mod mem;
 pub mod memory;
-pub mod packets;
 pub mod program;
 pub mod progress;
 pub mod queue;
@@ -66,6 +66,7 @@ pub mod width;
 
 pub use addr::GpuVa;
 pub use command::{Command, Compare, Scope, Slot, Val};
+pub use command_buffer::CommandBuffer;
 pub use device::{Abilities, ClockInfo, Costs, Device, DeviceInfo};
 pub use error::{Error, Result};
 pub use hazards::{Hazards, Span};
@@ -73,9 +74,8 @@ pub use id::{DeviceId, QueueKind};
 pub use inflight::InFlight;
 pub use lost::{LostState, lose_all_by_fork, process_generation};
 pub use memory::{AllocSpec, Buffer, HostAccess, MemoryKind, MemoryStats};
-pub use packets::Packets;
 pub use program::{ArgField, ArgKind, ArgLayout, KernelImage, Program};
-pub use queue::{Bound, Queue, Stream};
+pub use queue::{IndirectBuffer, Queue, Stream};
 pub use signal::{Point, Signal, SignalMemory};
 pub use staging::Staging;
 pub use timeline::{Timeline, Turn};

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::command::Command;
+use crate::command_buffer::CommandBuffer;
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
-use crate::packets::Packets;
 use crate::signal::{Point, Signal};
 use crate::timeline::{Timeline, Turn};
 use crate::wait::Deadline;
@@ -31,14 +31,14 @@ pub trait Queue: Send + Sync {
     /// # Errors
     /// [`Error::Command`] if the queue cannot take one of them; `out` then holds a part, and is
     /// cleared by the caller.
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()>;
 
     /// Appends the packets that set a signal once everything before is done: each submission has them.
     ///
     /// # Errors
     /// [`Error::Command`].
     #[inline]
-    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+    fn raise(&self, signal: &Signal, value: u64, out: &mut CommandBuffer) -> Result<()> {
         let value = value.into();
         self.encode(&[Command::Signal { signal, value }], out)
     }
@@ -55,7 +55,7 @@ pub trait Queue: Send + Sync {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or the loss of the device.
-    fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>>;
+    fn bind(&self, packets: CommandBuffer) -> Result<Box<dyn IndirectBuffer>>;
 
     /// What counts its submissions; every handle of the queue gives the same one.
     fn timeline(&self) -> &Timeline;
@@ -96,10 +96,10 @@ pub trait Queue: Send + Sync {
         self.timeline().check()?;
         let mut turn = self.timeline().turn();
         self.reserve(&mut turn, after)?;
-        let (signal, makes) = (turn.signal(), turn.makes());
+        let (signal, signal_value) = (turn.signal(), turn.signal_value());
         let packets = turn.packets();
         self.encode(commands, packets)?;
-        self.raise(signal, makes, packets)?;
+        self.raise(signal, signal_value, packets)?;
         self.submit(&mut turn)?;
         Ok(turn.submitted())
     }
@@ -107,7 +107,7 @@ pub trait Queue: Send + Sync {
 
 /// Packets in device memory. Owner of one indirect buffer: patched while the device does not run
 /// it, then launched with as little traffic as the way in allows.
-pub trait Bound: Send {
+pub trait IndirectBuffer: Send {
     /// Writes the patched words.
     ///
     /// # Errors
@@ -161,19 +161,19 @@ impl Stream {
     /// given the value that they have to raise the timeline to.
     ///
     /// # Errors
-    /// Those of [`Bound::patch`] and [`Bound::launch`].
+    /// Those of [`IndirectBuffer::patch`] and [`IndirectBuffer::launch`].
     #[inline]
     pub fn launch<V: AsRef<[u64]>>(
         &self,
         after: &[Point],
-        bound: &mut dyn Bound,
+        bound: &mut dyn IndirectBuffer,
         values: impl FnOnce(u64) -> V,
     ) -> Result<Point> {
         self.queue.timeline().check()?;
         let mut turn = self.queue.timeline().turn();
         self.queue.reserve(&mut turn, after)?;
-        let makes = turn.makes();
-        bound.patch(values(makes).as_ref())?;
+        let signal_value = turn.signal_value();
+        bound.patch(values(signal_value).as_ref())?;
         bound.launch(&mut turn)?;
         Ok(turn.submitted())
     }

@@ -20,17 +20,17 @@ pub struct Staging<P: Any + Send> {
     /// Bytes of a piece.
     part: usize,
     /// How long a copy of one piece may take.
-    patience: Duration,
+    timeout: Duration,
     next: usize,
 }
 
 impl<P: Any + Send> Staging<P> {
     /// Over two pieces of `part` bytes.
-    pub fn new(pieces: [P; 2], part: usize, patience: Duration) -> Staging<P> {
+    pub fn new(pieces: [P; 2], part: usize, timeout: Duration) -> Staging<P> {
         Staging {
             pieces: pieces.into_iter().map(|piece| (piece, None)).collect(),
             part,
-            patience,
+            timeout,
             next: 0,
         }
     }
@@ -107,7 +107,7 @@ impl<P: Any + Send> Staging<P> {
     fn done(&mut self, piece: usize) -> Result<(&P, &mut Option<Point>), Error> {
         let (piece, busy) = &mut self.pieces[piece];
         if let Some(point) = busy {
-            point.wait(Deadline::after(self.patience))?;
+            point.wait(Deadline::after(self.timeout))?;
         }
         *busy = None;
         Ok((piece, busy))
@@ -137,8 +137,8 @@ mod tests {
 
     fn staging() -> (Staging<Piece>, [Piece; 2]) {
         let pieces = [(); 2].map(|()| Arc::new(Mutex::new(vec![0; 4])));
-        let patience = Duration::from_secs(1);
-        (Staging::new(pieces.clone(), 4, patience), pieces)
+        let timeout = Duration::from_secs(1);
+        (Staging::new(pieces.clone(), 4, timeout), pieces)
     }
 
     #[test]

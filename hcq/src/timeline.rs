@@ -17,10 +17,10 @@ use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
 
+use crate::command_buffer::{CommandBuffer, Keep};
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
 use crate::lost::{inherited, process_generation};
-use crate::packets::{Keep, Packets};
 use crate::signal::{Point, Signal};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -44,7 +44,7 @@ struct State {
     count: Counter,
     /// Of the turn that holds the lock.
     next: Counter,
-    packets: Packets,
+    packets: CommandBuffer,
     /// The driver's.
     own: Box<dyn Any + Send>,
     /// Somebody has the next turn reserved, and so many wait for that.
@@ -73,7 +73,7 @@ impl Timeline {
             state: Mutex::new(State {
                 count: Counter::after(0),
                 next: Counter::after(0),
-                packets: Packets::headed(head),
+                packets: CommandBuffer::headed(head),
                 own,
                 is_reserved: false,
                 waiting: 0,
@@ -293,14 +293,14 @@ impl<'a> Turn<'a> {
 
     /// What the submission raises the signal to.
     #[inline]
-    pub fn makes(&self) -> u64 {
+    pub fn signal_value(&self) -> u64 {
         self.held.state.next.last().signal
     }
 
     /// Packets of the submission, none at first but what every one starts with. They are the timeline's, so that a steady
     /// state does not allocate.
     #[inline]
-    pub fn packets(&mut self) -> &mut Packets {
+    pub fn packets(&mut self) -> &mut CommandBuffer {
         let packets = &mut self.held.state.packets;
         if !self.begun {
             packets.clear();
@@ -332,13 +332,13 @@ impl<'a> Turn<'a> {
 
     /// Lets go of the lock and keeps the turn.
     pub(crate) fn reserved(self) -> Reserved<'a> {
-        let (makes, timeline, begun) = (self.makes(), self.timeline, self.begun);
+        let (signal_value, timeline, begun) = (self.signal_value(), self.timeline, self.begun);
         let mut held = self.held;
         held.state.is_reserved = true;
         Reserved {
             timeline,
             begun,
-            makes,
+            signal_value,
         }
     }
 
@@ -357,13 +357,13 @@ impl<'a> Turn<'a> {
 pub(crate) struct Reserved<'a> {
     timeline: &'a Timeline,
     begun: bool,
-    makes: u64,
+    signal_value: u64,
 }
 
 impl<'a> Reserved<'a> {
     /// What the submission raises the signal to.
-    pub(crate) fn makes(&self) -> u64 {
-        self.makes
+    pub(crate) fn signal_value(&self) -> u64 {
+        self.signal_value
     }
 
     /// The turn.
@@ -390,7 +390,7 @@ pub struct Parts<'a, T> {
     /// What is dropped once nobody holds the timeline.
     pub freed: &'a mut Vec<Keep>,
     /// The packets, if there are any.
-    pub packets: Option<&'a mut Packets>,
+    pub packets: Option<&'a mut CommandBuffer>,
 }
 
 /// Whether `next` has another high half than `last`: devices that compare 32 bits cannot tell their
@@ -604,14 +604,14 @@ mod tests {
             turn.reserve().map(|()| turn)
         };
         drop(turn().unwrap());
-        assert_eq!(turn().unwrap().makes(), 1);
+        assert_eq!(turn().unwrap().signal_value(), 1);
         assert_eq!(turn().unwrap().submitted().value, 1);
         assert_eq!(timeline.last().value, 1);
         let error = timeline.skip_to(9).unwrap_err().to_string();
         assert!(error.contains("copy 3") && error.contains("0x9"), "{error}");
         timeline.signal().set(1).unwrap();
         timeline.skip_to(9).unwrap();
-        assert_eq!(turn().unwrap().makes(), 10);
+        assert_eq!(turn().unwrap().signal_value(), 10);
         assert!(timeline.skip_to(8).is_err());
         timeline.skip_to(u64::MAX).unwrap();
         let error = turn().err().unwrap().to_string();
@@ -634,8 +634,8 @@ mod tests {
             turn.reserve().unwrap();
             turn.packets().word(5);
             let reserved = turn.reserved();
-            let (makes, last) = (reserved.makes(), timeline.last().value);
-            assert_eq!(makes, last + 1);
+            let (signal_value, last) = (reserved.signal_value(), timeline.last().value);
+            assert_eq!(signal_value, last + 1);
             let mut held = timeline.try_hold().unwrap();
             assert_eq!(held.own::<u8>().map(|(own, _)| *own), Some(7));
             drop(held);
@@ -649,11 +649,11 @@ mod tests {
                     true => {
                         let mut turn = reserved.turn();
                         assert_eq!(turn.packets().words, [5]);
-                        assert_eq!(turn.submitted().value, makes);
+                        assert_eq!(turn.submitted().value, signal_value);
                     }
                     false => drop(reserved),
                 }
-                assert_eq!(other.join().unwrap(), makes + u64::from(submits));
+                assert_eq!(other.join().unwrap(), signal_value + u64::from(submits));
             });
         }
     }
@@ -678,7 +678,7 @@ mod loom_tests {
             let submit = |timeline: &Timeline, ring: &Mutex<Vec<u64>>| {
                 let mut turn = timeline.turn();
                 turn.reserve().unwrap();
-                ring.lock().unwrap().push(turn.makes());
+                ring.lock().unwrap().push(turn.signal_value());
                 turn.submitted().value
             };
             let (theirs, into) = (Arc::clone(&timeline), Arc::clone(&ring));
@@ -707,9 +707,9 @@ mod loom_tests {
                     turn.reserved()
                 });
                 reserved.map(|reserved| {
-                    let makes = reserved.makes();
-                    assert_eq!(reserved.turn().submitted().value, makes);
-                    makes
+                    let signal_value = reserved.signal_value();
+                    assert_eq!(reserved.turn().submitted().value, signal_value);
+                    signal_value
                 })
             };
             let other = loom::thread::spawn(move || replay(&theirs));

@@ -22,7 +22,7 @@ use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::Result;
-use crate::graph::{Op, ScatterMode, Slope, Storage, Taken, Tensor};
+use crate::graph::{LoopOutput, Op, ScatterMode, Slope, Storage, Tensor};
 use crate::ops::{dtype_error, same_engine, shape_error};
 use looped::looped;
 
@@ -194,7 +194,7 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
 
 /// Results of a loop whose gradients are still to come, and those that are there.
 #[derive(Default)]
-struct Results(usize, Vec<(Taken, Tensor)>);
+struct Results(usize, Vec<(LoopOutput, Tensor)>);
 
 /// Whether two tensors are one value of a parameter: the graph, and what is left of it in memory.
 fn one_value(a: &Tensor, b: &Tensor) -> bool {

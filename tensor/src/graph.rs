@@ -158,7 +158,7 @@ pub enum Op {
     /// numbers. It is a value only while the function is traced. src: `[]`.
     Given,
     /// A result of a loop. src: one per parameter of the body.
-    Loop(Arc<Loop>, Taken),
+    Loop(Arc<Loop>, LoopOutput),
 }
 
 /// The body of a loop that makes a known number of steps: a graph over parameters, traced once. It
@@ -185,7 +185,7 @@ pub struct Loop {
 
 /// What a node takes from a loop.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Taken {
+pub enum LoopOutput {
     /// This result, which is a state, of the last step.
     Last(usize),
     /// This result of all steps, each in the row that the step reads of the inputs.

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use codegen::ir::Binary;
 
 use crate::error::{Error, Result};
-use crate::graph::{Loop, Op, Shape, Taken, Tensor};
+use crate::graph::{Loop, LoopOutput, Op, Shape, Tensor};
 use crate::ops::{check_size, same_engine, shape_error};
 use crate::walk::{batched, below, replaced};
 
@@ -201,12 +201,12 @@ fn made(
         let given = body.params[states..states + inputs].iter();
         match given.zip(&src[states..]).find(|(p, _)| p.id() == t.id()) {
             Some((_, &rows)) => rows.clone(),
-            None => take(Taken::Rows(once[i]), &shapes[i], t),
+            None => take(LoopOutput::Rows(once[i]), &shapes[i], t),
         }
     });
     let last = each
         .take(states)
-        .map(|(i, t)| take(Taken::Last(i), t.shape(), t));
+        .map(|(i, t)| take(LoopOutput::Last(i), t.shape(), t));
     Ok(split(rows.collect(), last.collect()))
 }
 

@@ -12,7 +12,7 @@ use codegen::interp::scalar;
 use codegen::ir::ReduceOp;
 
 use crate::error::{Error, Result};
-use crate::graph::{Engine, Executor, Loop, Op, ScatterMode, Storage, Taken, Tensor};
+use crate::graph::{Engine, Executor, Loop, LoopOutput, Op, ScatterMode, Storage, Tensor};
 use crate::jit::tracing;
 
 /// Elements in row-major order, as the bits of `Const`.
@@ -219,7 +219,7 @@ impl Reference {
         &self,
         tensor: &Tensor,
         body: &Loop,
-        taken: Taken,
+        taken: LoopOutput,
         sources: &[Values],
         runs: &mut Runs,
     ) -> Result<Values> {
@@ -230,8 +230,8 @@ impl Reference {
             None => self.run(body, sources)?,
         };
         let (list, i) = match taken {
-            Taken::Last(i) => (&run.last, i),
-            Taken::Rows(i) => (&run.rows, i),
+            LoopOutput::Last(i) => (&run.last, i),
+            LoopOutput::Rows(i) => (&run.rows, i),
         };
         let values = list.get(i).cloned();
         runs.insert(key, run);

@@ -12,7 +12,7 @@ use support::{engine, engine_of, engine_with};
 use tensor::exec::{DeviceExecutor, Interpreter, Observer, Options, Run};
 use tensor::nn::linear::Linear;
 use tensor::nn::norm::BatchNorm;
-use tensor::nn::{Adam, Lamb, Module, Optimizer, Sgd, commit};
+use tensor::nn::{Adam, AdamW, Lamb, Module, Optimizer, Sgd, commit};
 use tensor::onnx::write::{self, Writer};
 use tensor::onnx::{Dim, Model, Progress};
 use tensor::schedule::Limits;
@@ -109,7 +109,7 @@ fn a_step_that_fails_sets_nothing() {
     let mut sgd = Sgd::new(vec![w.clone(), v.clone()], 0.5, 0.9, false, 0.0).unwrap();
     assert!(sgd.minimize(&loss).is_err());
     let (w2, v2, loss) = make();
-    let mut adam = Adam::usual(vec![w2.clone(), v2.clone()], 0.5).unwrap();
+    let mut adam = Adam::with_lr(vec![w2.clone(), v2.clone()], 0.5).unwrap();
     assert!(adam.minimize(&loss).is_err());
     for cell in [w, v, w2, v2] {
         assert_eq!(first(&cell.get()), 1.0);
@@ -122,7 +122,7 @@ fn a_step_that_fails_sets_nothing() {
 #[test]
 fn what_was_submitted_is_not_done_twice_when_a_wait_ends() {
     let options = Options {
-        patience: Duration::from_millis(1),
+        timeout: Duration::from_millis(1),
         work: Some(Duration::from_millis(1)),
         ..Options::default()
     };
@@ -291,7 +291,7 @@ fn parameters_that_a_loss_does_not_use_stay() {
         assert!(close, "{found:?}, {expected:?} was expected");
     };
     let cells = three();
-    let mut adam = Adam::decoupled(cells.to_vec(), 0.1, (0.9, 0.999), 1e-8, 0.5).unwrap();
+    let mut adam = AdamW::new(cells.to_vec(), 0.1, (0.9, 0.999), 1e-8, 0.5).unwrap();
     near(run(&mut adam, &cells), [0.574_974, 1.610_412, 2.512_821]);
     let cells = three();
     let mut sgd = Sgd::new(cells.to_vec(), 0.1, 0.9, false, 0.5).unwrap();
@@ -681,9 +681,9 @@ fn equal_parameters_share_the_kernels_of_a_step() {
     type Make = fn(Vec<Parameter>) -> Result<Box<dyn Optimizer>>;
     let makes: [(&str, Make); 5] = [
         ("Sgd", |p| Ok(Box::new(Sgd::new(p, 0.1, 0.9, true, 0.1)?))),
-        ("Adam", |p| Ok(Box::new(Adam::usual(p, 0.1)?))),
+        ("Adam", |p| Ok(Box::new(Adam::with_lr(p, 0.1)?))),
         ("AdamW", |p| {
-            Ok(Box::new(Adam::decoupled(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
+            Ok(Box::new(AdamW::new(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
         }),
         ("Adam with decay", |p| {
             Ok(Box::new(Adam::new(p, 0.1, (0.9, 0.99), 1e-8, 0.1)?))
@@ -811,7 +811,7 @@ fn an_observer_that_calls_the_function_that_is_prepared_is_refused() {
 fn a_profiled_update_is_done_once_whatever_becomes_of_its_times() {
     let options = Options {
         profile: true,
-        patience: Duration::from_millis(1),
+        timeout: Duration::from_millis(1),
         work: Some(Duration::from_millis(1)),
         ..Options::default()
     };

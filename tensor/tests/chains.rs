@@ -5,12 +5,12 @@ mod support;
 
 use codegen::ir::{Op as Code, Unary};
 use support::engine;
-use tensor::schedule::{Limits, Schedule, Wanted};
+use tensor::schedule::{Limits, OutputRequest, Schedule};
 use tensor::{Result, Tensor};
 
 fn plan(value: &Tensor) -> Schedule {
     let value = value.clone();
-    Schedule::new(&[Wanted { value, into: None }], &Limits::default())
+    Schedule::new(&[OutputRequest { value, into: None }], &Limits::default())
 }
 
 /// Compilers took a minute for eighty of them in one kernel.

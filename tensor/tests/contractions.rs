@@ -5,7 +5,7 @@
 use codegen::Backend;
 use drivers_cpu::{Config, CpuDevice};
 use tensor::exec::{DeviceExecutor, Options};
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::{DType, Engine, Frozen, Result, Tensor};
 
 fn device() -> Engine {
@@ -91,7 +91,7 @@ fn convolutions() {
         let (kh, kw) = (r.from(1, 5), r.from(1, 5));
         let dilation = r.from(1, 2);
         let (h, w) = (r.from(9, 30), r.from(9, 30));
-        let mut sliding = Sliding::strided(r.from(1, 3), 2).dilated(dilation, 2);
+        let mut sliding = ConvParams::strided(r.from(1, 3), 2).dilated(dilation, 2);
         sliding = sliding.padded(r.below(3), 2);
         let shapes = vec![
             vec![r.from(1, 2), cin, h, w],
@@ -119,7 +119,7 @@ fn depthwise_convolutions_and_pools() {
         let c = r.from(1, 40);
         let (k, s, p) = (r.from(2, 5), r.from(1, 3), r.below(2));
         let shapes = vec![vec![1, c, r.from(8, 30), r.from(8, 40)], vec![c, 1, k, k]];
-        let sliding = Sliding::strided(s, 2).padded(p, 2);
+        let sliding = ConvParams::strided(s, 2).padded(p, 2);
         let name = format!("case {case}: {shapes:?} {sliding:?}");
         same(&name, &e, &shapes, |x| {
             let y = x[0].conv(&x[1], None, &sliding, c)?;
@@ -182,7 +182,7 @@ fn integer_products_and_convolutions() {
         let y = a.cast(DType::I32)?.sub(3)?.matmul(&b.cast(DType::I32)?)?;
         let (x, w) = (bytes(e, &[1, 8, 14, 14], 3), bytes(e, &[20, 8, 3, 3], 4));
         let x = x.cast(DType::I32)?.add(5)?;
-        let sliding = Sliding::strided(1, 2).padded(1, 2);
+        let sliding = ConvParams::strided(1, 2).padded(1, 2);
         let z = x.conv(&w.cast(DType::I32)?, None, &sliding, 1)?;
         Ok(vec![y, z])
     };

@@ -274,7 +274,7 @@ fn small_types_survive_the_device() {
 
 #[test]
 fn a_frozen_function_packs_its_weights_once() {
-    use tensor::ops::conv::Sliding;
+    use tensor::ops::conv::ConvParams;
     use tensor::{Frozen, Source};
 
     #[derive(Debug)]
@@ -309,7 +309,7 @@ fn a_frozen_function_packs_its_weights_once() {
             .add(0.5)?
             .sqrt()?
             .reshape(&[24, 1, 1])?;
-        let y = x.conv(&w, None, &Sliding::strided(1, 2).padded(1, 2), 1)?;
+        let y = x.conv(&w, None, &ConvParams::strided(1, 2).padded(1, 2), 1)?;
         let y = y.mul(&k)?.relu()?;
         let m = ramp(e, &[24 * 81, 32]);
         let z = y.reshape(&[2, 24 * 81])?.matmul(&m)?;
@@ -337,7 +337,7 @@ const LARGE: u64 = 1 << 20;
 fn impatient() -> (Arc<dyn Device>, Engine) {
     let device = device();
     let options = Options {
-        patience: Duration::from_millis(50),
+        timeout: Duration::from_millis(50),
         ..Options::default()
     };
     let engine = DeviceExecutor::engine(device.clone(), backend(2), options).unwrap();
@@ -453,7 +453,7 @@ fn long(e: &Engine) -> Tensor {
 #[test]
 fn work_may_take_longer_than_the_engine_is_patient() {
     let options = Options {
-        patience: Duration::from_millis(20),
+        timeout: Duration::from_millis(20),
         ..Options::default()
     };
     let e = engine(options);

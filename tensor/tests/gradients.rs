@@ -11,7 +11,7 @@ use tensor::graph::{Op, ScatterMode};
 use tensor::loops::{Order, recur};
 use tensor::nn::{Optimizer, Sgd};
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::image::Interpolation;
 use tensor::ops::loss::{Classes, Reduction};
 use tensor::ops::movement::{PadMode, Slice};
@@ -256,7 +256,7 @@ fn table() -> &'static [Case] {
         "einsum ..." Any [M, &[4, 2]], |x| Tensor::einsum("...k,kn", &[&x[0], &x[1]]);
 
         "conv" Any [IMAGE, &[4, 1, 3, 2], &[4]], |x| {
-            let s = Sliding {
+            let s = ConvParams {
                 stride: vec![2, 1],
                 padding: vec![(1, 0), (1, 2)],
                 dilation: vec![1, 2],
@@ -264,27 +264,27 @@ fn table() -> &'static [Case] {
             x[0].conv(&x[1], Some(&x[2]), &s, 2)
         };
         "conv 1-d" Any [&[2, 2, 7], &[3, 2, 3]], |x| {
-            x[0].conv(&x[1], None, &Sliding::strided(2, 1).padded(1, 1).dilated(2, 1), 1)
+            x[0].conv(&x[1], None, &ConvParams::strided(2, 1).padded(1, 1).dilated(2, 1), 1)
         };
         "conv 3-d" Any [&[1, 1, 3, 3, 3], &[2, 1, 2, 2, 2]], |x| {
-            x[0].conv(&x[1], None, &Sliding::default(), 1)
+            x[0].conv(&x[1], None, &ConvParams::default(), 1)
         };
         "conv_transpose" Any [&[1, 4, 3, 2], &[4, 1, 3, 2], &[2]], |x| {
-            let s = Sliding::strided(2, 2).padded(1, 2);
+            let s = ConvParams::strided(2, 2).padded(1, 2);
             x[0].conv_transpose(&x[1], Some(&x[2]), &s, &[1, 0], 2)
         };
-        "max_pool" Any [IMAGE], |x| x[0].max_pool(&[2, 3], &Sliding::default().padded(1, 2), true);
+        "max_pool" Any [IMAGE], |x| x[0].max_pool(&[2, 3], &ConvParams::default().padded(1, 2), true);
         "max_pool_indices" Any [IMAGE], |x| {
-            Ok(x[0].max_pool_indices(&[2, 2], &Sliding::default(), false)?.0)
+            Ok(x[0].max_pool_indices(&[2, 2], &ConvParams::default(), false)?.0)
         };
         "max_unpool" Any [IMAGE], |x| {
-            let (v, i) = x[0].max_pool_indices(&[2, 2], &Sliding::default(), false)?;
+            let (v, i) = x[0].max_pool_indices(&[2, 2], &ConvParams::default(), false)?;
             v.max_unpool(&i, &[5, 6])
         };
         "avg_pool" Any [IMAGE], |x| {
-            x[0].avg_pool(&[3, 2], &Sliding::strided(2, 2).padded(1, 2), true, false)
+            x[0].avg_pool(&[3, 2], &ConvParams::strided(2, 2).padded(1, 2), true, false)
         };
-        "lp_pool" Positive [IMAGE], |x| x[0].lp_pool(3.0, &[2, 2], &Sliding::default(), false);
+        "lp_pool" Positive [IMAGE], |x| x[0].lp_pool(3.0, &[2, 2], &ConvParams::default(), false);
         "global_avg_pool" Any [IMAGE], |x| x[0].global_avg_pool();
         "global_max_pool" Any [IMAGE], |x| x[0].global_max_pool();
 

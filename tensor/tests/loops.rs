@@ -5,7 +5,7 @@ mod support;
 
 use tensor::exec::{DeviceExecutor, Interpreter};
 use tensor::loops::{Order, Recurrence, recur};
-use tensor::schedule::{BufferId, Limits, Place, Schedule, Wanted, Work};
+use tensor::schedule::{BufferId, Limits, OutputRequest, Place, Schedule, Work};
 use tensor::{DType, Engine, Error, Frozen, Jit, Result, Tensor};
 
 /// Numbers without pattern, small.
@@ -98,7 +98,7 @@ fn engines() -> Vec<Engine> {
 }
 
 fn plan(roots: &[&Tensor]) -> Schedule {
-    let wanted = roots.iter().map(|&t| Wanted {
+    let wanted = roots.iter().map(|&t| OutputRequest {
         value: t.clone(),
         into: None,
     });

@@ -2,12 +2,12 @@
 
 use tensor::nn::conv::Channels;
 use tensor::nn::{
-    Adam, BatchNorm, Conv, ConvTranspose, Dropout, Embedding, GroupNorm, InstanceNorm, Lamb,
+    Adam, AdamW, BatchNorm, Conv, ConvTranspose, Dropout, Embedding, GroupNorm, InstanceNorm, Lamb,
     LayerNorm, Linear, Module, MultiHeadAttention, Optimizer, Parameter, RmsNorm, Sgd, commit,
     init, part, state,
 };
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::loss::Reduction;
 use tensor::{DType, Engine, Error, Result, Rng, Tensor};
 
@@ -25,7 +25,7 @@ fn shapes_of_layers() -> Result<()> {
             groups: 2,
         },
         &[3, 3],
-        Sliding::strided(2, 2).padded(1, 2),
+        ConvParams::strided(2, 2).padded(1, 2),
         true,
         f,
     )?;
@@ -35,7 +35,7 @@ fn shapes_of_layers() -> Result<()> {
         &mut rng,
         Channels::new(8, 4),
         &[2, 2],
-        Sliding::strided(2, 2),
+        ConvParams::strided(2, 2),
         true,
         f,
     )?;
@@ -138,7 +138,7 @@ fn optimizers_take_the_steps_of_their_formulas() -> Result<()> {
         0.8,
     );
     near(
-        two_steps(|p| Ok(Box::new(Adam::decoupled(p, 0.1, betas, 1e-12, 0.5)?)))?,
+        two_steps(|p| Ok(Box::new(AdamW::new(p, 0.1, betas, 1e-12, 0.5)?)))?,
         (0.95 - 0.1) * 0.95 - 0.1,
     );
     // The ratio makes the step as long as the parameter.
@@ -284,7 +284,7 @@ fn layers_say_what_is_wrong_with_their_weights() -> Result<()> {
             &mut Rng::new(&e, 1),
             Channels::new(3, 2),
             &[1],
-            Sliding::default(),
+            ConvParams::default(),
             false,
             DType::F32,
         )?;

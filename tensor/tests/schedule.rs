@@ -4,8 +4,8 @@
 use tensor::exec::Interpreter;
 use tensor::loops::{Order, recur};
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
-use tensor::schedule::{Limits, Schedule, Wanted, Work};
+use tensor::ops::conv::ConvParams;
+use tensor::schedule::{Limits, OutputRequest, Schedule, Work};
 use tensor::{DType, Engine, Tensor};
 
 fn engine() -> Engine {
@@ -27,9 +27,9 @@ fn data(engine: &Engine, shape: &[usize], seed: u32) -> Tensor {
 }
 
 fn plan(roots: &[&Tensor]) -> Schedule {
-    let wanted: Vec<Wanted> = roots
+    let wanted: Vec<OutputRequest> = roots
         .iter()
-        .map(|&t| Wanted {
+        .map(|&t| OutputRequest {
             value: t.clone(),
             into: None,
         })
@@ -138,7 +138,7 @@ fn convolution_with_bias_and_activation_is_one_kernel_after_its_padding() {
     let n = check(|e| {
         let (x, w) = (data(e, &[2, 3, 8, 8], 1), data(e, &[4, 3, 3, 3], 2));
         let b = data(e, &[4], 3);
-        let options = Sliding::strided(1, 2).padded(1, 2);
+        let options = ConvParams::strided(1, 2).padded(1, 2);
         vec![x.conv(&w, Some(&b), &options, 1).unwrap().relu().unwrap()]
     });
     // The padded input is in memory: windows over it are plain strides then.
@@ -207,9 +207,9 @@ fn adam_is_one_kernel_per_parameter() {
         let step = m1.div(v1.sqrt().unwrap().add(1e-8).unwrap()).unwrap();
         let p1 = p.sub(step.mul(0.01).unwrap()).unwrap();
         let pairs = vec![(p.clone(), p1), (m.clone(), m1), (v.clone(), v1)];
-        let wanted: Vec<Wanted> = pairs
+        let wanted: Vec<OutputRequest> = pairs
             .iter()
-            .map(|(t, v)| Wanted {
+            .map(|(t, v)| OutputRequest {
                 value: v.clone(),
                 into: Some(t.clone()),
             })

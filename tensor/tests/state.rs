@@ -64,7 +64,7 @@ fn state_is_saved_and_copied_as_it_is_after_the_call() {
     let (e, other) = (engine(), engine());
     let mut rng = Rng::new(&e, 1);
     let net = Linear::new(&mut rng, 64, 64, true, DType::F32).unwrap();
-    let mut adam = Adam::usual(net.trainable(), 0.01).unwrap();
+    let mut adam = Adam::with_lr(net.trainable(), 0.01).unwrap();
     let x = rng.randn(&[256, 64], DType::F32).unwrap();
     let step = Jit::new(&e, |x: &[Tensor]| {
         let loss = net.forward(&x[0])?.square()?.mean(&[], false)?;
@@ -384,7 +384,7 @@ fn state_that_nobody_holds_is_updated_in_place() {
     let mut rng = Rng::new(&e, 1);
     let n = 1 << 20;
     let w = Parameter::new(rng.randn(&[n], DType::F32).unwrap());
-    let mut adam = Adam::usual(vec![w.clone()], 0.01).unwrap();
+    let mut adam = Adam::with_lr(vec![w.clone()], 0.01).unwrap();
     let mut losses = Vec::new();
     let mut step = |losses: &mut Vec<Tensor>| {
         let loss = w.get().square().unwrap().mean(&[], false).unwrap();
@@ -493,7 +493,7 @@ fn a_loss_is_that_of_its_step_in_a_captured_training_step() {
     let run = |e: &Engine, captured: bool| {
         let mut rng = Rng::new(e, 9);
         let net = Linear::new(&mut rng, 4, 1, true, DType::F32).unwrap();
-        let mut adam = Adam::usual(net.trainable(), 0.1).unwrap();
+        let mut adam = Adam::with_lr(net.trainable(), 0.1).unwrap();
         let x = rng.randn(&[16, 4], DType::F32).unwrap();
         let y = x.sum(&[1], true).unwrap();
         let mut step = |x: &[Tensor]| {

@@ -12,8 +12,8 @@ use tensor::nn::linear::Linear;
 use tensor::nn::norm::BatchNorm;
 use tensor::nn::optim::{clip_grad_norm, clip_grad_value};
 use tensor::nn::state::{self, Checkpoint};
-use tensor::nn::{Adam, Dropout, Lamb, Module, Optimizer, Sgd, commit, part};
-use tensor::ops::conv::Sliding;
+use tensor::nn::{Adam, AdamW, Dropout, Lamb, Module, Optimizer, Sgd, commit, part};
+use tensor::ops::conv::ConvParams;
 use tensor::ops::loss::Classes;
 use tensor::{DType, Engine, Jit, Parameter, Result, Rng, Tensor, gradients, no_grad};
 
@@ -103,9 +103,9 @@ fn a_resumed_run_has_the_bits_of_one_that_went_on() {
     let path = |name: &str| folder.path().join(name);
     let engine = &engine();
     let makes: [Make; 4] = [
-        |p| Ok(Box::new(Adam::usual(p, 0.01)?)),
+        |p| Ok(Box::new(Adam::with_lr(p, 0.01)?)),
         |p| Ok(Box::new(Sgd::new(p, 0.05, 0.9, true, 1e-3)?)),
-        |p| Ok(Box::new(Adam::decoupled(p, 0.01, (0.9, 0.99), 1e-8, 0.1)?)),
+        |p| Ok(Box::new(AdamW::new(p, 0.01, (0.9, 0.99), 1e-8, 0.1)?)),
         |p| Ok(Box::new(Lamb::new(p, 0.01, (0.9, 0.999), 1e-6, 0.01)?)),
     ];
     for (i, make) in makes.into_iter().enumerate() {
@@ -133,7 +133,7 @@ fn a_checkpoint_has_names_and_the_number_of_steps() {
     let e = engine();
     let mut rng = Rng::new(&e, 1);
     let net = Net::new(&mut rng);
-    let mut adam = Adam::usual(net.trainable(), 0.01).unwrap();
+    let mut adam = Adam::with_lr(net.trainable(), 0.01).unwrap();
     let all = Checkpoint::of(&net).optimizer("optimizer", &adam).unwrap();
     let all = all.rng("rng", &rng);
     for i in 0..3 {
@@ -344,7 +344,7 @@ fn a_convolution_with_batch_norm_has_the_gradients_of_the_reference() {
             &mut rng,
             channels,
             &[3, 3],
-            Sliding::default(),
+            ConvParams::default(),
             true,
             DType::F32,
         );

@@ -3,7 +3,7 @@
 use tensor::element::{F8E4M3, F8E5M2};
 use tensor::nn::{Adam, Lamb, Optimizer, Sgd};
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::image::Interpolation;
 use tensor::ops::loss::{Classes, Reduction};
 use tensor::ops::movement::{PadMode, Slice};
@@ -284,19 +284,19 @@ fn convolution_and_pooling() -> Result<()> {
     let e = Engine::reference();
     let x = Tensor::arange(&e, 0, 16, 1, DType::F32)?.reshape(&[1, 1, 4, 4])?;
     let w = Tensor::ones(&e, &[1, 1, 3, 3], DType::F32)?;
-    let y = x.conv(&w, None, &Sliding::default(), 1)?;
+    let y = x.conv(&w, None, &ConvParams::default(), 1)?;
     assert_eq!(y.to_vec::<f32>()?, [45.0, 54.0, 81.0, 90.0]);
-    let y = x.conv(&w, None, &Sliding::strided(3, 2).padded(1, 2), 1)?;
+    let y = x.conv(&w, None, &ConvParams::strided(3, 2).padded(1, 2), 1)?;
     assert_eq!(y.to_vec::<f32>()?, [10.0, 18.0, 42.0, 50.0]);
     let small = Tensor::from_slice(&e, &[1.0f32, 2.0, 3.0], &[1, 1, 3])?;
     let k = Tensor::from_slice(&e, &[1.0f32, 10.0], &[1, 1, 2])?;
-    let y = small.conv_transpose(&k, None, &Sliding::strided(2, 1), &[], 1)?;
+    let y = small.conv_transpose(&k, None, &ConvParams::strided(2, 1), &[], 1)?;
     assert_eq!(y.to_vec::<f32>()?, [1.0, 10.0, 2.0, 20.0, 3.0, 30.0]);
-    let y = x.max_pool(&[3, 3], &Sliding::strided(2, 2), true)?;
+    let y = x.max_pool(&[3, 3], &ConvParams::strided(2, 2), true)?;
     assert_eq!(y.to_vec::<f32>()?, [10.0, 11.0, 14.0, 15.0]);
-    let (_, at) = x.max_pool_indices(&[2, 2], &Sliding::default(), false)?;
+    let (_, at) = x.max_pool_indices(&[2, 2], &ConvParams::default(), false)?;
     assert_eq!(at.to_vec::<i32>()?, [5, 7, 13, 15]);
-    let padded = Sliding::strided(2, 2).padded(1, 2);
+    let padded = ConvParams::strided(2, 2).padded(1, 2);
     let y = x.avg_pool(&[2, 2], &padded, false, false)?;
     assert_eq!(
         y.to_vec::<f32>()?,
@@ -469,7 +469,7 @@ fn texts_of_errors() -> Result<()> {
             "windows: a window of 5 elements 1 apart is longer than axis 0 of [4]; pad the axis",
         ),
         (
-            text(a.conv(&b, None, &Sliding::default(), 1)),
+            text(a.conv(&b, None, &ConvParams::default(), 1)),
             "conv: input [2, 3], weight [4], 1 groups: wants [n, c_in, s..] and \
              [c_out, c_in / groups, k..] with groups dividing c_out",
         ),

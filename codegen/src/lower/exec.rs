@@ -402,7 +402,7 @@ impl Machine<'_> {
                 }
                 return Ok(());
             }
-            Inst::Fetch { gate, boxes, .. } => {
+            Inst::TmaLoad { gate, boxes, .. } => {
                 if number == 0 && get(item, gate)[0] != 0 {
                     for of in boxes {
                         let first = |r: &Reg| get(item, r)[0] as i64;
@@ -422,10 +422,10 @@ impl Machine<'_> {
             | Inst::Commit { .. }
             | Inst::Barrier
             // Products and copies happen at once.
-            | Inst::Settle { .. }
+            | Inst::WgmmaWait { .. }
             | Inst::Expose
-            | Inst::Arm { .. }
-            | Inst::Landed { .. }
+            | Inst::MbarrierInit { .. }
+            | Inst::MbarrierWait { .. }
             | Inst::Sent
             | Inst::Arrived { .. }
             | Inst::MmaThere { .. }

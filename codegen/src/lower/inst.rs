@@ -28,12 +28,12 @@ impl Inst {
             Inst::Store { .. }
             | Inst::SetAcc { .. }
             | Inst::MmaThere { .. }
-            | Inst::Settle { .. }
+            | Inst::WgmmaWait { .. }
             | Inst::Expose
             | Inst::Copy { .. }
-            | Inst::Arm { .. }
-            | Inst::Fetch { .. }
-            | Inst::Landed { .. }
+            | Inst::MbarrierInit { .. }
+            | Inst::TmaLoad { .. }
+            | Inst::MbarrierWait { .. }
             | Inst::Sent
             | Inst::Arrived { .. }
             | Inst::Once

@@ -422,11 +422,11 @@ impl Narrow<'_> {
                 there: there.map(|g| self.wide(g)),
                 gate: gate.map(|g| self.wide(g)),
             },
-            Inst::Fetch {
+            Inst::TmaLoad {
                 barrier,
                 gate,
                 boxes,
-            } => Inst::Fetch {
+            } => Inst::TmaLoad {
                 barrier: (barrier.0, self.index(barrier.1)),
                 gate: self.wide(gate),
                 boxes: boxes
@@ -442,7 +442,7 @@ impl Narrow<'_> {
                     })
                     .collect(),
             },
-            Inst::Landed { barrier, odd } => Inst::Landed {
+            Inst::MbarrierWait { barrier, odd } => Inst::MbarrierWait {
                 barrier: (barrier.0, self.index(barrier.1)),
                 odd: self.index(odd),
             },

@@ -120,7 +120,7 @@ impl fmt::Display for Program {
                     }
                     writeln!(f)?;
                 }
-                Inst::Settle { left } => writeln!(f, "settle but {left}")?,
+                Inst::WgmmaWait { left } => writeln!(f, "settle but {left}")?,
                 Inst::Expose => writeln!(f, "expose")?,
                 Inst::Copy {
                     ty,
@@ -138,8 +138,8 @@ impl fmt::Display for Program {
                         None => writeln!(f)?,
                     }
                 }
-                Inst::Arm { mem, count } => writeln!(f, "arm {mem}[{count}]")?,
-                Inst::Fetch {
+                Inst::MbarrierInit { mem, count } => writeln!(f, "arm {mem}[{count}]")?,
+                Inst::TmaLoad {
                     barrier,
                     gate,
                     boxes,
@@ -152,7 +152,7 @@ impl fmt::Display for Program {
                     }
                     writeln!(f, " if {gate}")?;
                 }
-                Inst::Landed { barrier, odd } => {
+                Inst::MbarrierWait { barrier, odd } => {
                     writeln!(f, "landed {}[{}] odd {odd}", barrier.0, barrier.1)?;
                 }
                 Inst::Sent => writeln!(f, "sent")?,

@@ -96,7 +96,7 @@ impl Arg {
     }
 }
 
-/// A buffer as a tensor, of which [`Inst::Fetch`] copies boxes.
+/// A buffer as a tensor, of which [`Inst::TmaLoad`] copies boxes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Tensor {
     /// Slot among the buffers of the kernel.
@@ -121,7 +121,7 @@ impl Tensor {
     }
 }
 
-/// A box that [`Inst::Fetch`] copies.
+/// A box that [`Inst::TmaLoad`] copies.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BoxOf {
     /// The first element in local memory.
@@ -218,7 +218,7 @@ pub enum Inst {
         c: Reg,
     },
     /// Adds the products of matrices that lie in local memory to an accumulator, one for each pair of first elements,
-    /// beside the work-items: the sum is there, and what was read may be written, after [`Inst::Settle`]. Lanes and
+    /// beside the work-items: the sum is there, and what was read may be written, after [`Inst::WgmmaWait`]. Lanes and
     /// work-items as with [`Inst::Mma`].
     MmaThere {
         acc: Acc,
@@ -227,7 +227,7 @@ pub enum Inst {
         at: Vec<[Reg; 2]>,
     },
     /// Waits for the products of all [`Inst::MmaThere`] of this wave but the last few.
-    Settle {
+    WgmmaWait {
         left: u32,
     },
     /// Copies the elements of a vector from memory to local memory, beside the work-item: they are there after
@@ -241,20 +241,20 @@ pub enum Inst {
         gate: Option<Reg>,
     },
     /// Makes barriers of the elements of a block of local memory, for copies of boxes to be waited for.
-    Arm {
+    MbarrierInit {
         mem: Mem,
         count: u32,
     },
     /// One work-item starts to copy boxes of tensors to local memory, which go on beside it: they are there after
-    /// [`Inst::Landed`] at the same barrier. Where `gate` is false nothing happens. What is outside of a tensor is
+    /// [`Inst::MbarrierWait`] at the same barrier. Where `gate` is false nothing happens. What is outside of a tensor is
     /// zero, and rows are mixed as [`Rows`] has them.
-    Fetch {
+    TmaLoad {
         barrier: (Mem, Reg),
         gate: Reg,
         boxes: Vec<BoxOf>,
     },
     /// Waits for the boxes of a barrier, whose turn before this one was an odd one (or not).
-    Landed {
+    MbarrierWait {
         barrier: (Mem, Reg),
         odd: Reg,
     },

@@ -68,10 +68,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
             inside.taken();
             let start = Instant::now();
-            let interface = drivers_amd::am::open(&machine, &card.address, 0, &clock, &options)?;
+            let backend = drivers_amd::am::open(&machine, &card.address, 0, &clock, &options)?;
             let all = start.elapsed();
             let (inside, accesses) = inside.taken();
-            drop(interface);
+            drop(backend);
             let ours = all.saturating_sub(inside);
             println!(
                 "{chip}, {how}: {:.1} ms of our own, {accesses} accesses, {:.1} ms inside of the card",

@@ -12,8 +12,8 @@ use drivers_amd::Recorded;
 use drivers_amd::chip::{CHIPS, Chip, Language};
 use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Sdma, Setup};
 use hcq::{
-    ArgLayout, Command, Deadline, DeviceId, GpuVa, Packets, Program, QueueKind, Result, Scope,
-    Signal, SignalMemory, Val,
+    ArgLayout, Command, CommandBuffer, Deadline, DeviceId, GpuVa, Program, QueueKind, Result,
+    Scope, Signal, SignalMemory, Val,
 };
 
 /// Encoding reads nothing of a signal but its address.
@@ -41,7 +41,7 @@ fn encoder(chip: &'static Chip, language: Language) -> Encoder {
         index: 0,
         chip,
         xccs: if language == Language::Aql { 8 } else { 1 },
-        meet: GpuVa(0),
+        xcc_barrier: GpuVa(0),
         queue: GpuVa(0x7e00_0000_0000),
         fence: GpuVa(0x7e00_0000_1000),
         interrupt: Some(Interrupt {
@@ -87,7 +87,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
     for chip in CHIPS {
         for language in [Language::Pm4, Language::Aql] {
             let encoder = encoder(chip, language);
-            let mut packets = Packets::new();
+            let mut packets = CommandBuffer::new();
             let mut fastest = Duration::MAX;
             let mut capacity = None;
             let started = Instant::now();

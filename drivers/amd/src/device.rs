@@ -8,11 +8,11 @@ use drivers_gpu::engine::RELAY_RING;
 use drivers_gpu::memory::pool::Pool;
 use hcq::{Abilities, Error, QueueKind, Result};
 
+use crate::backend::AmdBackend;
 use crate::chip::Language;
 use crate::hardware::AmdHardware;
 use crate::hardware::parts;
 use crate::hardware::scratch::Scratches;
-use crate::interface::AmdInterface;
 use crate::options::Options;
 
 /// An AMD GPU.
@@ -23,9 +23,9 @@ pub type AmdDevice = Gpu<AmdHardware>;
 /// # Errors
 /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
 /// the GPU cannot have.
-pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<AmdDevice>> {
-    let core = Arc::new(Core::new(interface.clone(), options.keeper.clone()));
-    let gpu = interface.gpu();
+pub fn over(backend: &Arc<dyn AmdBackend>, options: &Options) -> Result<Arc<AmdDevice>> {
+    let core = Arc::new(Core::new(backend.clone(), options.keeper.clone()));
+    let gpu = backend.gpu();
     let pool = Pool::new(&core);
     let compute = match options.compute {
         None => gpu.chip.compute,
@@ -55,22 +55,22 @@ pub fn over(interface: &Arc<dyn AmdInterface>, options: &Options) -> Result<Arc<
         drain_timeout: options.drain_timeout,
     };
     let (on, options) = (
-        (core.clone(), interface.clone(), pool.clone()),
+        (core.clone(), backend.clone(), pool.clone()),
         options.clone(),
     );
     Gpu::open(&core, &pool, opening, move |kind, index| {
-        let (core, interface, pool) = &on;
+        let (core, backend, pool) = &on;
         let language = match kind {
             QueueKind::Compute => compute,
             QueueKind::Copy => Language::Sdma,
         };
         let mut options = options.clone();
         if (kind, index) == (QueueKind::Copy, copies) {
-            options.copy_ring = match interface.has_relay() {
+            options.copy_ring = match backend.has_relay() {
                 true => RELAY_RING,
                 false => 0,
             };
         }
-        parts::open(core, interface, pool, (kind, index, language), &options)
+        parts::open(core, backend, pool, (kind, index, language), &options)
     })
 }

@@ -1,4 +1,4 @@
-//! AMD GPUs: our own packets and queues. The way in is an [`interface`]; there are two, the stock kernel
+//! AMD GPUs: our own packets and queues. The way in is an [`backend`]; there are two, the stock kernel
 //! driver (KFD), and the card itself, over PCI.
 //!
 //! Each row uses those above it, and none below:
@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips, as data |
 //! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
-//! | [`interface`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
+//! | [`backend`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
 //! | [`am`] | the GPU without a kernel driver as an interface: its blocks, which are started one by one |
 //! | `program` | kernels on the device |
@@ -19,11 +19,11 @@
 #![forbid(unsafe_code)]
 
 pub mod am;
+pub mod backend;
 pub mod chip;
 mod device;
 pub mod encode;
 mod hardware;
-pub mod interface;
 pub mod kfd;
 pub mod object;
 mod options;

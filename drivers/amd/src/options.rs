@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers_bundle::Keeper;
+use drivers_bundle::CoredumpWriter;
 
 use crate::chip::Language;
 
@@ -43,7 +43,7 @@ pub struct Options {
     /// Where packets are those of another driver: nowhere.
     pub recorded: Recorded,
     /// Where what is known of a fault or a hang goes; nothing is kept without it.
-    pub keeper: Option<Arc<Keeper>>,
+    pub keeper: Option<Arc<CoredumpWriter>>,
 }
 
 /// Where packets are to be as in the streams of tests/golden/amd, recorded of a driver that has run on cards, and not

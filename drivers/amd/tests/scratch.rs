@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drivers_amd::AmdDevice;
-use drivers_amd::interface::{AmdInterface, Gpu, HardwareQueue, QueueHandle, QueueRequest};
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_amd::backend::{AmdBackend, Gpu, HardwareQueue, QueueHandle, QueueRequest};
+use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
 use hcq::graph::{GraphBuilder, Work};
 use hcq::mem::window::Window;
 use hcq::{
-    Buffer, Command, Device, DeviceId, Error, MemoryKind, Packets, Program, QueueKind, Result,
-    Span, Stream, Val,
+    Buffer, Command, CommandBuffer, Device, DeviceId, Error, MemoryKind, Program, QueueKind,
+    Result, Span, Stream, Val,
 };
 use stand::{at, memory, soon};
 use twin_amd::machine::TwinMachine;
@@ -175,7 +175,7 @@ fn packets_and_graphs_keep_the_scratch_that_they_name() {
         let sums = bench.load("sums");
         let args = bench.args(0);
         let queue = bench.device.queue(QueueKind::Compute, 0).unwrap();
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         queue
             .encode(&[exec(&sums, &args, GROUPS)], &mut packets)
             .unwrap();
@@ -197,9 +197,9 @@ fn packets_and_graphs_keep_the_scratch_that_they_name() {
         let both = bench.used();
         for _ in 0..3 {
             let again = queue.timeline().submit(|turn| {
-                let (signal, makes) = (turn.signal(), turn.makes());
+                let (signal, signal_value) = (turn.signal(), turn.signal_value());
                 turn.packets().clone_from(&packets);
-                let value = makes.into();
+                let value = signal_value.into();
                 queue.encode(&[Command::Signal { signal, value }], turn.packets())?;
                 queue.submit(turn)
             });
@@ -255,7 +255,7 @@ fn a_queue_that_outlives_its_device_keeps_the_scratch() {
 
 /// An interface whose queues leave the hardware for a new mapping, and do not come back.
 struct Gone {
-    near: Arc<dyn AmdInterface>,
+    near: Arc<dyn AmdBackend>,
     is_lost: bool,
 }
 
@@ -295,7 +295,7 @@ impl QueueHandle for Left {
     }
 }
 
-impl Interface for Gone {
+impl Backend for Gone {
     fn id(&self) -> &DeviceId {
         self.near.id()
     }
@@ -342,7 +342,7 @@ impl Interface for Gone {
     }
 }
 
-impl AmdInterface for Gone {
+impl AmdBackend for Gone {
     fn gpu(&self) -> &Gpu {
         self.near.gpu()
     }
@@ -365,8 +365,8 @@ fn a_queue_that_is_not_mapped_again_is_the_loss_of_the_device() {
         let twin = stand::twin("chip=gfx942,xcc=1,vram=2G");
         let options = stand::options();
         let near = drivers_amd::kfd::open(&stand::machine(&twin), 0, &options).unwrap();
-        let interface: Arc<dyn AmdInterface> = Arc::new(Gone { near, is_lost });
-        let device = drivers_amd::over(&interface, &options).unwrap();
+        let backend: Arc<dyn AmdBackend> = Arc::new(Gone { near, is_lost });
+        let device = drivers_amd::over(&backend, &options).unwrap();
         let error = device
             .load(&stand::kernel("gfx942", "sums", 2))
             .map(|_| ())

@@ -16,7 +16,7 @@ use drivers_amd::chip::{GFX942, GFX1100, GFX1201};
 use drivers_amd::encode::{Launch, aql, pm4};
 use drivers_amd::{Language, Recorded};
 use golden::{Golden, OPEN, bytes, load, number, signal, slot, words};
-use hcq::{ArgLayout, Command, GpuVa, Packets, Program, Scope, Val};
+use hcq::{ArgLayout, Command, CommandBuffer, GpuVa, Program, Scope, Val};
 
 fn files() -> [Golden; 3] {
     [
@@ -260,7 +260,7 @@ fn graph() -> Vec<Vec<String>> {
         signal: &wait,
         value: slot(0, 1),
     });
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     encoder.begin(&mut packets);
     encoder.encode(&commands, &mut packets).unwrap();
     packets.relocate(kernargs);

@@ -13,8 +13,8 @@ use std::time::Duration;
 use drivers_amd::AmdDevice;
 use hcq::transport::Machine;
 use hcq::{
-    Buffer, Command, Deadline, Device, Error, KernelImage, MemoryKind, Packets, Program, QueueKind,
-    Stream, Val,
+    Buffer, Command, CommandBuffer, Deadline, Device, Error, KernelImage, MemoryKind, Program,
+    QueueKind, Stream, Val,
 };
 use stand::{at, machine, memory, options, soon, twin};
 use twin_amd::machine::TwinMachine;
@@ -173,7 +173,7 @@ fn a_thread_that_panics_harms_nobody() {
         let ended = thread::spawn(move || {
             let kept = memory(&*guilty.device, MemoryKind::Device, 1 << 20).unwrap();
             let queue = guilty.compute.queue();
-            let mut bound = queue.bind(Packets::new()).unwrap();
+            let mut bound = queue.bind(CommandBuffer::new()).unwrap();
             let values = |_: u64| -> [u64; 0] {
                 panic!("in the middle of a launch, {} bytes", kept.bytes())
             };

@@ -1,4 +1,4 @@
-//! [`Keeper`]: the folder of bundles. Each is a new file, nothing is overwritten, and there is an end to it.
+//! [`CoredumpWriter`]: the folder of bundles. Each is a new file, nothing is overwritten, and there is an end to it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -40,19 +40,19 @@ const KERNELS: usize = 20_000;
 const VALUES: u64 = 1_000_000;
 
 /// Where bundles of a device go, and what each of them says of the machine.
-pub struct Keeper {
+pub struct CoredumpWriter {
     folder: PathBuf,
     /// A wait that was shorter is no hang.
-    patience: Duration,
+    timeout: Duration,
     environment: Vec<[String; 2]>,
     machine: Arc<dyn Machine>,
     simulated: bool,
     waits: AtomicU32,
 }
 
-impl std::fmt::Debug for Keeper {
+impl std::fmt::Debug for CoredumpWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keeper({})", self.folder.display())
+        write!(f, "CoredumpWriter({})", self.folder.display())
     }
 }
 
@@ -81,19 +81,19 @@ pub enum ReadError {
     TooMuch(#[from] TooMuch),
 }
 
-impl Keeper {
+impl CoredumpWriter {
     /// Bundles of a device of a machine go to a folder, which is made when the first one is written. `environment`
     /// are the variables that choose or change devices.
     pub fn new(
         folder: PathBuf,
-        patience: Duration,
+        timeout: Duration,
         environment: Vec<[String; 2]>,
         machine: Arc<dyn Machine>,
         simulated: bool,
-    ) -> Keeper {
-        Keeper {
+    ) -> CoredumpWriter {
+        CoredumpWriter {
             folder,
-            patience,
+            timeout,
             environment,
             machine,
             simulated,
@@ -103,7 +103,7 @@ impl Keeper {
 
     /// Whether a wait that has lasted so long is to be kept: it is as long as a hang, and there are not too many.
     pub fn wants_wait(&self, after: Duration) -> bool {
-        after >= self.patience && self.waits.fetch_add(1, Ordering::Relaxed) < WAITS
+        after >= self.timeout && self.waits.fetch_add(1, Ordering::Relaxed) < WAITS
     }
 
     /// Writes a bundle, with what the machine says of the device. Returns its file.
@@ -127,7 +127,7 @@ impl Keeper {
 /// Writes a bundle to a folder as it is, but for who writes it and when. Returns its file.
 ///
 /// # Errors
-/// As [`Keeper::keep`].
+/// As [`CoredumpWriter::keep`].
 pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let program = std::env::current_exe().ok();

@@ -20,5 +20,5 @@ pub mod schema;
 mod system;
 
 pub use cause::{Explanation, PROGRAM, explain};
-pub use keeper::{Keeper, ReadError};
+pub use keeper::{CoredumpWriter, ReadError};
 pub use schema::{Bundle, Evidence, Hex};

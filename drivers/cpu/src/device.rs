@@ -12,10 +12,10 @@ use drivers_gpu::submit::{Channel, Parts};
 use drivers_host::cpuinfo::CpuInfo;
 use hcq::{Abilities, Costs, Device, DeviceId, Error, MemoryKind, QueueKind, Result};
 
+use crate::backend::{CpuBackend, system_memory};
 use crate::encode::Encoder;
 use crate::guard::Floats;
 use crate::hardware::CpuHardware;
-use crate::interface::{CpuInterface, system_memory};
 use crate::processor::Processor;
 use crate::progress::{Progress, Worker};
 use crate::ring::{CpuRing, RingMemory};
@@ -128,8 +128,8 @@ impl CpuDevice {
             n => n,
         };
         let subnormals = config.subnormals;
-        let interface = CpuInterface::new(id.clone(), total, COSTS);
-        let core = Arc::new(Core::new(Arc::new(interface), None));
+        let backend = CpuBackend::new(id.clone(), total, COSTS);
+        let core = Arc::new(Core::new(Arc::new(backend), None));
         let opening = Opening {
             pool: Pool::new(&core),
             shared: Arc::new(Shared::new(&core)),
@@ -182,7 +182,7 @@ impl Opening {
             total: pool.stats().total,
             hint: format!("; {e}"),
         })?;
-        let event = Arc::new(CpuInterface::event_of(&ring));
+        let event = Arc::new(CpuBackend::event_of(&ring));
         let timeline = new_timeline(core, pool, &format!("{unit} timeline"), &event)?;
         let fences = pool.piece(MemoryKind::Control, 16, &format!("the fences of {unit}"))?;
         let counted = (fences.shared()?, fences.va());

@@ -1,6 +1,6 @@
 //! Commands to packets, pure: see [`crate::packet`] for the format.
 
-use hcq::packets::{Packets, Part, Patch, Section, place};
+use hcq::command_buffer::{CommandBuffer, Part, Patch, Section, place};
 use hcq::{
     ArgField, Command, Compare, DeviceId, Error, Program, QueueKind, Result, Scope, Signal, Val,
     Width,
@@ -33,7 +33,7 @@ impl Encoder {
 
     /// Appends the packet of [`Command::Signal`].
     #[inline]
-    pub fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) {
+    pub fn raise(&self, signal: &Signal, value: u64, out: &mut CommandBuffer) {
         let (va, value) = (signal.va(), [value as u32, (value >> 32) as u32]);
         let words = [header(op::SIGNAL, 5), va.lo(), va.hi(), value[0], value[1]];
         out.words.extend_from_slice(&words);
@@ -44,7 +44,7 @@ impl Encoder {
     /// # Errors
     /// [`Error::Command`] for a kernel on a copy queue, a launch that does not fit its kernel, and
     /// a misaligned address.
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         for command in commands {
             match *command {
                 Command::Wait { signal, value } => raise(op::WAIT, signal, value, out),
@@ -123,7 +123,7 @@ impl Encoder {
         args: &[Val],
         grid: [u32; 3],
         block: [u32; 3],
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let fields = &program.args.fields;
         let groups = (u64::from(grid[0]) * u64::from(grid[1])).checked_mul(grid[2].into());
@@ -244,7 +244,7 @@ impl Encoder {
 
 /// The packets that name a signal and a value.
 #[inline]
-fn raise(op: u8, signal: &Signal, value: Val, out: &mut Packets) {
+fn raise(op: u8, signal: &Signal, value: Val, out: &mut CommandBuffer) {
     let va = signal.va();
     out.words
         .extend_from_slice(&[header(op, 5), va.lo(), va.hi()]);
@@ -349,7 +349,7 @@ mod tests {
                 value: slot(0, 2),
             },
         ];
-        let mut out = Packets::new();
+        let mut out = CommandBuffer::new();
         encoder(QueueKind::Compute)
             .encode(&commands, &mut out)
             .unwrap();
@@ -392,7 +392,7 @@ mod tests {
         let program = program(ArgLayout::buffers(1));
         let refused = |kind, command: Command<'_>| {
             encoder(kind)
-                .encode(&[command], &mut Packets::new())
+                .encode(&[command], &mut CommandBuffer::new())
                 .unwrap_err()
                 .to_string()
         };

@@ -12,7 +12,7 @@ use drivers_gpu::submit::ring::{OwnRing, Ring};
 use drivers_gpu::submit::{Hardware, Stand};
 use hcq::kernels::Kernel;
 use hcq::progress::Asked;
-use hcq::{Command, Compare, Error, GpuVa, KernelImage, Packets, Program, Result, Signal};
+use hcq::{Command, CommandBuffer, Compare, Error, GpuVa, KernelImage, Program, Result, Signal};
 
 use crate::encode::Encoder;
 use crate::loader;
@@ -74,18 +74,18 @@ impl Hardware for CpuHardware {
     }
 
     #[inline]
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         self.encoder.encode(commands, out)
     }
 
     #[inline]
-    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+    fn raise(&self, signal: &Signal, value: u64, out: &mut CommandBuffer) -> Result<()> {
         self.encoder.raise(signal, value, out);
         Ok(())
     }
 
     /// Nothing: packets are done in order, and all memory is coherent.
-    fn begin(&self, _: &mut Packets) -> Result<()> {
+    fn begin(&self, _: &mut CommandBuffer) -> Result<()> {
         Ok(())
     }
 

@@ -14,7 +14,7 @@
 //! | `progress` | whether a queue goes on, for who has waited long |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
-//! | `interface`, `hardware`, `device` | what [`drivers_gpu`] makes a device of: memory, queues, how they are opened |
+//! | `backend`, `hardware`, `device` | what [`drivers_gpu`] makes a device of: memory, queues, how they are opened |
 //!
 //! Submissions, bound packets, memory, signals and the end of the device are those of GPUs.
 #![deny(unsafe_code)]
@@ -22,6 +22,8 @@
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 compile_error!("the entry stub of `guard` and the relocations are for x86-64 and AArch64");
 
+#[allow(unsafe_code)]
+mod backend;
 #[allow(unsafe_code)]
 mod bus;
 mod device;
@@ -31,8 +33,6 @@ mod event;
 mod guard;
 mod hardware;
 mod hold;
-#[allow(unsafe_code)]
-mod interface;
 pub mod loader;
 pub mod packet;
 #[allow(unsafe_code)]

@@ -11,7 +11,7 @@ use std::time::Duration;
 use drivers_cpu::{Config, CpuDevice};
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{
-    AllocSpec, Command, Deadline, Packets, QueueKind, Scope, Slot, Span, Stream, Val, Width,
+    AllocSpec, Command, CommandBuffer, Deadline, QueueKind, Scope, Slot, Span, Stream, Val, Width,
 };
 
 /// Counts calls.
@@ -71,7 +71,7 @@ fn submissions_and_replays_do_not_allocate() {
         signal: compute.queue().timeline().signal(),
         value: Val::Slot(Slot(2), 0),
     };
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     compute
         .queue()
         .encode(&[launch, signal], &mut packets)
@@ -129,7 +129,7 @@ fn submissions_and_replays_do_not_allocate() {
             bytes: 512,
         };
         let copied = copy.submit(&[done], &[copied]).unwrap();
-        let values = |makes| [other.va().0, n, makes];
+        let values = |signal_value| [other.va().0, n, signal_value];
         let replayed = compute
             .launch(std::slice::from_ref(&copied), &mut *bound, values)
             .unwrap();

@@ -70,7 +70,7 @@ impl<H: Load> Gpu<H> {
         let (shared, drain) = (opening.shared, opening.drain_timeout);
         let info = DeviceInfo {
             id: core.id.clone(),
-            interface: core.interface.name(),
+            interface: core.backend.name(),
             arch: opening.arch,
             name: opening.name,
             units: opening.units,
@@ -104,7 +104,7 @@ impl<H: Load> Device for Gpu<H> {
     }
 
     fn reaches(&self, buffer: &Buffer) -> bool {
-        self.core.interface.reaches(buffer.va().0)
+        self.core.backend.reaches(buffer.va().0)
     }
 
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {
@@ -139,7 +139,7 @@ impl<H: Load> Device for Gpu<H> {
         self.core.lost.check()?;
         // An interface may read other clocks of the host than we use: ours is read around it.
         let before = MonotonicClock.now_ns();
-        let device_ticks = self.core.interface.ticks()?;
+        let device_ticks = self.core.backend.ticks()?;
         let after = MonotonicClock.now_ns();
         Ok(ClockInfo {
             hz: self.core.facts().clock_hz,

@@ -6,7 +6,7 @@
 //! | module | idea |
 //! |---|---|
 //! | [`span`] | checks of addresses and ranges of commands |
-//! | [`interface`] | what a way to a GPU gives: memory, events, faults, a clock |
+//! | [`backend`] | what a way to a GPU gives: memory, events, faults, a clock |
 //! | [`kernel`] | GPUs of a kernel driver: what is the same for every driver |
 //! | [`bare`] | cards without a kernel driver, as an interface: what is the same for every vendor |
 //! | [`core`] | what every part of an open device knows, and whether it is lost |
@@ -18,7 +18,7 @@
 //! A buffer needs a queue where the host does not map it, and a fault is explained by what queues were
 //! doing: `core` has a trait for that, which `engine` implements.
 //!
-//! A vendor's driver gives an [`interface::Interface`], and for each queue a [`submit::Hardware`]: its encoder,
+//! A vendor's driver gives an [`backend::Backend`], and for each queue a [`submit::Hardware`]: its encoder,
 //! how words reach it (a [ring](submit::ring) of its own, or calls), and how its packets are read back.
 //!
 //! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
@@ -26,11 +26,11 @@
 //! queue or of bound packets.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod bare;
 pub mod core;
 pub mod device;
 pub mod engine;
-pub mod interface;
 pub mod kernel;
 pub mod memory;
 pub mod queue;

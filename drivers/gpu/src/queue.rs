@@ -1,15 +1,15 @@
-//! [`Handle`]: a handle of one queue; `BoundPackets`: packets that stay in device memory.
+//! [`Handle`]: a handle of one queue; `BoundCommands`: packets that stay in device memory.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use hcq::command_buffer::{Keep, Part, Patch, Section, place};
 use hcq::mem::window::Window;
-use hcq::packets::{Keep, Part, Patch, Section, place};
 use hcq::queue::no_value;
 use hcq::transport::TransportError;
 use hcq::{
-    Bound, Command, DeviceId, Error, MemoryKind, Packets, Queue, QueueKind, Result, Signal,
-    Timeline, Turn,
+    Command, CommandBuffer, DeviceId, Error, IndirectBuffer, MemoryKind, Queue, QueueKind, Result,
+    Signal, Timeline, Turn,
 };
 
 use crate::engine::Engine;
@@ -44,12 +44,12 @@ impl<H: Load> Queue for Handle<H> {
         self.channel.index()
     }
 
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         self.channel.hardware().encode(commands, out)
     }
 
     #[inline]
-    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+    fn raise(&self, signal: &Signal, value: u64, out: &mut CommandBuffer) -> Result<()> {
         self.channel.hardware().raise(signal, value, out)
     }
 
@@ -57,9 +57,9 @@ impl<H: Load> Queue for Handle<H> {
         self.channel.submit(turn)
     }
 
-    fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
+    fn bind(&self, packets: CommandBuffer) -> Result<Box<dyn IndirectBuffer>> {
         self.engine.core.lost.check()?;
-        let bound = BoundPackets::new(self.engine.clone(), self.channel.clone(), packets)?;
+        let bound = BoundCommands::new(self.engine.clone(), self.channel.clone(), packets)?;
         Ok(Box::new(bound))
     }
 
@@ -73,7 +73,7 @@ impl<H: Load> Queue for Handle<H> {
 /// Where the queue can ([`binds_words`](crate::submit::Hardware::binds_words)), it runs them from there, and gets only what names
 /// them. Other queues get their words in the ring at each launch; what the words point to stays where it
 /// is.
-struct BoundPackets<H: Load> {
+struct BoundCommands<H: Load> {
     // Before the engine, which ends what queues have used.
     channel: Arc<Channel<H>>,
     engine: Arc<Engine<H>>,
@@ -95,12 +95,12 @@ struct BoundPackets<H: Load> {
     slots: usize,
 }
 
-impl<H: Load> BoundPackets<H> {
+impl<H: Load> BoundCommands<H> {
     fn new(
         engine: Arc<Engine<H>>,
         channel: Arc<Channel<H>>,
-        mut packets: Packets,
-    ) -> Result<BoundPackets<H>> {
+        mut packets: CommandBuffer,
+    ) -> Result<BoundCommands<H>> {
         packets.set_head(channel.begin());
         let indirect = channel.hardware().binds_words();
         let data_at = match indirect {
@@ -123,7 +123,7 @@ impl<H: Load> BoundPackets<H> {
             channel.run(base, &packets.words, &mut launch);
         }
         let slots = packets.patches.iter().map(|p| usize::from(p.slot.0) + 1);
-        let bound = BoundPackets {
+        let bound = BoundCommands {
             engine,
             channel,
             slots: slots.max().unwrap_or(0),
@@ -231,7 +231,7 @@ const NEAR_BY_CABLE: usize = 4096;
 /// Places that are fetched before they are written: each of a large graph lies in a cache line of its own.
 const AHEAD: usize = 16;
 
-impl<H: Load> Bound for BoundPackets<H> {
+impl<H: Load> IndirectBuffer for BoundCommands<H> {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
         self.engine.core.lost.check()?;
         if values.len() < self.slots {
@@ -302,7 +302,7 @@ impl<H: Load> Bound for BoundPackets<H> {
     }
 }
 
-impl<H: Load> Drop for BoundPackets<H> {
+impl<H: Load> Drop for BoundCommands<H> {
     fn drop(&mut self) {
         // The device may still read it.
         let (memory, keep) = (self.memory.take(), std::mem::take(&mut self.keep));

@@ -15,8 +15,8 @@ use drivers_nv::encode::{Encoder, Setup, Windows};
 use drivers_spec::nv::chip::CHIPS;
 use drivers_spec::nv::cubin::bank0;
 use hcq::{
-    ArgLayout, Command, Deadline, DeviceId, GpuVa, Packets, Program, QueueKind, Result, Scope,
-    Signal, SignalMemory, Val,
+    ArgLayout, Command, CommandBuffer, Deadline, DeviceId, GpuVa, Program, QueueKind, Result,
+    Scope, Signal, SignalMemory, Val,
 };
 
 /// Encoding reads nothing of a signal but its address.
@@ -88,7 +88,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
             windows: Windows::DEFAULT,
             interrupt: Some(timeline.va()),
         });
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         let mut fastest = Duration::MAX;
         let mut capacity = None;
         let started = Instant::now();

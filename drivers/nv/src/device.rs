@@ -7,10 +7,10 @@ use drivers_gpu::device::{Gpu, Opening};
 use drivers_gpu::memory::pool::Pool;
 use hcq::{Abilities, QueueKind, Result};
 
+use crate::backend::NvBackend;
 use crate::hardware::NvHardware;
 use crate::hardware::local::Locals;
 use crate::hardware::parts;
-use crate::interface::NvInterface;
 use crate::options::Options;
 
 /// An NVIDIA GPU.
@@ -20,9 +20,9 @@ pub type NvDevice = Gpu<NvHardware>;
 ///
 /// # Errors
 /// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for what is refused.
-pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<NvDevice>> {
-    let core = Arc::new(Core::new(interface.clone(), options.keeper.clone()));
-    let gpu = interface.gpu();
+pub fn over(backend: &Arc<dyn NvBackend>, options: &Options) -> Result<Arc<NvDevice>> {
+    let core = Arc::new(Core::new(backend.clone(), options.keeper.clone()));
+    let gpu = backend.gpu();
     let pool = Pool::new(&core);
     // Engines are shared by channels: where there are few, the driver's own copies go the same way.
     let engines = gpu.copy_engines.max(1);
@@ -41,7 +41,7 @@ pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<N
         drain_timeout: options.drain_timeout,
     };
     let (on, options) = (
-        (core.clone(), interface.clone(), pool.clone()),
+        (core.clone(), backend.clone(), pool.clone()),
         options.clone(),
     );
     Gpu::open(&core, &pool, opening, move |kind, index| {
@@ -49,10 +49,10 @@ pub fn over(interface: &Arc<dyn NvInterface>, options: &Options) -> Result<Arc<N
         if (kind, index) == (QueueKind::Copy, copies) {
             options.entries = 0;
         }
-        let (core, interface, pool) = &on;
+        let (core, backend, pool) = &on;
         parts::open(
             core,
-            interface,
+            backend,
             pool,
             (kind, index, index % engines),
             &options,

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. The way in is an [`interface`]; there is one,
+//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. The way in is an [`backend`]; there is one,
 //! NVIDIA's kernel driver (NVK: its resource manager and UVM). GSP's own way in would stand beside it, on the same `rm`.
 //!
 //! Each row uses those above it, and none below:
@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips |
 //! | [`encode`], [`object`] | commands to methods and QMDs, cubins to what a GPU runs: both pure |
-//! | [`interface`] | what a way to a GPU gives beside memory and events: channels |
+//! | [`backend`] | what a way to a GPU gives beside memory and events: channels |
 //! | `rm` | the resource manager, whoever carries calls to it |
 //! | [`nvk`] | the kernel driver as an interface: RM by ioctls, and UVM |
 //! | `program` | kernels on the device |
@@ -18,11 +18,11 @@
 //! they were doing when something went wrong.
 #![forbid(unsafe_code)]
 
+pub mod backend;
 pub mod chip;
 mod device;
 pub mod encode;
 mod hardware;
-pub mod interface;
 pub mod nvk;
 pub mod object;
 mod options;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers_bundle::Keeper;
+use drivers_bundle::CoredumpWriter;
 
 /// How to open a device.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Options {
     /// reaches it by copies.
     pub host_visible: bool,
     /// Where what is known of a fault or a hang goes; nothing is kept without it.
-    pub keeper: Option<Arc<Keeper>>,
+    pub keeper: Option<Arc<CoredumpWriter>>,
 }
 
 impl Default for Options {

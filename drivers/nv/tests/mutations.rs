@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_nv::Options;
-use drivers_nv::interface::NvInterface;
+use drivers_nv::backend::NvBackend;
 use drivers_nv::nvk;
 use drivers_spec::nv::copy::launch_dma;
 use drivers_spec::nv::cubin::Cubin;
@@ -83,9 +83,9 @@ fn store(sm: u32, number: u32) -> KernelImage {
 
 /// Makes use of everything that channels do: copies on both, a fill, barriers, a word that is written and waited for,
 /// kernels with shared memory, constants and local memory. What it gives is compared.
-fn work(interface: &Arc<dyn NvInterface>, options: &Options, sm: u32) -> hcq::Result<bool> {
+fn work(backend: &Arc<dyn NvBackend>, options: &Options, sm: u32) -> hcq::Result<bool> {
     let mut right = true;
-    let device = drivers_nv::over(interface, options)?;
+    let device = drivers_nv::over(backend, options)?;
     let memory = |bytes| {
         device.alloc(AllocSpec {
             bytes,
@@ -212,12 +212,12 @@ fn broken(chip: &str, sm: u32, bug: Option<&Bug>) -> (Vec<&'static str>, hcq::Re
     let machine: Arc<dyn Machine> = twin.clone();
     let options = options();
     let nvk = nvk::open(&machine, 0, &options).unwrap();
-    let interface = match bug {
+    let backend = match bug {
         None => nvk,
         Some(bug) => Mutant::over(nvk, bug.how),
     };
-    let done = work(&interface, &options, sm);
-    drop(interface);
+    let done = work(&backend, &options, sm);
+    drop(backend);
     // A machine under load is slow: what the bug is named for may come late.
     let end = Instant::now() + Duration::from_secs(10);
     loop {

@@ -20,10 +20,10 @@ use drivers_nv::encode::{Encoder, Setup, Windows};
 use drivers_spec::nv::chip::{Arch, CHIPS, sm_of};
 use drivers_spec::nv::cubin::bank0;
 use drivers_spec::nv::qmd::{self, Version};
-use hcq::packets::{Part, Section};
+use hcq::command_buffer::{Part, Section};
 use hcq::{
-    ArgLayout, Command, Compare, Deadline, DeviceId, GpuVa, Packets, Program, QueueKind, Result,
-    Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgLayout, Command, CommandBuffer, Compare, Deadline, DeviceId, GpuVa, Program, QueueKind,
+    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 use serde_json::Value;
 
@@ -171,7 +171,7 @@ impl Recorded {
     }
 
     /// Ours. Words that a submission fills in are marked as the recording has them.
-    fn ours(self, mut packets: Packets) -> Vec<Named> {
+    fn ours(self, mut packets: CommandBuffer) -> Vec<Named> {
         for patch in packets.patches.clone() {
             assert_eq!(patch.section, Section::Words);
             assert!(matches!(patch.part, Part::Low | Part::High));
@@ -204,14 +204,14 @@ const BARRIER: Command<'_> = Command::Barrier {
 };
 
 /// The commands of a recorded case.
-fn case(recorded: Recorded, name: &str, grids: &[Grid]) -> Packets {
+fn case(recorded: Recorded, name: &str, grids: &[Grid]) -> CommandBuffer {
     let signals = SIGNALS.map(signal);
     let kind = match name.starts_with("dma") {
         true => QueueKind::Copy,
         false => QueueKind::Compute,
     };
     let encoder = recorded.encoder(kind, SIGNALS[0]);
-    let mut out = Packets::new();
+    let mut out = CommandBuffer::new();
     let wait = |value| Command::Wait {
         signal: &signals[0],
         value: Val::Const(value),
@@ -357,7 +357,7 @@ fn graph() -> Vec<String> {
     let grids: Vec<_> = grids.collect();
     let slot = |slot| Val::Slot(Slot(slot), 0);
     let encoder = recorded.encoder(QueueKind::Compute, 0x10_0850_0fc0);
-    let mut out = Packets::new();
+    let mut out = CommandBuffer::new();
     encoder.begin(&mut out);
     let mut commands = vec![
         // Their timeline's address is open as well.

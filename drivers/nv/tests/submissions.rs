@@ -31,8 +31,8 @@ fn a_submission_and_a_replay_of_100_kernels_ring_once() {
     let twin = TwinMachine::new("chip=h100").unwrap();
     let machine: Arc<dyn Machine> = twin.clone();
     let options = Options::default();
-    let interface = nvk::open(&machine, 0, &options).unwrap();
-    let device = drivers_nv::over(&Mutant::over(interface, How::Bell(count)), &options).unwrap();
+    let backend = nvk::open(&machine, 0, &options).unwrap();
+    let device = drivers_nv::over(&Mutant::over(backend, How::Bell(count)), &options).unwrap();
     let program = device.load(&first(90)).unwrap();
     let data = memory(&*device, 4096);
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());

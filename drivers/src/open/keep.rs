@@ -3,23 +3,27 @@
 use std::sync::Arc;
 
 use drivers_bundle::schema::{Device, Kind};
-use drivers_bundle::{Bundle, Keeper};
+use drivers_bundle::{Bundle, CoredumpWriter};
 use hcq::{DeviceId, Error};
 
 use super::Twin;
 use crate::env::Settings;
 
 /// The keeper of a device of a machine; none where nothing is to be kept.
-pub(super) fn keeper(machine: &Twin, twin: bool, settings: &Settings) -> Option<Arc<Keeper>> {
+pub(super) fn keeper(
+    machine: &Twin,
+    twin: bool,
+    settings: &Settings,
+) -> Option<Arc<CoredumpWriter>> {
     let folder = settings.bundles.clone()?;
-    let (patience, said) = (settings.wait_timeout, settings.said.clone());
-    let keeper = Keeper::new(folder, patience, said, machine.clone(), twin);
+    let (timeout, said) = (settings.wait_timeout, settings.said.clone());
+    let keeper = CoredumpWriter::new(folder, timeout, said, machine.clone(), twin);
     Some(Arc::new(keeper))
 }
 
 /// Keeps what is known of a device that could not be started; returns the error with where that is.
 pub(super) fn start(
-    keeper: &Option<Arc<Keeper>>,
+    keeper: &Option<Arc<CoredumpWriter>>,
     id: &DeviceId,
     (interface, place, log): (&str, &str, &str),
     error: Error,

@@ -6,7 +6,7 @@ use tensor::nn::linear::Linear;
 use tensor::nn::{Module, Parameter, part};
 use tensor::onnx::Dim;
 use tensor::onnx::write::{self, Writer};
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::loss::Classes;
 use tensor::{DType, Engine, Result, Rng, Tensor};
 
@@ -23,7 +23,7 @@ impl Net {
     /// Random weights from a seed.
     pub fn new(engine: &Engine, seed: u64) -> Result<Net> {
         let mut rng = Rng::new(engine, seed);
-        let same = || Sliding::default().padded(1, 2);
+        let same = || ConvParams::default().padded(1, 2);
         let mut conv = |inputs, outputs| {
             Conv::new(
                 &mut rng,
@@ -46,7 +46,7 @@ impl Net {
     pub fn logits(&self, x: &Tensor) -> Result<Tensor> {
         let x = self.first.forward(x)?.relu()?;
         let x = self.second.forward(&x)?.relu()?;
-        let x = x.max_pool(&[2, 2], &Sliding::default(), false)?;
+        let x = x.max_pool(&[2, 2], &ConvParams::default(), false)?;
         self.last.forward(&x.flatten(1, -1)?)
     }
 

@@ -212,7 +212,7 @@ impl Setup {
     }
 
     /// With so much time in which nothing moves before the device counts as hung.
-    pub fn patience(mut self, limit: Duration) -> Setup {
+    pub fn timeout(mut self, limit: Duration) -> Setup {
         self.settings.wait_timeout = limit;
         self
     }
@@ -311,7 +311,7 @@ impl Setup {
         }
         let options = Options {
             codegen,
-            patience: settings.wait_timeout,
+            timeout: settings.wait_timeout,
             work: settings.work_timeout,
             // Times of kernels need timestamps around each of them.
             profile: settings.profile || debug >= 2,

@@ -81,7 +81,7 @@
 //! let engine = doorbell::open()?;
 //! let mut rng = Rng::new(&engine, 7);
 //! let layer = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
-//! let mut adam = Adam::usual(layer.trainable(), 0.0)?;
+//! let mut adam = Adam::with_lr(layer.trainable(), 0.0)?;
 //! let rate = adam.rate().clone();
 //! let step = Jit::new(&engine, |x: &[Tensor]| {
 //!     let loss = layer.forward(&x[0])?.sub(1)?.square()?.mean(&[], false)?;
@@ -117,7 +117,7 @@
 //! let mut rng = Rng::new(&engine, 7);
 //! let layer = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
 //! let weights = layer.trainable();
-//! let mut adam = Adam::usual(weights.clone(), 0.1)?;
+//! let mut adam = Adam::with_lr(weights.clone(), 0.1)?;
 //! let mut sums: Vec<Tensor> = weights.iter().map(|w| w.get().zeros_like()).collect::<Result<_, _>>()?;
 //! for _ in 0..4 {
 //!     let x = rng.randn(&[8, 4], DType::F32)?;
@@ -148,7 +148,7 @@
 //! let mut rng = Rng::new(&engine, 7);
 //! let of = Stack { layers: 2, batch_first: true, ..Stack::new(3, 8) };
 //! let lstm = Lstm::new(&mut rng, of, DType::F32)?;
-//! let mut adam = Adam::usual(lstm.trainable(), 0.01)?;
+//! let mut adam = Adam::with_lr(lstm.trainable(), 0.01)?;
 //! let mut states = None;
 //! for _ in 0..3 {
 //!     let x = rng.randn(&[4, 5, 3], DType::F32)?; // 4 sequences of 5 steps
@@ -218,7 +218,7 @@
 //! let known = fresh.parameters().into_iter().filter(|(name, _)| !name.starts_with("head."));
 //! Checkpoint::named(known).load(&path)?;
 //! assert_eq!(fresh.body.weight.get().to_vec::<f32>()?, trained.body.weight.get().to_vec::<f32>()?);
-//! let adam = Adam::usual(fresh.head.trainable(), 0.01)?; // the body stays
+//! let adam = Adam::with_lr(fresh.head.trainable(), 0.01)?; // the body stays
 //! Ok::<(), doorbell::Error>(())
 //! ```
 //!
@@ -254,7 +254,7 @@
 //! let train = |steps: usize, resume: bool| {
 //!     let mut rng = Rng::new(&engine, 7);
 //!     let net = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
-//!     let mut adam = Adam::usual(net.trainable(), 0.1)?;
+//!     let mut adam = Adam::with_lr(net.trainable(), 0.1)?;
 //!     let all = Checkpoint::of(&net).optimizer("optimizer", &adam)?.rng("rng", &rng);
 //!     if resume {
 //!         all.load(&path)?;

@@ -12,14 +12,14 @@ use codegen::ir::{Binary, ReduceOp};
 
 use super::backward;
 use crate::error::Result;
-use crate::graph::{Loop, Op, Taken, Tensor};
+use crate::graph::{Loop, LoopOutput, Op, Tensor};
 use crate::loops::{Order, recur};
 use crate::walk::{batched, behind_an_axis, below, replaced};
 
 /// The gradients of what a loop is made of, given those of its results.
 pub(super) fn looped(
     y: &Tensor,
-    given: &[(Taken, Tensor)],
+    given: &[(LoopOutput, Tensor)],
     needs: &[bool],
 ) -> Result<Vec<Option<Tensor>>> {
     let Op::Loop(body, _) = &y.node().op else {
@@ -27,10 +27,10 @@ pub(super) fn looped(
     };
     let src = y.node().src();
     let (states, ends) = (body.states, body.states + body.inputs);
-    let of = |what: Taken| given.iter().find(|g| g.0 == what).map(|g| &g.1);
+    let of = |what: LoopOutput| given.iter().find(|g| g.0 == what).map(|g| &g.1);
     // The derivative of one step, over stand-ins for the gradients of its results.
     let counts = |i: &usize| {
-        let used = *i < states || of(Taken::Rows(*i)).is_some();
+        let used = *i < states || of(LoopOutput::Rows(*i)).is_some();
         used && body.results[*i].dtype().is_float()
     };
     let results: Vec<usize> = (0..body.results.len()).filter(counts).collect();
@@ -74,12 +74,16 @@ pub(super) fn looped(
     };
     let mut seen: HashSet<u64> = stored.keys().copied().collect();
     terms.retain(|t| seen.insert(t.id()) && varies(t));
-    rows.extend(results.iter().filter_map(|&i| of(Taken::Rows(i)).cloned()));
+    rows.extend(
+        results
+            .iter()
+            .filter_map(|&i| of(LoopOutput::Rows(i)).cloned()),
+    );
     let first: Vec<Tensor> = with
         .iter()
         .filter(|i| **i < states)
         .map(|&i| {
-            of(Taken::Last(i))
+            of(LoopOutput::Last(i))
                 .cloned()
                 .map_or_else(|| src[i].zeros_like(), Ok)
         })
@@ -95,7 +99,7 @@ pub(super) fn looped(
         let (mut state, mut row) = (state.iter(), row[ends..].iter());
         for (&i, (_, stand)) in results.iter().zip(&seeds) {
             let state = if i < states { state.next() } else { None };
-            let row = of(Taken::Rows(i)).and_then(|_| row.next());
+            let row = of(LoopOutput::Rows(i)).and_then(|_| row.next());
             let seed = match (state, row) {
                 (Some(state), Some(row)) => state.add(row)?,
                 (Some(one), None) | (None, Some(one)) => one.clone(),
@@ -137,7 +141,7 @@ fn before(y: &Tensor, body: &Arc<Loop>, state: usize) -> Result<Tensor> {
     let result = &body.results[state];
     let same = body.results.iter().position(|r| r.id() == result.id());
     let shape = [&[body.steps], result.shape()].concat();
-    let op = Op::Loop(body.clone(), Taken::Rows(same.unwrap_or(state)));
+    let op = Op::Loop(body.clone(), LoopOutput::Rows(same.unwrap_or(state)));
     let sources: Vec<&Tensor> = src.iter().collect();
     let after = Tensor::make(y.engine(), op, &sources, &shape, result.dtype());
     match body.backward {

@@ -19,7 +19,7 @@ use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 use super::compile::{Compiled, Compiler};
 use super::faults::Faults;
 use super::packed::Packed;
-use super::packing::Once;
+use super::packing::LoopInvariant;
 use super::preparation::{Ledger, Preparation};
 use super::profile::{Observer, Run};
 use super::submit::{self, Done, Items};
@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Bounds, Engine, Executor, Op, Storage, Tensor, Waiting};
 use crate::jit::tracing::refuse;
 use crate::param::cell::Pending;
-use crate::schedule::{BufferId, Limits, Offsets, Place, Schedule, Wanted};
+use crate::schedule::{BufferId, Limits, Offsets, OutputRequest, Place, Schedule};
 
 /// How an executor works.
 #[derive(Clone)]
@@ -39,7 +39,7 @@ pub struct Options {
     /// Gives every temporary a place of its own, to find faults of the memory plan.
     pub unplanned: bool,
     /// For how long nothing may move on the device before a wait for it fails. Work that goes on is waited for.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long a wait for work may take though it goes on; `None` for as long as it takes.
     pub work: Option<Duration>,
     /// Kernels compiled at the same time; 0 for as many as the process has processors.
@@ -59,7 +59,7 @@ impl Default for Options {
             codegen: codegen::Options::default(),
             limits: None,
             unplanned: false,
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             work: None,
             compile_threads: 0,
             profile: false,
@@ -279,7 +279,7 @@ impl DeviceExecutor {
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
-        let deadline = Deadline::after(self.options.patience);
+        let deadline = Deadline::after(self.options.timeout);
         match self.options.work {
             Some(work) => deadline.within(work),
             None => deadline,
@@ -314,7 +314,7 @@ impl DeviceExecutor {
     /// Plans and compiles what is run often. `inputs` change from run to run where all other leaves never do.
     pub(crate) fn plan(
         &self,
-        wanted: &[Wanted],
+        wanted: &[OutputRequest],
         inputs: Option<&[Tensor]>,
     ) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         let plan = || Schedule::new(wanted, &self.limits);
@@ -326,7 +326,7 @@ impl DeviceExecutor {
     }
 
     /// Plans and compiles what is run once, and may come again with other numbers.
-    fn plan_once(&self, wanted: &[Wanted]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
+    fn plan_once(&self, wanted: &[OutputRequest]) -> Result<(Schedule, Vec<Arc<Compiled>>)> {
         let plan = || Schedule::again(wanted, &self.limits, &self.offsets);
         let schedule = self.ledger().timed(|p| &mut p.schedule, plan);
         self.compiled(schedule, false)
@@ -478,11 +478,16 @@ impl DeviceExecutor {
 
     /// Computes values. Those that go into the memory of a parameter's old value are the waiting ones of
     /// `over`, in order.
-    fn compute(&self, wanted: &[Wanted], waiting: &dyn Waiting, over: &[usize]) -> Result<()> {
+    fn compute(
+        &self,
+        wanted: &[OutputRequest],
+        waiting: &dyn Waiting,
+        over: &[usize],
+    ) -> Result<()> {
         let (schedule, compiled) = self.plan_once(wanted)?;
         let done = Done::new();
         let (schedule, compiled) = (&schedule, &compiled);
-        let once = Once::of(schedule, compiled, &done.launches);
+        let once = LoopInvariant::of(schedule, compiled, &done.launches);
         let mut results: Vec<Option<Buffer>> = vec![None; wanted.len()];
         let mut buffers: Vec<Option<Buffer>> = vec![None; schedule.buffers.len()];
         for (i, info) in schedule.buffers.iter().enumerate() {
@@ -706,7 +711,7 @@ impl Executor for DeviceExecutor {
         self.check()?;
         refuse(self, "realizing")?;
         let donated = waiting.donated(roots, cut);
-        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut wanted: Vec<OutputRequest> = Vec::new();
         let mut over: Vec<usize> = Vec::new();
         let values = (0..waiting.count()).map(|i| (waiting.value(i), donated[i].then_some(i)));
         let roots = roots.iter().map(|root| (root, None));
@@ -721,7 +726,7 @@ impl Executor for DeviceExecutor {
                 continue;
             }
             over.extend(donated);
-            wanted.push(Wanted {
+            wanted.push(OutputRequest {
                 value: value.clone(),
                 into: donated.map(|i| waiting.stored(i).clone()),
             });

@@ -10,7 +10,9 @@ use crate::error::{Error, Result};
 use crate::graph::{Engine, Executor, Storage, Tensor};
 use crate::jit::tracing::refuse;
 use crate::schedule::repeat::Part;
-use crate::schedule::{BufferId, Instance, Limits, Offsets, Place, Repeat, Schedule, Wanted, Work};
+use crate::schedule::{
+    BufferId, Instance, Limits, LoopNode, Offsets, OutputRequest, Place, Schedule, Work,
+};
 
 /// An executor over the kernel interpreter.
 #[derive(Debug, Default)]
@@ -60,9 +62,9 @@ impl Interpreter {
     /// # Errors
     /// What the interpreter finds wrong with a kernel.
     pub fn assign(&self, pairs: &[(Tensor, Tensor)]) -> Result<()> {
-        let wanted: Vec<Wanted> = pairs
+        let wanted: Vec<OutputRequest> = pairs
             .iter()
-            .map(|(target, value)| Wanted {
+            .map(|(target, value)| OutputRequest {
                 value: value.clone(),
                 into: Some(target.clone()),
             })
@@ -70,8 +72,8 @@ impl Interpreter {
         self.compute(&wanted)
     }
 
-    fn compute(&self, wanted: &[Wanted]) -> Result<()> {
-        let mut some: Vec<Wanted> = Vec::new();
+    fn compute(&self, wanted: &[OutputRequest]) -> Result<()> {
+        let mut some: Vec<OutputRequest> = Vec::new();
         for want in wanted {
             super::copies_from_elsewhere(std::iter::once(&want.value))?;
             if want.value.numel() > 0 {
@@ -154,7 +156,7 @@ fn steps(
     Ok(())
 }
 
-fn looped(repeat: &Repeat, kernels: &[Instance], memory: &mut [Vec<u8>]) -> Result<()> {
+fn looped(repeat: &LoopNode, kernels: &[Instance], memory: &mut [Vec<u8>]) -> Result<()> {
     let copy = |from: &[u8], part: Part, memory: &mut [Vec<u8>]| {
         let at = part.offset as usize;
         memory[part.buffer.0 as usize][at..at + from.len()].copy_from_slice(from);
@@ -193,8 +195,8 @@ impl Executor for Interpreter {
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
         refuse(self, "realizing")?;
         let missing = roots.iter().filter(|t| t.storage().is_none());
-        let wanted: Vec<Wanted> = missing
-            .map(|t| Wanted {
+        let wanted: Vec<OutputRequest> = missing
+            .map(|t| OutputRequest {
                 value: t.clone(),
                 into: None,
             })

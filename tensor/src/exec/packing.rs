@@ -8,7 +8,7 @@ use codegen::{Stage, StageArg};
 
 use super::compile::Compiled;
 use crate::schedule::memory::ALIGN;
-use crate::schedule::{BufferId, Repeat, Schedule, Work};
+use crate::schedule::{BufferId, LoopNode, Schedule, Work};
 
 /// If a launch reads parameters and numbers only, the parameters constant, and writes one scratch block that is its
 /// own: the parameters that it reads, and the block.
@@ -39,7 +39,7 @@ pub(crate) fn packs(
 /// Launches inside of loops that do the same at all steps, and where the blocks that they fill stay,
 /// by step and launch or block.
 #[derive(Default, Debug)]
-pub struct Once {
+pub struct LoopInvariant {
     /// Launches of the first step only.
     pub launches: HashSet<(usize, usize)>,
     /// Offsets in the scratch memory, behind what all kernels share.
@@ -48,17 +48,17 @@ pub struct Once {
     pub bytes: u64,
 }
 
-impl Once {
+impl LoopInvariant {
     /// Those of a schedule, without launches that are done already.
     pub fn of(
         schedule: &Schedule,
         compiled: &[Arc<Compiled>],
         done: &HashSet<(usize, usize)>,
-    ) -> Once {
+    ) -> LoopInvariant {
         let shared = compiled.iter().map(|c| c.scratch_bytes).max();
-        let mut once = Once {
+        let mut once = LoopInvariant {
             bytes: shared.unwrap_or(0),
-            ..Once::default()
+            ..LoopInvariant::default()
         };
         once.find(schedule, None, compiled, done);
         once
@@ -67,7 +67,7 @@ impl Once {
     fn find(
         &mut self,
         plan: &Schedule,
-        around: Option<&Repeat>,
+        around: Option<&LoopNode>,
         compiled: &[Arc<Compiled>],
         done: &HashSet<(usize, usize)>,
     ) {

@@ -10,10 +10,10 @@ use hcq::{Buffer, Command, Hazards, Program, Scope, Signal, Span, Val};
 use smallvec::SmallVec;
 
 use super::compile::Compiled;
-use super::packing::Once;
+use super::packing::LoopInvariant;
 use crate::error::{Error, Result};
 use crate::schedule::repeat::Part;
-use crate::schedule::{BufferId, Instance, Repeat, Schedule, Step, Work};
+use crate::schedule::{BufferId, Instance, LoopNode, Schedule, Step, Work};
 
 /// Commands without a barrier between them at most: what each touches is compared with all of them.
 const MOST_BESIDE: usize = 64;
@@ -253,7 +253,7 @@ pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec
 }
 
 /// Adds the commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
-/// of the scratch memory, which has [`Once::bytes`].
+/// of the scratch memory, which has [`LoopInvariant::bytes`].
 ///
 /// # Errors
 /// A kernel whose code wants a number that the schedule has not.
@@ -264,7 +264,7 @@ pub fn items<'a>(
     address: &dyn Fn(BufferId) -> Val,
     scratch: u64,
     done: &Done,
-    once: &Once,
+    once: &LoopInvariant,
 ) -> Result<()> {
     let mut emit = Emit {
         kernels: &schedule.kernels,
@@ -290,7 +290,7 @@ struct Emit<'a, 'e> {
     compiled: &'a [Arc<Compiled>],
     scratch: u64,
     done: &'e Done,
-    once: &'e Once,
+    once: &'e LoopInvariant,
     out: &'e mut Items<'a>,
 }
 
@@ -330,7 +330,7 @@ impl Emit<'_, '_> {
     /// The steps of a loop. Rows count as the whole that they are a part of, and what is only read
     /// counts at the first and the last step: the queue is in order, so that says it for all, and what
     /// has to be compared does not grow with the steps.
-    fn repeat(&mut self, repeat: &Repeat, place: &dyn Fn(BufferId) -> Place) -> Result<()> {
+    fn repeat(&mut self, repeat: &LoopNode, place: &dyn Fn(BufferId) -> Place) -> Result<()> {
         let at = |part: Part| offset(place(part.buffer).0, part.offset);
         for step in 0..repeat.steps() {
             let when = When {

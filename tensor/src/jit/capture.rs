@@ -13,12 +13,12 @@ use super::tracing::{Draw, Used};
 use super::{capture, settle};
 use crate::error::Result;
 use crate::exec::engine::{DeviceExecutor, temporaries};
-use crate::exec::packing::Once;
+use crate::exec::packing::LoopInvariant;
 use crate::exec::submit::{self, Items};
 use crate::graph::{Engine, Op, Shape, Storage, Tensor};
 use crate::ops::random::Rng;
 use crate::param::{Moved, Parameter};
-use crate::schedule::{BufferId, Place, Schedule, Wanted};
+use crate::schedule::{BufferId, OutputRequest, Place, Schedule};
 
 /// What one signature was turned into.
 pub(super) struct Capture {
@@ -88,7 +88,7 @@ impl Capture {
     pub(super) fn encode(
         executor: &DeviceExecutor,
         given: Given,
-        wanted: &[Wanted],
+        wanted: &[OutputRequest],
         outputs: Vec<Output>,
         sources: Sources,
     ) -> Result<Capture> {
@@ -116,7 +116,7 @@ impl Capture {
         let results: Vec<Slot> = full.map(|_| builder.slot()).collect::<hcq::Result<_>>()?;
 
         let arena = executor.alloc(schedule.arena.bytes)?;
-        let once = Once::of(schedule, &compiled, &frozen.done.launches);
+        let once = LoopInvariant::of(schedule, &compiled, &frozen.done.launches);
         let scratch = executor.alloc(once.bytes)?;
         let places = temporaries(schedule, arena.va().0);
         let base = scratch.va().0;

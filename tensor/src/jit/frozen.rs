@@ -8,7 +8,7 @@ use super::{Signature, capture, freeze, full, placeholders, resolve};
 use crate::error::Result;
 use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Shape, Tensor};
-use crate::schedule::{Schedule, Wanted};
+use crate::schedule::{OutputRequest, Schedule};
 use crate::walk::replaced;
 
 /// A pure function over constant weights, captured at once.
@@ -57,7 +57,7 @@ impl Frozen {
                     }
                     Ok(wanted)
                 });
-                let wanted = wanted.collect::<Result<Vec<Wanted>>>()?;
+                let wanted = wanted.collect::<Result<Vec<OutputRequest>>>()?;
                 drop(traced);
                 let given = Given {
                     inputs,

@@ -47,7 +47,7 @@ use crate::exec::engine::DeviceExecutor;
 use crate::graph::{Engine, Op, Shape, Tensor};
 use crate::no_grad;
 use crate::param::{Parameter, commit, commit_with};
-use crate::schedule::Wanted;
+use crate::schedule::OutputRequest;
 use capture::{Capture, Given, Output, Sources};
 pub(crate) use freeze::constant;
 pub use frozen::Frozen;
@@ -293,7 +293,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let mut wanted = full(&traced);
         for used in &uses.parameters {
             if let Some(new) = used.new.as_ref().filter(|new| new.numel() > 0) {
-                wanted.push(Wanted {
+                wanted.push(OutputRequest {
                     value: new.clone(),
                     into: Some(used.given.clone()),
                 });
@@ -322,9 +322,9 @@ fn placeholders(engine: &Engine, signature: &[(Shape, DType)]) -> Vec<Tensor> {
 }
 
 /// The outputs that have elements, each in new memory.
-fn full(outputs: &[Tensor]) -> Vec<Wanted> {
+fn full(outputs: &[Tensor]) -> Vec<OutputRequest> {
     let full = outputs.iter().filter(|t| t.numel() > 0);
-    full.map(|t| Wanted {
+    full.map(|t| OutputRequest {
         value: t.clone(),
         into: None,
     })

@@ -5,7 +5,7 @@ use codegen::DType;
 use super::{Module, Parameter, init, named};
 use crate::error::Result;
 use crate::graph::Tensor;
-use crate::ops::conv::Sliding;
+use crate::ops::conv::ConvParams;
 use crate::ops::random::Rng;
 use crate::ops::shape_error;
 
@@ -17,7 +17,7 @@ pub struct Conv {
     /// `[c_out]`.
     pub bias: Option<Parameter>,
     /// Strides, padding and dilation.
-    pub sliding: Sliding,
+    pub sliding: ConvParams,
     /// Groups of channels that do not see each other.
     pub groups: usize,
 }
@@ -84,7 +84,7 @@ impl Conv {
         rng: &mut Rng,
         channels: Channels,
         kernel: &[usize],
-        sliding: Sliding,
+        sliding: ConvParams,
         bias: bool,
         dtype: DType,
     ) -> Result<Conv> {
@@ -132,7 +132,7 @@ pub struct ConvTranspose {
     /// `[c_out]`.
     pub bias: Option<Parameter>,
     /// Strides, padding and dilation.
-    pub sliding: Sliding,
+    pub sliding: ConvParams,
     /// Added to the far side of each spatial axis of the result; may be empty.
     pub output_padding: Vec<usize>,
     /// Groups of channels that do not see each other.
@@ -148,7 +148,7 @@ impl ConvTranspose {
         rng: &mut Rng,
         channels: Channels,
         kernel: &[usize],
-        sliding: Sliding,
+        sliding: ConvParams,
         bias: bool,
         dtype: DType,
     ) -> Result<ConvTranspose> {

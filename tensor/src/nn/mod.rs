@@ -19,7 +19,7 @@ pub use conv::{Conv, ConvTranspose};
 pub use embedding::{Dropout, Embedding};
 pub use linear::Linear;
 pub use norm::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm};
-pub use optim::{Adam, Lamb, Optimizer, Sgd};
+pub use optim::{Adam, AdamW, Lamb, Optimizer, Sgd};
 pub use recurrent::{Gru, Lstm};
 
 /// Something with named parameters.

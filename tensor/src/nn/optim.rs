@@ -458,7 +458,7 @@ impl Moments {
     }
 }
 
-/// Adam; with decoupled weight decay it is AdamW.
+/// Adam. [`AdamW`] is the one with decoupled weight decay.
 #[derive(Clone, Debug)]
 pub struct Adam {
     parameters: Vec<Parameter>,
@@ -473,7 +473,7 @@ impl Adam {
     ///
     /// # Errors
     /// No parameters; numbers that are out of their range.
-    pub fn usual(parameters: Vec<Parameter>, rate: f64) -> Result<Adam> {
+    pub fn with_lr(parameters: Vec<Parameter>, rate: f64) -> Result<Adam> {
         Adam::new(parameters, rate, (0.9, 0.999), 1e-8, 0.0)
     }
 
@@ -498,22 +498,53 @@ impl Adam {
             decoupled: false,
         })
     }
+}
 
-    /// AdamW: weights shrink by `rate * decay` beside the step.
+/// AdamW: [`Adam`] whose weights shrink by `rate * decay` beside the step.
+pub struct AdamW(Adam);
+
+impl AdamW {
+    /// AdamW with the usual numbers: betas 0.9 and 0.999, eps 1e-8, decay 0.01.
+    ///
+    /// # Errors
+    /// As [`AdamW::new`].
+    pub fn with_lr(parameters: Vec<Parameter>, rate: f64) -> Result<AdamW> {
+        AdamW::new(parameters, rate, (0.9, 0.999), 1e-8, 0.01)
+    }
+
+    /// One with these numbers.
     ///
     /// # Errors
     /// No parameters; numbers that are out of their range.
-    pub fn decoupled(
+    pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
         betas: (f64, f64),
         eps: f64,
         decay: f64,
-    ) -> Result<Adam> {
-        Ok(Adam {
+    ) -> Result<AdamW> {
+        Ok(AdamW(Adam {
             decoupled: true,
             ..Adam::new(parameters, rate, betas, eps, decay)?
-        })
+        }))
+    }
+}
+
+impl Optimizer for AdamW {
+    fn parameters(&self) -> &[Parameter] {
+        self.0.parameters()
+    }
+
+    fn rate(&self) -> &Parameter {
+        self.0.rate()
+    }
+
+    fn step_some(&mut self, gradients: &[Option<Tensor>]) -> Result<()> {
+        self.0.step_some(gradients)
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        self.0.slots()
     }
 }
 

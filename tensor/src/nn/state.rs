@@ -20,7 +20,7 @@ use crate::ops::shape_error;
 /// # fn run(engine: &tensor::Engine, path: &std::path::Path) -> tensor::Result<()> {
 /// let mut rng = Rng::new(engine, 7);
 /// let net = Linear::new(&mut rng, 4, 1, true, DType::F32)?;
-/// let adam = Adam::usual(net.trainable(), 0.1)?;
+/// let adam = Adam::with_lr(net.trainable(), 0.1)?;
 /// let all = Checkpoint::of(&net).optimizer("optimizer", &adam)?.rng("rng", &rng);
 /// all.save(path)?; // between two steps
 /// all.load(path)?; // in the next run, after the same lines

@@ -10,7 +10,7 @@ use crate::ops::movement::PadMode;
 
 /// How windows slide over the spatial axes. An empty list means the default on every axis.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sliding {
+pub struct ConvParams {
     /// Distance between windows; default 1 (in pooling: the window).
     pub stride: Vec<usize>,
     /// Zeros (in max pooling: -inf) before and after each axis; default none.
@@ -19,29 +19,29 @@ pub struct Sliding {
     pub dilation: Vec<usize>,
 }
 
-impl Sliding {
+impl ConvParams {
     /// The same stride on `n` axes.
-    pub fn strided(stride: usize, n: usize) -> Sliding {
-        Sliding {
+    pub fn strided(stride: usize, n: usize) -> ConvParams {
+        ConvParams {
             stride: vec![stride; n],
-            ..Sliding::default()
+            ..ConvParams::default()
         }
     }
 
     /// The same padding on both sides of `n` axes.
-    pub fn padded(mut self, padding: usize, n: usize) -> Sliding {
+    pub fn padded(mut self, padding: usize, n: usize) -> ConvParams {
         self.padding = vec![(padding, padding); n];
         self
     }
 
     /// The same dilation on `n` axes.
-    pub fn dilated(mut self, dilation: usize, n: usize) -> Sliding {
+    pub fn dilated(mut self, dilation: usize, n: usize) -> ConvParams {
         self.dilation = vec![dilation; n];
         self
     }
 
     /// Each list with one entry per axis, checked.
-    pub(crate) fn resolve(&self, op: &'static str, default_stride: &[usize]) -> Result<Sliding> {
+    pub(crate) fn resolve(&self, op: &'static str, default_stride: &[usize]) -> Result<ConvParams> {
         let n = default_stride.len();
         let stride = match self.stride.is_empty() {
             true => default_stride.to_vec(),
@@ -67,7 +67,7 @@ impl Sliding {
         if padding.iter().any(large) {
             return shape_error(op, format!("padding {padding:?} is larger than memory"));
         }
-        Ok(Sliding {
+        Ok(ConvParams {
             stride,
             padding,
             dilation,
@@ -94,7 +94,7 @@ impl Tensor {
         &self,
         weight: &Tensor,
         bias: Option<&Tensor>,
-        sliding: &Sliding,
+        sliding: &ConvParams,
         groups: usize,
     ) -> Result<Tensor> {
         let rank = self.rank();
@@ -115,7 +115,7 @@ impl Tensor {
             );
         }
         let n = rank - 2;
-        let Sliding {
+        let ConvParams {
             stride,
             padding,
             dilation,

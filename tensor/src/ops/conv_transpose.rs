@@ -6,7 +6,7 @@
 //! The phases are computed apart and put between each other, so nothing is multiplied by the zeros
 //! that a strided convolution backwards would have between the elements of its input.
 
-use super::conv::{Sliding, per_channel};
+use super::conv::{ConvParams, per_channel};
 use super::{check_size, shape_error};
 use crate::error::Result;
 use crate::graph::{Shape, Tensor};
@@ -81,7 +81,7 @@ impl Tensor {
         &self,
         weight: &Tensor,
         bias: Option<&Tensor>,
-        sliding: &Sliding,
+        sliding: &ConvParams,
         output_padding: &[usize],
         groups: usize,
     ) -> Result<Tensor> {
@@ -179,7 +179,7 @@ impl Tensor {
             let (first, end) = a.reach();
             x = x.window(2 + i, first as i128 - (taps as i128 - 1), end as i128)?;
         }
-        let y = x.conv(&w, None, &Sliding::default(), groups)?;
+        let y = x.conv(&w, None, &ConvParams::default(), groups)?;
         let strides: Shape = axes.iter().map(|a| a.stride).collect();
         let apart = [
             &[y.shape()[0], groups * c_group][..],
@@ -227,9 +227,9 @@ impl Tensor {
             phases.push(match w.numel() {
                 0 => Tensor::zeros(self.engine(), &one, dtype)?,
                 _ => {
-                    let sliding = Sliding {
+                    let sliding = ConvParams {
                         dilation,
-                        ..Sliding::default()
+                        ..ConvParams::default()
                     };
                     x.conv(&backwards(&w, groups)?, None, &sliding, groups)?
                         .contiguous()?
@@ -250,9 +250,9 @@ impl Tensor {
             let start = a.before as i128 - reach;
             x = x.window(2 + i, start, start + a.output as i128 + reach)?;
         }
-        let plain = Sliding {
+        let plain = ConvParams {
             dilation: axes.iter().map(|a| a.dilation).collect(),
-            ..Sliding::default()
+            ..ConvParams::default()
         };
         x.conv(&backwards(weight, groups)?, None, &plain, groups)
     }

@@ -2,7 +2,7 @@
 
 use codegen::DType;
 
-use super::conv::{Sliding, spatial};
+use super::conv::{ConvParams, spatial};
 use super::shape_error;
 use crate::element::Scalar;
 use crate::error::Result;
@@ -22,7 +22,7 @@ fn geometry(
     op: &'static str,
     x: &Tensor,
     kernel: &[usize],
-    sliding: &Sliding,
+    sliding: &ConvParams,
     ceil: bool,
 ) -> Result<Pooling> {
     if x.rank() < 3 || kernel.len() != x.rank() - 2 || kernel.contains(&0) {
@@ -34,7 +34,7 @@ fn geometry(
             ),
         );
     }
-    let Sliding {
+    let ConvParams {
         stride,
         padding,
         dilation,
@@ -101,7 +101,7 @@ impl Tensor {
     ///
     /// # Errors
     /// A kernel that does not fit the shape.
-    pub fn max_pool(&self, kernel: &[usize], sliding: &Sliding, ceil: bool) -> Result<Tensor> {
+    pub fn max_pool(&self, kernel: &[usize], sliding: &ConvParams, ceil: bool) -> Result<Tensor> {
         geometry("max_pool", self, kernel, sliding, ceil)?
             .windows(self, kernel, lowest(self.dtype()), true)?
             .max(&kernel_axes(self.rank()), false)
@@ -115,7 +115,7 @@ impl Tensor {
     pub fn max_pool_indices(
         &self,
         kernel: &[usize],
-        sliding: &Sliding,
+        sliding: &ConvParams,
         ceil: bool,
     ) -> Result<(Tensor, Tensor)> {
         let g = geometry("max_pool", self, kernel, sliding, ceil)?;
@@ -172,7 +172,7 @@ impl Tensor {
     pub fn avg_pool(
         &self,
         kernel: &[usize],
-        sliding: &Sliding,
+        sliding: &ConvParams,
         ceil: bool,
         count_padding: bool,
     ) -> Result<Tensor> {
@@ -254,7 +254,7 @@ impl Tensor {
         &self,
         p: f64,
         kernel: &[usize],
-        sliding: &Sliding,
+        sliding: &ConvParams,
         ceil: bool,
     ) -> Result<Tensor> {
         let g = geometry("lp_pool", self, kernel, sliding, ceil)?;

@@ -26,7 +26,7 @@ pub use instance::{Instance, Value};
 pub use memory::{Arena, Lifetime};
 pub use offsets::Offsets;
 pub use region::Limits;
-pub use repeat::Repeat;
+pub use repeat::LoopNode;
 
 /// A buffer of a schedule, by number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -79,7 +79,7 @@ pub enum Work {
         to: BufferId,
     },
     /// Runs the steps of a loop, one after the other.
-    Loop(Box<Repeat>),
+    Loop(Box<LoopNode>),
 }
 
 /// One step; a step may run beside those before it whose results it does not touch.
@@ -97,7 +97,7 @@ pub struct Step {
 
 /// A value to compute, and where it goes.
 #[derive(Clone, Debug)]
-pub struct Wanted {
+pub struct OutputRequest {
     /// The value.
     pub value: Tensor,
     /// The tensor whose storage takes it; `None` for new memory.
@@ -126,12 +126,12 @@ pub struct Schedule {
 impl Schedule {
     /// Plans the work for `wanted`, all of one engine, none of size 0. Steps read targets as they
     /// are before and leave them as they are wanted, whatever the order.
-    pub fn new(wanted: &[Wanted], limits: &Limits) -> Schedule {
+    pub fn new(wanted: &[OutputRequest], limits: &Limits) -> Schedule {
         order::schedule(wanted, limits, None)
     }
 
     /// The same for work that may come again with parts that begin elsewhere: where they do is then an argument.
-    pub fn again(wanted: &[Wanted], limits: &Limits, offsets: &Offsets) -> Schedule {
+    pub fn again(wanted: &[OutputRequest], limits: &Limits, offsets: &Offsets) -> Schedule {
         order::schedule(wanted, limits, Some(offsets))
     }
 

@@ -19,12 +19,13 @@ use super::kernelize::kernelize;
 use super::memory::Arena;
 use super::region::{Body, Limits};
 use super::{
-    BufferId, BufferInfo, Instance, Offsets, Place, Repeat, Schedule, Step, Value, Wanted, Work,
+    BufferId, BufferInfo, Instance, LoopNode, Offsets, OutputRequest, Place, Schedule, Step, Value,
+    Work,
 };
-use crate::graph::{Loop, Op, Storage, Taken, Tensor};
+use crate::graph::{Loop, LoopOutput, Op, Storage, Tensor};
 
 /// See [`Schedule::new`] and [`Schedule::again`].
-pub fn schedule(wanted: &[Wanted], limits: &Limits, offsets: Option<&Offsets>) -> Schedule {
+pub fn schedule(wanted: &[OutputRequest], limits: &Limits, offsets: Option<&Offsets>) -> Schedule {
     let targets = wanted.iter().filter_map(|w| w.into.clone());
     let values = wanted.iter().map(|w| w.value.clone());
     let tensors: Vec<Tensor> = values.chain(targets).collect();
@@ -181,7 +182,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Gives every node in memory a buffer.
-    fn place(&mut self, wanted: &[Wanted], roots: &[u32]) {
+    fn place(&mut self, wanted: &[OutputRequest], roots: &[u32]) {
         let targets: Vec<Option<BufferId>> = self.targets(wanted);
         let replaced: HashSet<BufferId> = targets.iter().flatten().copied().collect();
         let mut taken: HashSet<BufferId> = HashSet::new();
@@ -233,7 +234,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    fn targets(&self, wanted: &[Wanted]) -> Vec<Option<BufferId>> {
+    fn targets(&self, wanted: &[OutputRequest]) -> Vec<Option<BufferId>> {
         let mut next = wanted.len();
         wanted
             .iter()
@@ -416,26 +417,28 @@ impl<'a> Planner<'a> {
     }
 
     /// The loop whose results are the roots of a group.
-    fn repeat(&self, traced: &Arc<Loop>, group: &Group, limits: &Limits) -> Repeat {
+    fn repeat(&self, traced: &Arc<Loop>, group: &Group, limits: &Limits) -> LoopNode {
         let roots = group.roots.iter().map(|r| r.node);
-        let goes: Vec<(Taken, BufferId)> = roots
+        let goes: Vec<(LoopOutput, BufferId)> = roots
             .clone()
             .filter_map(|n| match &self.dag.node(n).op {
                 Op::Loop(_, taken) => Some((*taken, self.of_node[&n])),
                 _ => None,
             })
             .collect();
-        let kinds: Vec<Taken> = goes.iter().map(|g| g.0).collect();
-        let wanted = Repeat::wanted(traced, &kinds).into_iter().map(|i| Wanted {
-            value: traced.results[i].clone(),
-            into: None,
-        });
+        let kinds: Vec<LoopOutput> = goes.iter().map(|g| g.0).collect();
+        let wanted = LoopNode::wanted(traced, &kinds)
+            .into_iter()
+            .map(|i| OutputRequest {
+                value: traced.results[i].clone(),
+                into: None,
+            });
         // Places in a body are those of its one trace.
         let body = schedule(&wanted.collect::<Vec<_>>(), limits, None);
         let sources = roots.take(1).flat_map(|n| &self.dag.node(n).src);
         let sources: Vec<Option<BufferId>> =
             sources.map(|s| self.of_node.get(s).copied()).collect();
-        Repeat::new(traced, body, &sources, &goes)
+        LoopNode::new(traced, body, &sources, &goes)
     }
 
     fn reads(&self, group: &Group) -> Vec<BufferId> {

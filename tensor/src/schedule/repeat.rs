@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use super::memory::ALIGN;
 use super::{BufferId, Place, Schedule};
-use crate::graph::{Loop, Taken};
+use crate::graph::{Loop, LoopOutput};
 
 /// A loop.
 #[derive(Clone, Debug)]
-pub struct Repeat {
+pub struct LoopNode {
     /// What one step does. Its kernels are those of the schedule around it, and so is the memory of
-    /// its temporaries: [`Repeat::workspace`].
+    /// its temporaries: [`LoopNode::workspace`].
     pub body: Schedule,
     /// The body as it was traced.
     pub traced: Arc<Loop>,
@@ -66,36 +66,36 @@ pub struct Part {
     pub offset: u64,
 }
 
-impl Repeat {
+impl LoopNode {
     /// The results of a body that must be computed if these are taken.
-    pub fn wanted(traced: &Loop, taken: &[Taken]) -> Vec<usize> {
+    pub fn wanted(traced: &Loop, taken: &[LoopOutput]) -> Vec<usize> {
         let all = 0..traced.results.len();
         let used = |i: &usize| {
             let state = *i < traced.states;
-            (state || taken.contains(&Taken::Rows(*i))) && traced.results[*i].numel() > 0
+            (state || taken.contains(&LoopOutput::Rows(*i))) && traced.results[*i].numel() > 0
         };
         all.filter(used).collect()
     }
 
-    /// A loop over the schedule of its body, which makes the results [`Repeat::wanted`]. `sources` are
+    /// A loop over the schedule of its body, which makes the results [`LoopNode::wanted`]. `sources` are
     /// the buffers behind the parameters, those without elements left out; `taken` what somebody wants
     /// of the loop, and where it goes.
     pub(super) fn new(
         traced: &Arc<Loop>,
         body: Schedule,
         sources: &[Option<BufferId>],
-        taken: &[(Taken, BufferId)],
-    ) -> Repeat {
-        let kinds: Vec<Taken> = taken.iter().map(|t| t.0).collect();
-        let wanted = Repeat::wanted(traced, &kinds);
+        taken: &[(LoopOutput, BufferId)],
+    ) -> LoopNode {
+        let kinds: Vec<LoopOutput> = taken.iter().map(|t| t.0).collect();
+        let wanted = LoopNode::wanted(traced, &kinds);
         let goes = |what| taken.iter().find(|t| t.0 == what).map(|t| t.1);
         let mut bytes = body.arena.bytes;
         let mut states = Vec::new();
         for (i, source) in sources.iter().enumerate().take(traced.states) {
             let param = &traced.params[i];
             let size = (param.numel() * param.dtype().size()) as u64;
-            let rows = goes(Taken::Rows(i));
-            let last = goes(Taken::Last(i));
+            let rows = goes(LoopOutput::Rows(i));
+            let last = goes(LoopOutput::Last(i));
             let mut turns = [0; 2];
             // A state that nobody wants is written after the only step, too.
             if rows.is_none() && (traced.steps > 1 || last.is_none()) {
@@ -117,7 +117,7 @@ impl Repeat {
             Place::Temporary => Role::Work(offsets.next().copied().unwrap_or(0)),
             Place::Result(n) => match wanted[*n] {
                 i if i < traced.states => Role::After(i),
-                i => Role::Out(goes(Taken::Rows(i)).unwrap_or(BufferId(0))),
+                i => Role::Out(goes(LoopOutput::Rows(i)).unwrap_or(BufferId(0))),
             },
             Place::Leaf(tensor) => {
                 let param = traced.params.iter().position(|p| p.id() == tensor.id());
@@ -131,7 +131,7 @@ impl Repeat {
             }
         });
         let roles = roles.collect();
-        Repeat {
+        LoopNode {
             body,
             traced: traced.clone(),
             workspace: None,

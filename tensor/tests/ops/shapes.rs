@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use codegen::ir::ReduceOp;
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::image::Interpolation;
 use tensor::ops::loss::Classes;
 use tensor::ops::movement::{PadMode, Slice};
@@ -16,9 +16,9 @@ fn unit(result: Result<impl Sized>) -> Result<Tensor> {
     result.and_then(|_| Tensor::zeros(&Engine::reference(), &[1], DType::F32))
 }
 
-fn sliding(n: usize, m: usize, k: usize, rank: usize) -> Sliding {
+fn sliding(n: usize, m: usize, k: usize, rank: usize) -> ConvParams {
     let rank = rank.saturating_sub(2);
-    Sliding {
+    ConvParams {
         stride: vec![n; rank],
         padding: vec![(m, m); rank],
         dilation: vec![k; rank],
@@ -257,7 +257,7 @@ const CALLS: &[Call] = &[
     ("max_pool default", |x, n, _| {
         x.max_pool(
             &vec![n; x.rank().saturating_sub(2)],
-            &Sliding::default(),
+            &ConvParams::default(),
             false,
         )
     }),
@@ -304,7 +304,7 @@ const CALLS: &[Call] = &[
     }),
     ("conv of nothing", |x, n, _| {
         let none = Tensor::zeros(x.engine(), &[0, 0, 1], DType::F32)?;
-        none.conv(&none, None, &Sliding::default(), n)
+        none.conv(&none, None, &ConvParams::default(), n)
     }),
     ("conv_transpose", |x, n, _| {
         x.conv_transpose(x, None, &sliding(n, 0, 1, x.rank()), &[], 1)
@@ -322,7 +322,7 @@ const CALLS: &[Call] = &[
         )
     }),
     ("conv_transpose groups", |x, n, _| {
-        x.conv_transpose(x, None, &Sliding::default(), &[], n)
+        x.conv_transpose(x, None, &ConvParams::default(), &[], n)
     }),
     ("ranks", |x, _, i| x.ranks(i, false)),
     ("sort", |x, _, i| unit(x.sort(i, true))),

@@ -1,7 +1,7 @@
 //! Transposed convolution against its definition: every product, added where it goes.
 
 use super::support;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::{DType, Engine, Tensor, gradients};
 
 #[derive(Clone, Debug)]
@@ -103,7 +103,7 @@ impl Case {
                 .unwrap()
         };
         let (tx, tw) = (tensor(&x, &self.input), tensor(&w, &weight));
-        let sliding = Sliding {
+        let sliding = ConvParams {
             stride: self.stride.clone(),
             padding: self.padding.clone(),
             dilation: self.dilation.clone(),

@@ -1,6 +1,6 @@
 //! Copies, and the memory that they move.
 
-use hcq::{AllocSpec, Buffer, Command, Error, MemoryKind, Packets, Scope, Slot, Val};
+use hcq::{AllocSpec, Buffer, Command, CommandBuffer, Error, MemoryKind, Scope, Slot, Val};
 
 use crate::rig::soon;
 use crate::{Rig, Subject};
@@ -140,7 +140,7 @@ pub fn fills_of_every_size_touch_nothing_else(subject: &dyn Subject) {
                 value: Val::Slot(Slot(1), 0),
             },
         ];
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         queue.encode(&commands, &mut packets).unwrap();
         let mut bound = queue.bind(packets).unwrap();
         let values = |makes| [first.va().0, makes];

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hcq::graph::{Graph, GraphBuilder, Work};
-use hcq::{Buffer, Command, Error, Packets, Slot, Span, Stream, Val, Width};
+use hcq::{Buffer, Command, CommandBuffer, Error, Slot, Span, Stream, Val, Width};
 
 use crate::rig::{at, elements, exec, shortly, soon};
 use crate::watched::watched;
@@ -22,7 +22,7 @@ pub fn bound_packets_run_again_with_other_values(subject: &dyn Subject) {
         signal: queue.timeline().signal(),
         value: Val::Slot(done, 0),
     };
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     queue
         .encode(&[exec(&step, &args, 15), signal], &mut packets)
         .unwrap();

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hcq::{
-    Bound, Command, DeviceId, Error, Packets, Queue, QueueKind, Result, Stream, Timeline, Turn,
+    Command, CommandBuffer, DeviceId, Error, IndirectBuffer, Queue, QueueKind, Result, Stream,
+    Timeline, Turn,
 };
 
 /// What goes through a queue.
@@ -50,7 +51,7 @@ impl Queue for WatchedQueue {
         self.queue.index()
     }
 
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         self.queue.encode(commands, out)
     }
 
@@ -59,8 +60,8 @@ impl Queue for WatchedQueue {
         self.queue.submit(turn)
     }
 
-    fn bind(&self, packets: Packets) -> Result<Box<dyn Bound>> {
-        Ok(Box::new(WatchedBound {
+    fn bind(&self, packets: CommandBuffer) -> Result<Box<dyn IndirectBuffer>> {
+        Ok(Box::new(WatchedIndirectBuffer {
             bound: self.queue.bind(packets)?,
             watch: self.watch.clone(),
         }))
@@ -71,12 +72,12 @@ impl Queue for WatchedQueue {
     }
 }
 
-struct WatchedBound {
-    bound: Box<dyn Bound>,
+struct WatchedIndirectBuffer {
+    bound: Box<dyn IndirectBuffer>,
     watch: Arc<Watch>,
 }
 
-impl Bound for WatchedBound {
+impl IndirectBuffer for WatchedIndirectBuffer {
     fn patch(&mut self, values: &[u64]) -> Result<()> {
         if self.watch.refuse_patches.load(Ordering::Relaxed) {
             return Err(Error::Graph("no patches are taken".into()));

@@ -5,7 +5,7 @@
 use golden::engines::{self, Rig};
 use golden::suite::download;
 use tensor::exec::Options;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::{DType, Engine, Jit, Parameter, Tensor};
 
 /// One chip of each generation.
@@ -134,7 +134,7 @@ fn transposed_convolutions_by_phases() {
         let mut found = Vec::new();
         for k in [4, 3] {
             let w = count(e, &[4, 3, k, k], DType::F32)?;
-            let sliding = Sliding::strided(2, 2).padded(1, 2);
+            let sliding = ConvParams::strided(2, 2).padded(1, 2);
             found.push(x.conv_transpose(&w, None, &sliding, &[1, 0], 1)?);
         }
         Ok(found)

@@ -9,7 +9,7 @@ use codegen::Built;
 use golden::engines::{self, Rig};
 use tensor::exec::{Observer, Options};
 
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::{DType, Engine, Rng, Tensor};
 
 /// Keeps the machine code of what is compiled.
@@ -80,7 +80,7 @@ fn convolutions() {
             let mut rng = Rng::new(engine, 5);
             let x = halves(&mut rng, &[2, 16, 14, 14]);
             let w = halves(&mut rng, &[32, 16, 3, 3]);
-            let y = x.conv(&w, None, &Sliding::default(), 1).unwrap();
+            let y = x.conv(&w, None, &ConvParams::default(), 1).unwrap();
             y.cast(DType::F32).unwrap()
         });
     }

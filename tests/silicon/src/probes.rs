@@ -7,7 +7,9 @@ use std::time::Duration;
 use conformance::{Rig, elements};
 use doorbell::Error;
 use drivers_spec::nv::qmd::{self, Field, Misfit, Version};
-use hcq::{AllocSpec, ArgLayout, Buffer, Command, Deadline, MemoryKind, Packets, Program, Val};
+use hcq::{
+    AllocSpec, ArgLayout, Buffer, Command, CommandBuffer, Deadline, MemoryKind, Program, Val,
+};
 
 use crate::subject::Selected;
 
@@ -61,7 +63,7 @@ struct Launch {
     /// The QMD, constant bank 0 behind it.
     words: Vec<u32>,
     memory: Buffer,
-    packets: Packets,
+    packets: CommandBuffer,
 }
 
 impl Launch {
@@ -78,7 +80,7 @@ impl Launch {
             grid: [grid, 1, 1],
             block: [block, 1, 1],
         };
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         rig.compute.queue().encode(&[launch], &mut packets)?;
         let memory = rig.device.alloc(AllocSpec {
             bytes: packets.data.len() as u64 * 4,
@@ -124,7 +126,7 @@ impl Launch {
         let done = rig.device.signal("a question")?;
         let queue = rig.compute.queue();
         queue.timeline().submit(|turn| {
-            let signals = [(&done, 1), (turn.signal(), turn.makes())];
+            let signals = [(&done, 1), (turn.signal(), turn.signal_value())];
             turn.packets().clone_from(&self.packets);
             for (signal, value) in signals {
                 let value = Val::Const(value);

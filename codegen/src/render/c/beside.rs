@@ -13,11 +13,11 @@ impl Text<'_> {
     /// Spells what is no product; false if it is something else.
     pub(super) fn beside(&mut self, inst: &Inst) -> Result<bool> {
         let line = match *inst {
-            Inst::Settle { left } => format!("wgmma.wait_group.sync.aligned {left}"),
+            Inst::WgmmaWait { left } => format!("wgmma.wait_group.sync.aligned {left}"),
             Inst::Expose => "fence.proxy.async.shared::cta".into(),
             Inst::Sent => "cp.async.commit_group".into(),
             Inst::Arrived { left } => format!("cp.async.wait_group {left}"),
-            Inst::Arm { mem, count } => {
+            Inst::MbarrierInit { mem, count } => {
                 self.line("if (threadIdx.x == 0) {");
                 for i in 0..count {
                     self.line(format!("  arm(in_shared({} + {i}));", Self::place(mem)));
@@ -26,7 +26,7 @@ impl Text<'_> {
                 self.line("}");
                 return Ok(true);
             }
-            Inst::Fetch {
+            Inst::TmaLoad {
                 barrier,
                 gate,
                 ref boxes,
@@ -34,7 +34,7 @@ impl Text<'_> {
                 self.fetch_boxes(barrier, gate, boxes)?;
                 return Ok(true);
             }
-            Inst::Landed { barrier, odd } => {
+            Inst::MbarrierWait { barrier, odd } => {
                 let (at, odd) = (self.in_shared(barrier), self.r(odd));
                 self.line(format!("landed({at}, {odd});"));
                 return Ok(true);

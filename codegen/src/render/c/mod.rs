@@ -345,11 +345,14 @@ impl<'a> Text<'a> {
             Inst::MmaThere { desc, .. } => {
                 return self.unsupported(format!("the matrix instruction {desc:?}"));
             }
-            Inst::Copy { .. } | Inst::Arm { .. } | Inst::Fetch { .. } | Inst::Landed { .. } => {
+            Inst::Copy { .. }
+            | Inst::MbarrierInit { .. }
+            | Inst::TmaLoad { .. }
+            | Inst::MbarrierWait { .. } => {
                 return self.unsupported("a copy beside the work-items");
             }
             // They are about such instructions.
-            Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
+            Inst::WgmmaWait { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {
                 let ty = self.of(*dst);
                 let t = self.ty(ty);

@@ -371,11 +371,14 @@ impl Text<'_> {
             Inst::MmaThere { desc, .. } => {
                 return self.unsupported(format!("the matrix instruction {desc:?}"));
             }
-            Inst::Copy { .. } | Inst::Arm { .. } | Inst::Fetch { .. } | Inst::Landed { .. } => {
+            Inst::Copy { .. }
+            | Inst::MbarrierInit { .. }
+            | Inst::TmaLoad { .. }
+            | Inst::MbarrierWait { .. } => {
                 return self.unsupported("a copy beside the work-items");
             }
             // They are about such instructions.
-            Inst::Settle { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
+            Inst::WgmmaWait { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
             Inst::Const { dst, bits } => {
                 let value = self.constant(self.p.ty(*dst), *bits);
                 self.set(*dst, value);

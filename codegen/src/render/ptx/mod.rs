@@ -462,7 +462,7 @@ impl Text<'_> {
             } => self.attempt(dst, mem, index, gate)?,
             Inst::Commit { value } => self.commit(value)?,
             Inst::Barrier => self.line("bar.sync 0"),
-            Inst::Settle { left } => {
+            Inst::WgmmaWait { left } => {
                 self.line(format!("wgmma.wait_group.sync.aligned {left}"));
             }
             Inst::Expose => self.line("fence.proxy.async.shared::cta"),
@@ -473,13 +473,13 @@ impl Text<'_> {
                 there,
                 gate,
             } => self.copy(ty, to, from, there, gate)?,
-            Inst::Arm { mem, count } => self.arm(mem, count),
-            Inst::Fetch {
+            Inst::MbarrierInit { mem, count } => self.arm(mem, count),
+            Inst::TmaLoad {
                 barrier,
                 gate,
                 ref boxes,
             } => self.fetch(barrier, gate, boxes),
-            Inst::Landed { barrier, odd } => self.landed(barrier, odd),
+            Inst::MbarrierWait { barrier, odd } => self.landed(barrier, odd),
             Inst::Sent => self.line("cp.async.commit_group"),
             Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
             Inst::Horizontal { .. } | Inst::Mma { .. } | Inst::MmaThere { .. } => {}

@@ -339,7 +339,7 @@ impl Started {
     /// # Errors
     /// The transport's.
     pub fn cut_off(&self) -> Result<(), Cause> {
-        self.card.soil();
+        self.card.mark_wedged();
         Ok(master(&**self.card.pci(), false)?)
     }
 

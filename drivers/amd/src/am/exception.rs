@@ -4,8 +4,8 @@
 //! Source: Linux, amdgpu/gmc_v11_0.c, `gmc_v11_0_process_interrupt`; gfx_v11_0.c, `gfx_v11_0_priv_reg_irq` and
 //! `gfx_v11_0_bad_op_irq`; amdkfd/kfd_int_process_v11.c and kfd_int_process_v9.c for what shaders say.
 
+use drivers_gpu::backend::{self, Access, Exception, MemoryFault, Refused};
 use drivers_gpu::bare::Told;
-use drivers_gpu::interface::{self, Access, Exception, MemoryFault, Refused};
 use drivers_spec::amd::ih::{CLIENT_ID, CONTEXT, SOURCE_ID, client, client9, fault, source};
 use drivers_spec::amd::packet::Gfx;
 
@@ -54,7 +54,7 @@ fn of_hub(fault: &HubFault) -> Exception {
     let not_present = fault.mapping || fault.walker != 0 || lacks(VALID) || fault.permission == 0;
     Exception::Memory(MemoryFault {
         va: fault.va,
-        cause: interface::Cause::PageFault,
+        cause: backend::Cause::PageFault,
         access: Some(match (fault.atomic, fault.write) {
             (true, _) => Access::Atomic,
             (_, true) => Access::Write,
@@ -113,7 +113,7 @@ fn of_fault(low: u32, high: u32) -> Exception {
     let page = u64::from(low) | u64::from(high & fault::ADDRESS_HIGH) << 32;
     Exception::Memory(MemoryFault {
         va: page << 12,
-        cause: interface::Cause::PageFault,
+        cause: backend::Cause::PageFault,
         access: match high & (fault::READ | fault::WRITE) {
             fault::WRITE => Some(Access::Write),
             fault::READ => Some(Access::Read),

@@ -30,10 +30,11 @@
 //! | `running` | a card that is started, with its engines |
 //! | `slots` | queues in their slots, and out of them |
 //! | `queue` | queues, as whoever submits has them |
-//! | `interface` | [`open`]: all of it as an [`AmdInterface`] |
+//! | `backend` | [`open`]: all of it as an [`AmdBackend`] |
 //! | [`look`] | what is asked of a card without starting it |
 
 pub mod areas;
+mod backend;
 pub mod boot;
 pub mod card;
 mod clock;
@@ -48,7 +49,6 @@ pub mod hdp;
 mod hqd;
 pub mod hub;
 pub mod ih;
-mod interface;
 pub mod look;
 pub mod metrics;
 mod mqd;
@@ -63,8 +63,8 @@ pub mod smu;
 mod waves;
 mod xcc;
 
+pub use backend::open;
 pub use error::{AmError, Cause, Stage};
-pub use interface::open;
 
 #[cfg(doc)]
-use crate::interface::AmdInterface;
+use crate::backend::AmdBackend;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use drivers_gpu::bare::{Driver, Handle, Memory, Slot, near};
-use drivers_gpu::interface::Request;
+use drivers_gpu::backend::Request;
+use drivers_gpu::bare::{Driver, Handle, Memory, Slot, sysmem};
 use hcq::addr::VramAddr;
 use hcq::mem::window::Window;
 use hcq::transport::TransportError;
@@ -20,9 +20,9 @@ use super::running::Am;
 use super::sdma;
 use super::slots::Parts;
 use super::xcc::Xcc;
+use crate::backend::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};
+use crate::backend::{HardwareQueue, QueueHandle, QueueRequest};
 use crate::chip::Language;
-use crate::interface::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};
-use crate::interface::{HardwareQueue, QueueHandle, QueueRequest};
 
 /// The doorbell of the first compute queue. Source: Linux, amdgpu_doorbell.h, `AMDGPU_NAVI10_DOORBELL_MEC_RING0`.
 const FIRST_DOORBELL: u32 = 3;
@@ -131,7 +131,7 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
             let bell = bell.map_err(lost)?;
             Ok(match card.pci().reaches_host() {
                 true => bell,
-                false => near::doorbell(&bell, am.mmu()),
+                false => sysmem::doorbell(&bell, am.mmu()),
             })
         });
         rings = doorbells.collect::<Result<_>>()?;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use drivers_bundle::Evidence;
+use drivers_gpu::backend::Exception;
 use drivers_gpu::bare::{self, AddressSpace, Driver, Function, Tables, Told};
-use drivers_gpu::interface::Exception;
 use firmware_tools::search::Search;
 
 use super::areas::ROOT;
@@ -18,7 +18,7 @@ use super::gfx::{self, Gfx};
 use super::hub::{Hubs, Kind};
 use super::nbio::{self, Route};
 use super::sdma::Sdma;
-use crate::interface::Gpu;
+use crate::backend::Gpu;
 
 /// A card that is started, and left when it is dropped.
 pub(super) struct Am {
@@ -161,7 +161,7 @@ impl Drop for Am {
             return;
         }
         let stopped = self.sdma.stop().and(self.gfx.stop());
-        let is_clean = stopped.is_ok() && !self.card().is_dirty();
+        let is_clean = stopped.is_ok() && !self.card().is_wedged();
         if let Err(error) = self.started.finish(is_clean).and(stopped) {
             tracing::warn!(target: "hcq::amd", %error, "the card is left as it is; the next start is from cold");
         }

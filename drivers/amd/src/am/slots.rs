@@ -16,8 +16,8 @@ use super::hqd::{self, Leave, Pointers};
 use super::mqd::{self, Mqd};
 use super::running::Am;
 use super::sdma;
+use crate::backend::queue::WPTR;
 use crate::chip::Language;
-use crate::interface::queue::WPTR;
 
 /// How often a queue is rung while others submit to it.
 const RINGS: u32 = 4096;

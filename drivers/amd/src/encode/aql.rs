@@ -16,7 +16,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use drivers_spec::amd::aql;
-use hcq::packets::{Packets, Part, Reloc, Section};
+use hcq::command_buffer::{CommandBuffer, Part, Reloc, Section};
 use hcq::{Command, Program, Result, Scope, Val};
 
 use super::commands::Commands;
@@ -97,7 +97,7 @@ impl Aql {
     }
 
     /// See [`super::Encoder::begin`].
-    pub fn begin(&self, out: &mut Packets) {
+    pub fn begin(&self, out: &mut CommandBuffer) {
         let ib = open_ib(out);
         self.commands.begin(&mut Sink::data(out, ib));
         close_ib(ib, out);
@@ -107,7 +107,7 @@ impl Aql {
     ///
     /// # Errors
     /// [`hcq::Error::Command`].
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         let mut ib = None;
         let mut barrier = None;
         for command in commands {
@@ -170,7 +170,7 @@ impl Aql {
         piece: impl Fn(u64, u64) -> Command<'a>,
         ib: &mut Option<usize>,
         barrier: &mut Option<u32>,
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let mut done = 0;
         while done < bytes {
@@ -192,7 +192,7 @@ impl Aql {
         command: &Command<'_>,
         ib: &mut Option<usize>,
         barrier: &mut Option<u32>,
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         *barrier = None;
         if let Some(start) = ib.take_if(|start| out.data.len() - *start > IB_ENOUGH) {
@@ -209,7 +209,7 @@ impl Aql {
         grid: [u32; 3],
         block: [u32; 3],
         barrier: &mut Option<u32>,
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let setup = self.setup();
         let kernel = kernarg::check(setup, program, args, grid, block)?;
@@ -241,7 +241,7 @@ impl Aql {
 }
 
 /// Whether the last packet is a dispatch: then the next one may overlap with it.
-fn ends_with_dispatch(out: &Packets) -> bool {
+fn ends_with_dispatch(out: &CommandBuffer) -> bool {
     let last = out.words.len().checked_sub(PACKET);
     last.is_some_and(|at| aql::TYPE.get(out.words[at]) == aql::KERNEL_DISPATCH)
 }
@@ -251,14 +251,14 @@ fn ends_with_dispatch(out: &Packets) -> bool {
 const IB_ENOUGH: usize = super::pm4::INDIRECT_MAX / 2;
 
 /// Where the next indirect buffer starts in the data, in dwords.
-fn open_ib(out: &mut Packets) -> usize {
+fn open_ib(out: &mut CommandBuffer) -> usize {
     let start = out.data.len().next_multiple_of(IB_ALIGN);
     out.data.resize(start, 0);
     start
 }
 
 /// Appends the packet that runs what the data holds from `start` on.
-fn close_ib(start: usize, out: &mut Packets) {
+fn close_ib(start: usize, out: &mut CommandBuffer) {
     let dwords = out.data.len() - start;
     if dwords == 0 {
         return;

@@ -2,12 +2,12 @@
 
 use drivers_spec::amd::pm4::{self, op, release, wait};
 use drivers_spec::amd::regs;
-use hcq::packets::Part;
+use hcq::command_buffer::Part;
 use hcq::{Command, Compare, GpuVa, Result, Val, Width};
 
 use super::sink::{Sink, plus};
 use super::span;
-use super::{MEET_BYTES, Setup};
+use super::{Setup, XCC_BARRIER_BYTES};
 use crate::chip::{AcquireForm, END_OF_PIPE};
 
 /// Functions of WAIT_REG_MEM, and of SDMA's POLL_REGMEM.
@@ -86,10 +86,10 @@ impl Commands {
                 span::check_aligned(&self.setup, "poll", at, width)?;
                 self.wait(sink, at, mask, value, compare, width)?;
                 // What is compared may change as soon as one XCC has gone on.
-                self.meet(sink);
+                self.xcc_barrier(sink);
             }
             Command::Signal { signal, value } => {
-                self.gather(sink);
+                self.xcc_sync(sink);
                 self.signal(sink, signal.va(), value);
             }
             Command::Timestamp { signal } => self.gathered(sink, |_, sink| {
@@ -151,8 +151,8 @@ impl Commands {
     }
 
     /// Whether the packets run on several XCCs that do not know of each other: those of a PM4 queue.
-    pub fn apart(&self) -> bool {
-        self.setup.xccs > 1 && self.setup.meet.0 != 0
+    pub fn per_xcc(&self) -> bool {
+        self.setup.xccs > 1 && self.setup.xcc_barrier.0 != 0
     }
 
     /// Each of these XCCs runs the share of its number, one workgroup after the other.
@@ -160,7 +160,7 @@ impl Commands {
     /// Source: Linux, amdkfd/kfd_mqd_manager_v9.c, init_mqd_v9_4_3: AQL queues get these values from
     /// the kernel driver, PM4 queues zeros.
     pub fn shares(&self, sink: &mut Sink<'_>) {
-        if !self.apart() {
+        if !self.per_xcc() {
             return;
         }
         let register = |sink: &mut Sink<'_>, register: u32, value: u32| {
@@ -184,12 +184,12 @@ impl Commands {
     /// Their number is a power of two: each counter is full when its low bits are zero again.
     /// The command processors of MI300X see such counters in ordinary device memory as one; another
     /// driver that has run there used them so.
-    fn meet(&self, sink: &mut Sink<'_>) {
-        if !self.apart() {
+    fn xcc_barrier(&self, sink: &mut Sink<'_>) {
+        if !self.per_xcc() {
             return;
         }
-        for counter in [0, MEET_BYTES / 2] {
-            let at = Val::Const(self.setup.meet.0 + counter);
+        for counter in [0, XCC_BARRIER_BYTES / 2] {
+            let at = Val::Const(self.setup.xcc_barrier.0 + counter);
             sink.put(&[
                 pm4::header(pm4::ATOMIC_MEM, 8),
                 op::ATOMIC_OP.put(pm4::TC_OP_ATOMIC_ADD_RTN_32),
@@ -203,17 +203,17 @@ impl Commands {
     }
 
     /// What all XCCs have done so far is done, and in memory.
-    pub fn gather(&self, sink: &mut Sink<'_>) {
-        if self.apart() {
+    pub fn xcc_sync(&self, sink: &mut Sink<'_>) {
+        if self.per_xcc() {
             self.partial_flush(sink);
             self.acquire(sink, self.setup.chip.generation.acquire_gl2);
-            self.meet(sink);
+            self.xcc_barrier(sink);
         }
     }
 
     /// One XCC does what comes after the work of all.
     fn gathered(&self, sink: &mut Sink<'_>, body: impl FnOnce(&Self, &mut Sink<'_>)) {
-        self.gather(sink);
+        self.xcc_sync(sink);
         self.once(sink, body);
     }
 
@@ -358,7 +358,7 @@ impl Commands {
                 Width::W32 => DATA32,
                 Width::W64 => DATA64,
             };
-            self.gather(sink);
+            self.xcc_sync(sink);
             self.once(sink, |_, sink| {
                 sink.put(&[pm4::header(pm4::RELEASE_MEM, 7), END_OF_PIPE, select]);
                 sink.val(at);
@@ -367,8 +367,8 @@ impl Commands {
             });
             return Ok(());
         }
-        match self.apart() {
-            true => self.gather(sink),
+        match self.per_xcc() {
+            true => self.xcc_sync(sink),
             false => self.partial_flush(sink),
         }
         self.once(sink, |_, sink| {

@@ -1,7 +1,7 @@
 //! What a launch passes to a kernel: its arguments, and its dispatch packet.
 
 use drivers_spec::amd::{aql, kd};
-use hcq::packets::{Packets, Part, Patch, Reloc, Section, place};
+use hcq::command_buffer::{CommandBuffer, Part, Patch, Reloc, Section, place};
 use hcq::{Error, Program, Result, Val};
 
 use super::{DATA_ALIGN, Launch, Setup};
@@ -87,7 +87,7 @@ impl Kernel<'_> {
     }
 
     /// Appends the argument block to the data. Returns its offset in bytes.
-    pub fn arguments(&self, setup: &Setup, out: &mut Packets) -> Result<u32> {
+    pub fn arguments(&self, setup: &Setup, out: &mut CommandBuffer) -> Result<u32> {
         let layout = &self.program.args;
         let bytes = layout.bytes.max(self.launch.kernarg_bytes);
         let align = layout.align.max(self.launch.kernarg_align).max(ALIGN);
@@ -159,7 +159,7 @@ impl Kernel<'_> {
 
     /// Arguments that the kernel wants in SGPRs: appends to the words what [`Kernel::arguments`] has
     /// put at `arguments`, with the patches from `first_patch` on that fall into it.
-    pub fn preload(&self, arguments: u32, first_patch: usize, out: &mut Packets) {
+    pub fn preload(&self, arguments: u32, first_patch: usize, out: &mut CommandBuffer) {
         let preload = u32::from(self.launch.preload);
         let count = kd::KERNARG_PRELOAD_SPEC_LENGTH.get(preload);
         if count == 0 {
@@ -196,7 +196,7 @@ impl Kernel<'_> {
 
     /// Appends an image of the dispatch packet to the data, for a kernel that reads it. Returns its
     /// offset in bytes.
-    pub fn dispatch_packet(&self, arguments: u32, out: &mut Packets) -> u32 {
+    pub fn dispatch_packet(&self, arguments: u32, out: &mut CommandBuffer) -> u32 {
         let start = out
             .data
             .len()

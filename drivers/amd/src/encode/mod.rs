@@ -37,8 +37,8 @@ mod span;
 mod tests;
 
 use drivers_spec::amd::packet::Gfx;
-use hcq::packets::Keep;
-use hcq::{Command, DeviceId, Error, GpuVa, Packets, QueueKind, Result};
+use hcq::command_buffer::Keep;
+use hcq::{Command, CommandBuffer, DeviceId, Error, GpuVa, QueueKind, Result};
 
 pub use aql::Aql;
 pub use launch::Launch;
@@ -53,7 +53,7 @@ use crate::options::Recorded;
 pub const DATA_ALIGN: u64 = 256;
 
 /// Bytes by which XCCs meet: two counters, in a cache line of their own each.
-pub const MEET_BYTES: u64 = 512;
+pub const XCC_BARRIER_BYTES: u64 = 512;
 
 /// What an encoder has to know of an opened queue.
 #[derive(Clone, Debug)]
@@ -68,9 +68,9 @@ pub struct Setup {
     pub chip: &'static Chip,
     /// XCCs that run a queue's packets: those of the GPU for compute queues.
     pub xccs: u32,
-    /// Address of [`MEET_BYTES`] of device memory, zero at first, by which the XCCs of a PM4 queue
+    /// Address of [`XCC_BARRIER_BYTES`] of device memory, zero at first, by which the XCCs of a PM4 queue
     /// meet. Others do not use it.
-    pub meet: GpuVa,
+    pub xcc_barrier: GpuVa,
     /// Address of the queue structure (`amd_queue_t`), for kernels that ask for it.
     pub queue: GpuVa,
     /// Address of 4 bytes in uncached memory that are zero and belong to this queue: SDMA waits on
@@ -153,7 +153,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`Error::Command`] for a command that the queue cannot take; `out` then holds a part.
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         match self {
             Encoder::Pm4(pm4) => pm4.encode(commands, out),
             Encoder::Aql(aql) => aql.encode(commands, out),
@@ -163,7 +163,7 @@ impl Encoder {
 
     /// Appends what every submission starts with: the HDP is flushed and caches are invalidated, so
     /// that what follows sees what the host wrote before the doorbell.
-    pub fn begin(&self, out: &mut Packets) {
+    pub fn begin(&self, out: &mut CommandBuffer) {
         match self {
             Encoder::Pm4(pm4) => pm4.begin(out),
             Encoder::Aql(aql) => aql.begin(out),
@@ -172,7 +172,7 @@ impl Encoder {
     }
 
     /// From now on kernels use this scratch memory, which `keep` keeps. What was encoded before goes on
-    /// using the old one: its packets have taken it into [`Packets::keep`]. A copy queue has no use
+    /// using the old one: its packets have taken it into [`CommandBuffer::keep`]. A copy queue has no use
     /// for scratch.
     pub fn set_scratch(&self, scratch: Scratch, keep: Option<Keep>) {
         match self {
@@ -192,7 +192,7 @@ impl Encoder {
 
     /// Whether words run from indirect buffers alone.
     pub fn names_words(&self) -> bool {
-        matches!(self, Encoder::Pm4(pm4) if pm4.apart())
+        matches!(self, Encoder::Pm4(pm4) if pm4.per_xcc())
     }
 
     /// Whether bound words run from an indirect buffer. Where not, they go to the ring.

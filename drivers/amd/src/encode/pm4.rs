@@ -26,7 +26,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_spec::amd::{kd, pm4, regs};
-use hcq::packets::{Keep, Packets, Part, Reloc, Section};
+use hcq::command_buffer::{CommandBuffer, Keep, Part, Reloc, Section};
 use hcq::{Command, Program, Result, Scope, Val};
 
 use super::commands::Commands;
@@ -114,12 +114,12 @@ impl Pm4 {
     }
 
     /// Whether the words run on several XCCs, and so from indirect buffers alone.
-    pub fn apart(&self) -> bool {
-        self.commands.apart()
+    pub fn per_xcc(&self) -> bool {
+        self.commands.per_xcc()
     }
 
     /// See [`super::Encoder::begin`].
-    pub fn begin(&self, out: &mut Packets) {
+    pub fn begin(&self, out: &mut CommandBuffer) {
         let mut sink = Sink::words(out);
         self.commands.begin(&mut sink);
         self.commands.shares(&mut sink);
@@ -129,7 +129,7 @@ impl Pm4 {
     ///
     /// # Errors
     /// [`hcq::Error::Command`].
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         for command in commands {
             match *command {
                 Command::Exec {
@@ -140,15 +140,17 @@ impl Pm4 {
                 } => self.exec(program, args, grid, block, out)?,
                 Command::Barrier { scope } => {
                     let generation = self.setup().chip.generation;
-                    let apart = self.apart();
+                    let per_xcc = self.per_xcc();
                     let mut sink = Sink::words(out);
-                    match apart {
-                        true => self.commands.gather(&mut sink),
+                    match per_xcc {
+                        true => self.commands.xcc_sync(&mut sink),
                         false => self.commands.partial_flush(&mut sink),
                     }
                     let caches = match scope {
                         // Other XCCs have changed memory below this one's L2.
-                        Scope::Queue if apart => generation.acquire_queue | generation.acquire_gl2,
+                        Scope::Queue if per_xcc => {
+                            generation.acquire_queue | generation.acquire_gl2
+                        }
                         Scope::Queue => generation.acquire_queue,
                         Scope::Device | Scope::System => generation.acquire_system,
                     };
@@ -166,7 +168,7 @@ impl Pm4 {
         args: &[Val],
         grid: [u32; 3],
         block: [u32; 3],
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let setup = self.setup();
         let kernel = kernarg::check(setup, program, args, grid, block)?;
@@ -267,7 +269,7 @@ impl Pm4 {
     }
 
     /// The scratch of a kernel that uses some; kept with the packets that will name it.
-    fn scratch_for(&self, kernel: &Kernel<'_>, out: &mut Packets) -> Result<Option<Scratch>> {
+    fn scratch_for(&self, kernel: &Kernel<'_>, out: &mut CommandBuffer) -> Result<Option<Scratch>> {
         let Launch {
             rsrc,
             private_bytes,
@@ -295,7 +297,7 @@ impl Pm4 {
         arguments: u32,
         scratch: Option<Scratch>,
         first_patch: usize,
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let setup = self.setup();
         let launch = &kernel.launch;
@@ -305,7 +307,7 @@ impl Pm4 {
         out.words
             .extend_from_slice(&[0, sh(regs::COMPUTE_USER_DATA_0)]);
         let first = out.words.len();
-        let pointer = |out: &mut Packets, add: u32| {
+        let pointer = |out: &mut CommandBuffer, add: u32| {
             let offset = out.words.len() as u32 * 4;
             out.relocs.push(Reloc {
                 section: Section::Words,

@@ -17,7 +17,7 @@
 
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{pm4, sdma};
-use hcq::packets::{Packets, Part};
+use hcq::command_buffer::{CommandBuffer, Part};
 use hcq::{Command, Compare, Result, Scope, Val, Width};
 
 use super::Setup;
@@ -59,7 +59,7 @@ impl Sdma {
     }
 
     /// See [`super::Encoder::begin`]. The engine has no caches of its own to invalidate.
-    pub fn begin(&self, out: &mut Packets) {
+    pub fn begin(&self, out: &mut CommandBuffer) {
         let [request, done] = self.setup.chip.generation.hdp_flush;
         let header = sdma::POLL_OP.put(sdma::POLL_REGMEM as u32)
             | sdma::HDP_FLUSH.put(1)
@@ -79,7 +79,7 @@ impl Sdma {
     ///
     /// # Errors
     /// [`hcq::Error::Command`].
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         for command in commands {
             self.one(command, &mut Sink::words(out))?;
         }

@@ -2,11 +2,11 @@
 //! queue.
 
 use hcq::Val;
-use hcq::packets::{Packets, Part, Patch, Section};
+use hcq::command_buffer::{CommandBuffer, Part, Patch, Section};
 
 /// One of the two sections of packets.
 pub(crate) struct Sink<'a> {
-    out: &'a mut Packets,
+    out: &'a mut CommandBuffer,
     section: Section,
     /// Where its packets begin: what lies before is finished.
     start: usize,
@@ -14,7 +14,7 @@ pub(crate) struct Sink<'a> {
 
 impl<'a> Sink<'a> {
     /// The words.
-    pub fn words(out: &'a mut Packets) -> Self {
+    pub fn words(out: &'a mut CommandBuffer) -> Self {
         Sink {
             start: out.head(),
             out,
@@ -23,7 +23,7 @@ impl<'a> Sink<'a> {
     }
 
     /// The data block, from a dword on.
-    pub fn data(out: &'a mut Packets, start: usize) -> Self {
+    pub fn data(out: &'a mut CommandBuffer, start: usize) -> Self {
         Sink {
             out,
             section: Section::Data,

@@ -1,7 +1,7 @@
 //! Checks of addresses and ranges, and comparisons of 64 bits by halves.
 
 use drivers_gpu::span;
-use hcq::packets::Part;
+use hcq::command_buffer::Part;
 use hcq::{Compare, Result, Signal, Val, Width};
 
 use super::Setup;

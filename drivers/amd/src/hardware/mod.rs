@@ -19,13 +19,13 @@ use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
 use drivers_gpu::submit::ring::Ring;
-use hcq::packets::Keep;
-use hcq::{Command, KernelImage, Packets, Program, Result, Scope};
+use hcq::command_buffer::Keep;
+use hcq::{Command, CommandBuffer, KernelImage, Program, Result, Scope};
 
 use self::ring::AmdRing;
 use self::scratch::Scratches;
 use crate::chip::Chip;
-use crate::encode::{Encoder, MEET_BYTES, pm4};
+use crate::encode::{Encoder, XCC_BARRIER_BYTES, pm4};
 
 /// A queue of an AMD GPU.
 pub struct AmdHardware {
@@ -34,7 +34,7 @@ pub struct AmdHardware {
     encoder: Encoder,
     chip: &'static Chip,
     /// What the XCCs of a PM4 queue meet at.
-    meet: Option<Piece>,
+    xcc_barrier: Option<Piece>,
 }
 
 impl Hardware for AmdHardware {
@@ -48,11 +48,11 @@ impl Hardware for AmdHardware {
     }
 
     #[inline]
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         self.encoder.encode(commands, out)
     }
 
-    fn begin(&self, out: &mut Packets) -> Result<()> {
+    fn begin(&self, out: &mut CommandBuffer) -> Result<()> {
         // Submissions are in order.
         let order = Command::Barrier {
             scope: Scope::Queue,
@@ -94,8 +94,12 @@ impl Hardware for AmdHardware {
     }
 
     fn is_own(&self, at: u64) -> bool {
-        let meet = self.meet.as_ref().map(|meet| meet.va().0);
-        meet.is_some_and(|meet| (meet..meet + MEET_BYTES).contains(&at))
+        let xcc_barrier = self
+            .xcc_barrier
+            .as_ref()
+            .map(|xcc_barrier| xcc_barrier.va().0);
+        xcc_barrier
+            .is_some_and(|xcc_barrier| (xcc_barrier..xcc_barrier + XCC_BARRIER_BYTES).contains(&at))
     }
 }
 

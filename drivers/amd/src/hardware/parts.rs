@@ -11,9 +11,9 @@ use hcq::{Error, GpuVa, MemoryKind, QueueKind, Result};
 
 use super::AmdHardware;
 use super::ring::AmdRing;
+use crate::backend::{AmdBackend, Gpu, QueueRequest};
 use crate::chip::Language;
-use crate::encode::{Aql, Encoder, Interrupt, MEET_BYTES, Pm4, Sdma, Setup};
-use crate::interface::{AmdInterface, Gpu, QueueRequest};
+use crate::encode::{Aql, Encoder, Interrupt, Pm4, Sdma, Setup, XCC_BARRIER_BYTES};
 use crate::options::Options;
 
 /// Opens a queue: its kind, its number among those of the kind, what it takes.
@@ -22,13 +22,13 @@ use crate::options::Options;
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
 pub(crate) fn open(
     core: &Arc<Core>,
-    interface: &Arc<dyn AmdInterface>,
+    backend: &Arc<dyn AmdBackend>,
     pool: &Arc<Pool>,
     (kind, index, language): (QueueKind, u32, Language),
     options: &Options,
 ) -> Result<Channel<AmdHardware>> {
     let name = format!("{kind} queue {index}");
-    let gpu = interface.gpu();
+    let gpu = backend.gpu();
     let (ring, arguments) = match language {
         Language::Sdma => (options.copy_ring, 0),
         Language::Pm4 | Language::Aql => (options.compute_ring, options.kernargs.max(4096)),
@@ -38,12 +38,12 @@ pub(crate) fn open(
         ring_bytes: ring.clamp(4096, 1 << 30).next_power_of_two(),
         name: &name,
     };
-    let event = Arc::new(pool.make(|| core.interface.event())?);
-    let queue = pool.make(|| interface.queue(&request))?;
+    let event = Arc::new(pool.make(|| core.backend.event())?);
+    let queue = pool.make(|| backend.queue(&request))?;
     let timeline = new_timeline(core, pool, &format!("{name} timeline"), &event)?;
     let progress = queue.progress().map_err(|e| core.broken(&*name, e))?;
-    let meet = match language {
-        Language::Pm4 => meet(core, gpu, pool, &name)?,
+    let xcc_barrier = match language {
+        Language::Pm4 => xcc_barrier(core, gpu, pool, &name)?,
         Language::Aql | Language::Sdma => None,
     };
     let setup = Setup {
@@ -55,7 +55,7 @@ pub(crate) fn open(
             Language::Aql | Language::Pm4 => gpu.units.xccs,
             Language::Sdma => 1,
         },
-        meet: meet.as_ref().map_or(GpuVa(0), Piece::va),
+        xcc_barrier: xcc_barrier.as_ref().map_or(GpuVa(0), Piece::va),
         queue: queue.control_va,
         fence: queue.fence_va(),
         interrupt: event.mailbox.map(|mailbox| Interrupt {
@@ -74,7 +74,7 @@ pub(crate) fn open(
         ring: Ring::new(AmdRing::new(queue, gpu.chip.generation.gfx)),
         encoder,
         chip: gpu.chip,
-        meet,
+        xcc_barrier,
     };
     let parts = Parts {
         hardware,
@@ -90,7 +90,7 @@ pub(crate) fn open(
 }
 
 /// Memory at which the XCCs of a PM4 queue meet, all zero; none where there is one XCC.
-fn meet(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
+fn xcc_barrier(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<Option<Piece>> {
     let xccs = gpu.units.xccs;
     if xccs == 1 {
         return Ok(None);
@@ -107,7 +107,7 @@ fn meet(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<Option<P
         )));
     }
     let what = format!("the meeting point of {name}");
-    let piece = pool.piece(MemoryKind::Device, MEET_BYTES, &what)?;
+    let piece = pool.piece(MemoryKind::Device, XCC_BARRIER_BYTES, &what)?;
     let Some(window) = piece.window() else {
         return Err(refused(
             "PM4 queues on several XCCs need device memory that the host sees: open it with AQL queues, \
@@ -115,7 +115,7 @@ fn meet(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<Option<P
                 .into(),
         ));
     };
-    let zeros = [0u32; MEET_BYTES as usize / 4];
+    let zeros = [0u32; XCC_BARRIER_BYTES as usize / 4];
     window
         .write_words(0, &zeros)
         .map_err(|e| core.broken(name, e))?;

@@ -7,9 +7,9 @@ use drivers_spec::amd::packet::Gfx;
 use hcq::mem::window::Window;
 use hcq::transport::TransportError;
 
+use crate::backend::HardwareQueue;
 use crate::chip::Language;
 use crate::encode::aql;
-use crate::interface::HardwareQueue;
 
 /// The ring of a queue, as its interface has made it.
 pub struct AmdRing {

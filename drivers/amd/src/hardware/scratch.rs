@@ -1,7 +1,7 @@
 //! [`Scratches`]: the scratch memory of a device's kernels, which grows with what is loaded.
 //!
 //! Packets of PM4 name the memory, so that what was outgrown lives on with those that have it: they
-//! take it into [`hcq::Packets::keep`]. It is freed behind the last submission that used it. An AQL
+//! take it into [`hcq::CommandBuffer::keep`]. It is freed behind the last submission that used it. An AQL
 //! queue is told of new memory while it is at rest, and needs the old one no more.
 
 use drivers_gpu::core::Core;
@@ -70,7 +70,7 @@ impl Scratches {
                 if matches!(hardware.encoder, Encoder::Aql(_)) {
                     let old = old.copied().unwrap_or_default();
                     // It has a copy of what it is told, which it reads when the queue is mapped.
-                    channel.at_rest(|hardware| hardware.set_scratch(core, new, &old))?;
+                    channel.quiesce(|hardware| hardware.set_scratch(core, new, &old))?;
                 }
                 hardware.encoder.set_scratch(*new, Some(piece.clone()));
                 Ok(())

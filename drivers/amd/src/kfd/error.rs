@@ -1,6 +1,6 @@
 //! What the kernel refuses, as errors of the device.
 
-use drivers_gpu::interface::refused;
+use drivers_gpu::backend::refused;
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, Error};
 

@@ -10,8 +10,8 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use drivers_gpu::interface::shared::Shareable as _;
-use drivers_gpu::interface::{Age, Cause, Exception, MemoryFault, Reset};
+use drivers_gpu::backend::shared::Shareable as _;
+use drivers_gpu::backend::{Age, Cause, Exception, MemoryFault, Reset};
 use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, Wanted};
 use drivers_spec::amd::kfd::{

@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drivers_gpu::interface::shared::Shareable;
-use drivers_gpu::interface::{Named, PAGE};
+use drivers_gpu::backend::shared::Shareable;
+use drivers_gpu::backend::{Named, PAGE};
 use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted};
 use drivers_spec::amd::kfd::{

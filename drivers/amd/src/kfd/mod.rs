@@ -11,7 +11,7 @@
 //! | `memory` | memory objects, which several GPUs may reach |
 //! | `event` | what a thread sleeps on, and how it learns of faults |
 //! | `queue` | queues and what the kernel wants of their buffers |
-//! | [`open`] | all of them as an [`AmdInterface`] |
+//! | [`open`] | all of them as an [`AmdBackend`] |
 
 mod call;
 mod error;
@@ -27,4 +27,4 @@ pub use open::open;
 pub use survey::{Found, Survey, Unusable, survey};
 
 #[cfg(doc)]
-use crate::interface::AmdInterface;
+use crate::backend::AmdBackend;

@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::shared::Shared;
-use drivers_gpu::interface::{
-    Age, Event, Exception, Facts, Interface, Memory, RING_COSTS, Request, Space,
+use drivers_gpu::backend::shared::Shared;
+use drivers_gpu::backend::{
+    Age, Backend, Event, Exception, Facts, Memory, RING_COSTS, Request, Space,
 };
 use drivers_gpu::kernel::{KernelMemory as _, Presence, Wanted};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
@@ -22,8 +22,8 @@ use super::process::{self, Process};
 use super::queue;
 use super::survey::{Found, Unusable, survey_for};
 use crate::VENDOR;
+use crate::backend::{AmdBackend, Gpu, HardwareQueue, QueueRequest};
 use crate::chip::{Chip, Language, QueueSizes};
-use crate::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 use crate::options::Options;
 
 /// Opens GPU number `index` of a machine ([`Found::index`]).
@@ -35,7 +35,7 @@ pub fn open(
     machine: &Arc<dyn Machine>,
     index: u32,
     options: &Options,
-) -> Result<Arc<dyn AmdInterface>> {
+) -> Result<Arc<dyn AmdBackend>> {
     let id = DeviceId::new(VENDOR, index);
     let (found, chip) = find(&**machine, &id, index)?;
     let Some(node) = found.gpu else {
@@ -176,7 +176,7 @@ impl Kfd {
     }
 }
 
-impl Interface for Kfd {
+impl Backend for Kfd {
     fn id(&self) -> &DeviceId {
         &self.id
     }
@@ -279,7 +279,7 @@ impl Interface for Kfd {
     }
 }
 
-impl AmdInterface for Kfd {
+impl AmdBackend for Kfd {
     fn gpu(&self) -> &Gpu {
         &self.known
     }

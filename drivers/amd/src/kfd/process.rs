@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use drivers_gpu::interface::Space;
+use drivers_gpu::backend::Space;
 use drivers_spec::amd::drm::{self, Info, InfoDevice, info};
 use drivers_spec::amd::kfd::{
     self, AcquireVmArgs, GetAvailableMemoryArgs, GetProcessAperturesNewArgs,

@@ -6,8 +6,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use drivers_gpu::interface::PAGE;
-use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::backend::PAGE;
+use drivers_gpu::backend::shared::Shareable as _;
 use drivers_gpu::kernel::calls::again;
 use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::amd::kfd::{
@@ -22,9 +22,9 @@ use super::call::Call;
 use super::error::os;
 use super::memory::{Memory, MemoryError};
 use super::process::{Gpu, Process};
+use crate::backend::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};
+use crate::backend::{self, HardwareQueue, QueueHandle, QueueRequest};
 use crate::chip::{Language, QueueSizes};
-use crate::interface::queue::{Apertures, CONTROL_BYTES, WPTR, prepare_aql, rptr};
-use crate::interface::{self, HardwareQueue, QueueHandle, QueueRequest};
 
 /// `queue_priority` that is neither raised nor lowered. Source: ROCR, libhsakmt/src/queues.c,
 /// priority_map.
@@ -109,7 +109,7 @@ fn no_doorbell(offset: u64) -> TransportError {
 pub(super) fn create(
     machine: &dyn Machine,
     process: &Arc<Process>,
-    (device, gpu, facts): (&DeviceId, &Arc<Gpu>, &interface::Gpu),
+    (device, gpu, facts): (&DeviceId, &Arc<Gpu>, &backend::Gpu),
     request: &QueueRequest<'_>,
     sizes: Option<&QueueSizes>,
 ) -> Result<HardwareQueue, MemoryError> {

@@ -28,8 +28,8 @@ fn open(machine: &Arc<dyn Machine>, folder: &Path) -> Arc<AmdDevice> {
         ..stand::options()
     };
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
-    let interface = drivers_amd::am::open(machine, CARD, 0, &clock, &options).unwrap();
-    drivers_amd::over(&interface, &options).unwrap()
+    let backend = drivers_amd::am::open(machine, CARD, 0, &clock, &options).unwrap();
+    drivers_amd::over(&backend, &options).unwrap()
 }
 
 fn stream(device: &AmdDevice, kind: QueueKind) -> Stream {

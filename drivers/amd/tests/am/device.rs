@@ -28,8 +28,8 @@ fn open(twin: &Arc<PciMachine>, index: u32, options: &Options) -> Result<Arc<Amd
     let functions = machine.pci_functions().unwrap();
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let address = &functions[index as usize].address;
-    let interface = drivers_amd::am::open(&machine, address, index, &clock, options)?;
-    drivers_amd::over(&interface, options)
+    let backend = drivers_amd::am::open(&machine, address, index, &clock, options)?;
+    drivers_amd::over(&backend, options)
 }
 
 pub fn unbroken(twin: &PciMachine) {

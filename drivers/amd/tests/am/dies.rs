@@ -308,8 +308,8 @@ fn broken(bug: &'static Bug, image: &KernelImage) -> Vec<&'static str> {
         ..stand::options()
     };
     let work = || -> hcq::Result<()> {
-        let interface = drivers_amd::am::open(&machine, &address, 0, &clock, &options)?;
-        let device = drivers_amd::over(&interface, &options)?;
+        let backend = drivers_amd::am::open(&machine, &address, 0, &clock, &options)?;
+        let device = drivers_amd::over(&backend, &options)?;
         device.clock()?;
         stand::work_on(&*device, image, 0)?;
         stand::memory(&*device, MemoryKind::Device, 1 << 20)?.write(0, &[1])?;

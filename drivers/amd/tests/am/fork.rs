@@ -35,8 +35,8 @@ fn a_fork_takes_no_queue_of_its_parents_card() {
     let machine: Arc<dyn Machine> = Tapped::machine(twin.clone(), count.clone());
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let card = "0000:03:00.0";
-    let interface = drivers_amd::am::open(&machine, card, 0, &clock, &options()).unwrap();
-    let device = drivers_amd::over(&interface, &options()).unwrap();
+    let backend = drivers_amd::am::open(&machine, card, 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&backend, &options()).unwrap();
     let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
     let buffers = [MemoryKind::Device, MemoryKind::Host].map(|kind| {
         let large = memory(&*device, kind, 1 << 20).unwrap();
@@ -55,7 +55,7 @@ fn a_fork_takes_no_queue_of_its_parents_card() {
                 let before = asked();
                 let lost = stream.submit(&[], &[]).unwrap_err().to_string();
                 assert!(lost.contains("opened before a fork"), "{lost}");
-                drop((buffers, stream, device, interface));
+                drop((buffers, stream, device, backend));
                 assert_eq!(asked() - before, 0, "accesses to the parent's card");
             }));
             // SAFETY: always allowed.
@@ -67,6 +67,6 @@ fn a_fork_takes_no_queue_of_its_parents_card() {
     }
     // The parent goes on.
     stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
-    drop((buffers, stream, device, interface));
+    drop((buffers, stream, device, backend));
     unbroken(&twin);
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use drivers_amd::AmdDevice;
 use drivers_amd::am::card::Card;
-use drivers_amd::interface::AmdInterface;
-use drivers_gpu::interface::Request;
+use drivers_amd::backend::AmdBackend;
+use drivers_gpu::backend::Request;
 use drivers_spec::amd::mmio::osssys::IH_RB_WPTR;
 use hcq::transport::{Clock, Machine, VirtualClock};
 use hcq::{Command, Device, DeviceId, Error, MemoryKind, QueueKind, Stream, Val};
@@ -24,11 +24,11 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new())
 }
 
-fn open(twin: &Arc<PciMachine>) -> (Arc<dyn AmdInterface>, Arc<AmdDevice>) {
+fn open(twin: &Arc<PciMachine>) -> (Arc<dyn AmdBackend>, Arc<AmdDevice>) {
     let machine: Arc<dyn Machine> = twin.clone();
-    let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock(), &options()).unwrap();
-    let device = drivers_amd::over(&interface, &options()).unwrap();
-    (interface, device)
+    let backend = drivers_amd::am::open(&machine, ADDRESS, 0, &clock(), &options()).unwrap();
+    let device = drivers_amd::over(&backend, &options()).unwrap();
+    (backend, device)
 }
 
 /// Whether an interrupt ring says that it was full.
@@ -96,9 +96,9 @@ fn page_tables_that_are_full_are_said_and_come_back() {
         chip.vram = 400 << 20;
         let config = Config::of(Box::leak(Box::new(chip)));
         let twin = PciMachine::of(&[config]).unwrap();
-        let (interface, device) = open(&twin);
+        let (backend, device) = open(&twin);
         let page = || {
-            interface.memory(&Request {
+            backend.memory(&Request {
                 bytes: 4096,
                 align: 2 << 20,
                 kind: MemoryKind::Host,
@@ -135,7 +135,7 @@ fn page_tables_that_are_full_are_said_and_come_back() {
             assert_eq!(to.window.as_ref().unwrap().read::<u64>(8), Ok(7));
         }
         unbroken(&twin);
-        drop((interface, device));
+        drop((backend, device));
         works(&twin, name);
         unbroken(&twin);
     }

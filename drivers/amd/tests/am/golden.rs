@@ -9,7 +9,7 @@ use drivers_amd::Language;
 use drivers_amd::am::boot::{self as start, Options};
 use drivers_amd::am::card::Card;
 use drivers_amd::am::hub::Kind;
-use drivers_amd::interface::QueueRequest;
+use drivers_amd::backend::QueueRequest;
 use drivers_gpu::bare::Mmu as _;
 use firmware_tools::search::Search;
 use hcq::DeviceId;

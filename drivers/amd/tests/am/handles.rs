@@ -26,8 +26,8 @@ fn open(twin: &Arc<PciMachine>) -> Arc<AmdDevice> {
         ..options()
     };
     let card = "0000:03:00.0";
-    let interface = drivers_amd::am::open(&machine, card, 0, &clock, &short).unwrap();
-    drivers_amd::over(&interface, &short).unwrap()
+    let backend = drivers_amd::am::open(&machine, card, 0, &clock, &short).unwrap();
+    drivers_amd::over(&backend, &short).unwrap()
 }
 
 fn stream(device: &AmdDevice, kind: QueueKind) -> Stream {

@@ -306,8 +306,8 @@ fn works_again(twin: &Arc<PciMachine>, folder: &Path, chip: &str) {
     };
     let machine: Arc<dyn Machine> = Through::new(&twin.again(), Arc::new(card));
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
-    let device = drivers_amd::over(&interface, &options()).unwrap();
+    let backend = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&backend, &options()).unwrap();
     let image = kernel(chip, "sums", 2);
     assert!(work_on(&*device, &image, 0).unwrap(), "{chip}");
 }
@@ -386,8 +386,8 @@ fn the_process_that_is_killed() {
     };
     let machine: Arc<dyn Machine> = Through::new(&near, Arc::new(card));
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
-    let device = drivers_amd::over(&interface, &options()).unwrap();
+    let backend = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&backend, &options()).unwrap();
     println!("\nit is open");
     if let Some(chip) = std::env::var_os(WORKS) {
         let load = Load::new(&device, &kernel(chip.to_str().unwrap(), "sums", 2)).unwrap();

@@ -79,9 +79,9 @@ fn a_card_that_leaves_is_told_after_few_reads() {
         let machine = Tapped::machine(twin, tap.clone());
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
         let card = "0000:03:00.0";
-        let interface = drivers_amd::am::open(&machine, card, 0, &clock, &options()).unwrap();
-        let device = drivers_amd::over(&interface, &options()).unwrap();
-        drop(interface);
+        let backend = drivers_amd::am::open(&machine, card, 0, &clock, &options()).unwrap();
+        let device = drivers_amd::over(&backend, &options()).unwrap();
+        drop(backend);
         leaves(device, &tap, [50, 500]);
     }
 }
@@ -92,9 +92,9 @@ fn a_card_that_leaves_its_bridge_is_told_after_few_reads() {
     let twin: Arc<dyn Machine> = UsbMachine::new("chip=gfx1201").unwrap();
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let machine = Tapped::machine(Bridged::over(&twin, &clock), tap.clone());
-    let interface = drivers_amd::am::open(&machine, "2-1", 0, &clock, &options()).unwrap();
-    let device = drivers_amd::over(&interface, &options()).unwrap();
-    drop(interface);
+    let backend = drivers_amd::am::open(&machine, "2-1", 0, &clock, &options()).unwrap();
+    let device = drivers_amd::over(&backend, &options()).unwrap();
+    drop(backend);
     // Signals are looked at there, each time, between two looks at the card.
     leaves(device, &tap, [2000, 500]);
 }

@@ -23,8 +23,8 @@ fn open(machine: &Arc<dyn Machine>) -> Arc<AmdDevice> {
         firmware: vec![firmware()],
         ..stand::options()
     };
-    let interface = drivers_amd::am::open(machine, ADDRESS, 0, &clock(), &options).unwrap();
-    drivers_amd::over(&interface, &options).unwrap()
+    let backend = drivers_amd::am::open(machine, ADDRESS, 0, &clock(), &options).unwrap();
+    drivers_amd::over(&backend, &options).unwrap()
 }
 
 fn unbroken(twin: &PciMachine) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drivers_amd::Options;
 use drivers_amd::am::areas::MQDS;
-use drivers_gpu::interface::{Memory, Request};
+use drivers_gpu::backend::{Memory, Request};
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Fault, Machine, VirtualClock};
@@ -441,8 +441,8 @@ fn broken(bug: &'static Bug, image: &KernelImage) -> Vec<&'static str> {
         ..stand::options()
     };
     let work = || -> hcq::Result<()> {
-        let interface = drivers_amd::am::open(&machine, &address, 0, &clock, &options)?;
-        let device = drivers_amd::over(&interface, &options)?;
+        let backend = drivers_amd::am::open(&machine, &address, 0, &clock, &options)?;
+        let device = drivers_amd::over(&backend, &options)?;
         for _ in 0..2 {
             stand::work_on(&*device, image, 0)?;
             stand::memory(&*device, MemoryKind::Device, 64 << 20)?.write(0, &[1])?;
@@ -450,7 +450,7 @@ fn broken(bug: &'static Bug, image: &KernelImage) -> Vec<&'static str> {
         // An address that means something else the second time.
         let copies = Stream::new(device.queue(QueueKind::Copy, 0)?);
         let memory = |kind| {
-            interface.memory(&Request {
+            backend.memory(&Request {
                 bytes: 64 << 10,
                 align: 64 << 10,
                 kind,

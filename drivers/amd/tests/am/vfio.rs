@@ -74,8 +74,8 @@ impl Rig {
     fn device_over(&self, pci: Arc<dyn Pci>) -> hcq::Result<Arc<AmdDevice>> {
         let machine: Arc<dyn Machine> = Through::new(&self.twin.again(), pci);
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
-        let interface = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options())?;
-        drivers_amd::over(&interface, &options())
+        let backend = drivers_amd::am::open(&machine, ADDRESS, 0, &clock, &options())?;
+        drivers_amd::over(&backend, &options())
     }
 }
 

@@ -8,16 +8,16 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers_amd::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
+use drivers_amd::backend::{AmdBackend, Gpu, HardwareQueue, QueueRequest};
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
 use hcq::mem::window::Window;
 use hcq::transport::cable::Cable;
 use hcq::{DeviceId, MemoryKind, Result};
 
 /// An interface with its memory at the other end of a cable.
 pub struct Remote {
-    near: Arc<dyn AmdInterface>,
+    near: Arc<dyn AmdBackend>,
     cable: Arc<Cable>,
     gpu: Gpu,
 }
@@ -38,7 +38,7 @@ impl Drop for Owner {
 
 impl Remote {
     /// Puts an interface behind a cable. GPUs that share an address space share the cable.
-    pub fn over(cable: &Arc<Cable>, near: Arc<dyn AmdInterface>) -> Arc<dyn AmdInterface> {
+    pub fn over(cable: &Arc<Cable>, near: Arc<dyn AmdBackend>) -> Arc<dyn AmdBackend> {
         let mut gpu = near.gpu().clone();
         gpu.facts.vram_windows = false;
         let cable = cable.clone();
@@ -53,7 +53,7 @@ impl Remote {
     }
 }
 
-impl Interface for Remote {
+impl Backend for Remote {
     fn id(&self) -> &DeviceId {
         self.near.id()
     }
@@ -125,7 +125,7 @@ impl Interface for Remote {
     }
 }
 
-impl AmdInterface for Remote {
+impl AmdBackend for Remote {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_bundle::schema::Kind;
-use drivers_bundle::{Bundle, Explanation, Keeper, explain};
+use drivers_bundle::{Bundle, CoredumpWriter, Explanation, explain};
 use hcq::transport::Machine;
 use hcq::{Deadline, Error};
 
@@ -13,9 +13,9 @@ use hcq::{Deadline, Error};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where bundles of a device go.
-pub fn keeper(machine: &Arc<dyn Machine>, folder: &Path) -> Option<Arc<Keeper>> {
+pub fn keeper(machine: &Arc<dyn Machine>, folder: &Path) -> Option<Arc<CoredumpWriter>> {
     let said = vec![["DEV".to_owned(), "TWIN".to_owned()]];
-    let keeper = Keeper::new(folder.into(), PATIENCE, said, machine.clone(), true);
+    let keeper = CoredumpWriter::new(folder.into(), PATIENCE, said, machine.clone(), true);
     Some(Arc::new(keeper))
 }
 

@@ -10,8 +10,8 @@ use drivers_amd::encode::{Aql, Encoder, Interrupt, Launch, Pm4, Scratch, Sdma, S
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql, kd, regs};
 use hcq::{
-    ArgKind, ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind,
-    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, CommandBuffer, Compare, DeviceId, Error, GpuVa, Program,
+    QueueKind, Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 use serde_json::Value;
 
@@ -136,7 +136,7 @@ impl Golden {
             index: 0,
             chip: self.chip,
             xccs: number(&device["xccs"]) as u32,
-            meet: GpuVa(0),
+            xcc_barrier: GpuVa(0),
             queue: GpuVa(0x7d00_0000_1000),
             fence: GpuVa(0x7d00_0000_2000),
             interrupt,
@@ -195,9 +195,9 @@ impl Golden {
     }
 
     /// What our encoder gives for a case, placed where the recorded driver placed things.
-    pub fn ours(&self, case: &Value) -> Packets {
+    pub fn ours(&self, case: &Value) -> CommandBuffer {
         let encoder = self.encoder(case);
-        let mut out = Packets::new();
+        let mut out = CommandBuffer::new();
         for call in case["calls"].as_array().unwrap() {
             self.call(call, case, &encoder, &mut out);
         }
@@ -205,7 +205,7 @@ impl Golden {
         out
     }
 
-    fn call(&self, call: &Value, case: &Value, encoder: &Encoder, out: &mut Packets) {
+    fn call(&self, call: &Value, case: &Value, encoder: &Encoder, out: &mut CommandBuffer) {
         let mut encode = |command| encoder.encode(&[command], out).unwrap();
         let of_signal = || signal(self.at(call["signal"].as_str().unwrap()));
         let value = || Val::Const(number(&call["value"]));
@@ -265,7 +265,7 @@ impl Golden {
     }
 
     /// Our words, decoded.
-    pub fn decode(&self, case: &Value, packets: &Packets) -> Vec<Named> {
+    pub fn decode(&self, case: &Value, packets: &CommandBuffer) -> Vec<Named> {
         let gfx = self.gfx();
         match case["queue"].as_str().unwrap() {
             "sdma" => decode::sdma(gfx, &packets.words),
@@ -278,7 +278,7 @@ impl Golden {
         }
     }
 
-    fn aql(&self, packet: &[u32; 16], packets: &Packets) -> Vec<Named> {
+    fn aql(&self, packet: &[u32; 16], packets: &CommandBuffer) -> Vec<Named> {
         if aql::TYPE.get(packet[0]) != aql::VENDOR_SPECIFIC {
             return vec![decode::aql(self.gfx(), packet)];
         }

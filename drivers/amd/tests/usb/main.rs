@@ -49,8 +49,8 @@ fn open_at(machine: &Arc<dyn Machine>, number: u32, options: &Options) -> Result
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new());
     let through = Bridged::over(machine, &clock);
     let port = format!("2-{}", number + 1);
-    let interface = drivers_amd::am::open(&through, &port, number, &clock, options)?;
-    drivers_amd::over(&interface, options)
+    let backend = drivers_amd::am::open(&through, &port, number, &clock, options)?;
+    drivers_amd::over(&backend, options)
 }
 
 /// How long a card may take for what is left of its work.

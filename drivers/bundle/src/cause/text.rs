@@ -53,7 +53,7 @@ pub(super) fn rest(bundle: &Bundle) -> Vec<String> {
             format!(
                 "  submission {} made {}, dwords {:#x} to {:#x}, doorbell {}: {}",
                 one.number,
-                one.makes,
+                one.signal_value,
                 one.place[0],
                 one.place[1],
                 one.doorbell,

@@ -7,7 +7,7 @@ use hcq::mem::tlsf::Tlsf;
 use hcq::{DeviceId, Error, GpuVa};
 
 use super::mmu::PAGE;
-use crate::interface::Space;
+use crate::backend::Space;
 
 /// Addresses of a process.
 pub struct Addresses {

@@ -8,7 +8,7 @@ use super::function::Function;
 use super::mmu::Mmu;
 use super::queues::Queues;
 use super::told::Told;
-use crate::interface::{Exception, Facts};
+use crate::backend::{Exception, Facts};
 
 /// A card that its driver has started, and leaves in order when this is dropped.
 pub trait Driver: Queues {
@@ -47,7 +47,7 @@ pub trait Driver: Queues {
     /// What is in the way.
     fn ticks(&self) -> Result<u64, Self::Cause>;
 
-    /// Where kernels are now: see [`crate::interface::Interface::places`].
+    /// Where kernels are now: see [`crate::backend::Backend::places`].
     fn places(&self) -> Option<Vec<u64>>;
 
     /// What can be read of the card when something has gone wrong, but for page tables. Nothing is changed by looking.

@@ -18,7 +18,7 @@ pub struct Function {
     bar: u8,
     vram: Window,
     vram_bytes: u64,
-    is_dirty: AtomicBool,
+    is_wedged: AtomicBool,
 }
 
 impl Function {
@@ -38,7 +38,7 @@ impl Function {
             bar,
             vram,
             vram_bytes,
-            is_dirty: AtomicBool::new(false),
+            is_wedged: AtomicBool::new(false),
         }
     }
 
@@ -83,18 +83,18 @@ impl Function {
     }
 
     /// Notes that something went wrong: who finds the card after us starts it from cold. Whether that was known.
-    pub fn soil(&self) -> bool {
-        self.is_dirty.swap(true, Ordering::Relaxed)
+    pub fn mark_wedged(&self) -> bool {
+        self.is_wedged.swap(true, Ordering::Relaxed)
     }
 
     /// Whether something went wrong.
-    pub fn is_dirty(&self) -> bool {
-        self.is_dirty.load(Ordering::Relaxed)
+    pub fn is_wedged(&self) -> bool {
+        self.is_wedged.load(Ordering::Relaxed)
     }
 
     /// The loss of the card: a block does not do what it is told, or cannot be reached. The next process resets it.
     pub fn broken(&self, unit: &str, cause: impl Display) -> Error {
-        self.soil();
+        self.mark_wedged();
         let cause = cause.to_string();
         let left = match !cause.contains("left the bus") && self.has_left() {
             true => "the card does not answer any more, it has left the bus: ",

@@ -15,8 +15,8 @@ use super::memory::Memory;
 use super::mmu::{Mmu, PAGE};
 use super::process::Process;
 use super::running::Running;
-use crate::interface::{
-    Age, Event, Exception, Facts, Interface, Memory as Piece, Relayed, Request, Space,
+use crate::backend::{
+    Age, Backend, Event, Exception, Facts, Memory as Piece, Relayed, Request, Space,
 };
 
 /// How long a thread sleeps until it looks again, where no interrupt wakes it.
@@ -222,7 +222,7 @@ impl<D: Driver> Handle<D> {
     }
 }
 
-impl<D: Driver> Interface for Handle<D> {
+impl<D: Driver> Backend for Handle<D> {
     fn id(&self) -> &DeviceId {
         &self.id
     }

@@ -6,7 +6,7 @@ use hcq::{DeviceId, Error};
 
 use super::function::Function;
 use super::mmu::{LARGE, PAGE};
-use crate::interface::refused;
+use crate::backend::refused;
 
 /// Memory of the host that stays where it is: in large pages, if it can be had.
 pub(super) fn pinned(function: &Function, bytes: u64) -> Result<Dma, Error> {

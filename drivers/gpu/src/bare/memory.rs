@@ -17,10 +17,10 @@ use super::driver::Driver;
 use super::function::Function;
 use super::host::{cut, pinned};
 use super::mmu::{Attr, LARGE, PAGE};
-use super::near;
 use super::running::{Reach, Running};
-use crate::interface::shared::Shareable;
-use crate::interface::{Named, Request};
+use super::sysmem;
+use crate::backend::shared::Shareable;
+use crate::backend::{Named, Request};
 
 /// Memory of a card, or of the host.
 pub struct Memory<D: Driver> {
@@ -40,7 +40,7 @@ pub struct Memory<D: Driver> {
 enum Place {
     Vram(VramAddr),
     /// VRAM in the place of memory of the host.
-    Near(VramAddr),
+    Sysmem(VramAddr),
     Host(Dma),
     /// Memory of somebody else's on the bus.
     Bus(BusAddr),
@@ -82,8 +82,8 @@ impl<D: Driver> Memory<D> {
             }
             MemoryKind::Host | MemoryKind::Control if !function.pci().reaches_host() => {
                 let at = card.vram(bytes, align)?;
-                memory.place = Some(Place::Near(at));
-                memory.window = Some(near::memory(&window(at)?, card.driver().mmu()));
+                memory.place = Some(Place::Sysmem(at));
+                memory.window = Some(sysmem::memory(&window(at)?, card.driver().mmu()));
             }
             MemoryKind::Host | MemoryKind::Control => {
                 let dma = pinned(function, bytes)?;
@@ -162,7 +162,7 @@ impl<D: Driver> Memory<D> {
             Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
                 (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
             }
-            Some(Place::Near(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
+            Some(Place::Sysmem(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
             Some(Place::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
             Some(Place::Vram(at)) => {
                 let at = on_bus(self.card.function(), card.function(), *at)?;
@@ -316,7 +316,7 @@ impl<D: Driver> Drop for Memory<D> {
                 && !card.function().has_left()
             {
                 // A card that is lost keeps all of its memory.
-                match card.function().soil() {
+                match card.function().mark_wedged() {
                     true => {
                         tracing::debug!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
                     }
@@ -328,7 +328,7 @@ impl<D: Driver> Drop for Memory<D> {
             }
         }
         match (self.place.take(), is_used) {
-            (Some(Place::Vram(at) | Place::Near(at)), false) => self.card.give_back(at),
+            (Some(Place::Vram(at) | Place::Sysmem(at)), false) => self.card.give_back(at),
             (Some(Place::Host(dma)), true) => std::mem::forget(dma),
             _ => {}
         }

@@ -13,7 +13,7 @@ use hcq::transport::TransportError;
 
 use super::function::Function;
 // The smallest table is as large.
-pub use crate::interface::PAGE;
+pub use crate::backend::PAGE;
 
 /// From this size on memory starts at a multiple of it, for large pages.
 pub(super) const LARGE: u64 = 2 << 20;

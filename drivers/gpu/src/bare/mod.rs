@@ -10,7 +10,7 @@
 //! | [`mmu`] | entries of page tables, and the hardware that walks them: **a vendor's** [`Format`] and [`Mmu`] |
 //! | [`tables`], [`space`] | VRAM for page tables; what the addresses of a card mean, and the walk to one |
 //! | `host` | memory of the host, which stays where it is |
-//! | [`near`] | VRAM that stands in for memory of the host, for a card over USB |
+//! | [`sysmem`] | VRAM that stands in for memory of the host, for a card over USB |
 //! | [`told`] | what went wrong, for every handle of a card |
 //! | [`queues`] | queues, in the hardware and out of it: **a vendor's** [`Queues`] |
 //! | [`driver`] | a card that is started: **a vendor's** [`Driver`] |
@@ -18,7 +18,7 @@
 //! | `recover`, [`slot`] | what is done where a queue does not leave its slot; the slot |
 //! | [`addresses`], [`memory`] | addresses that the cards of a process share, and memory at them |
 //! | [`process`] | cards that are open, and their memory |
-//! | [`handle`] | a card as an [`Interface`](crate::interface::Interface) |
+//! | [`handle`] | a card as an [`Backend`](crate::interface::Interface) |
 
 pub mod addresses;
 pub mod config;
@@ -28,13 +28,13 @@ pub mod handle;
 mod host;
 pub mod memory;
 pub mod mmu;
-pub mod near;
 pub mod process;
 pub mod queues;
 mod recover;
 pub mod running;
 pub mod slot;
 pub mod space;
+pub mod sysmem;
 pub mod tables;
 pub mod told;
 

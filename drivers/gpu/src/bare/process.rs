@@ -11,8 +11,8 @@ use super::driver::Driver;
 use super::memory::Memory;
 use super::mmu::Mmu;
 use super::running::Running;
-use crate::interface::Request;
-use crate::interface::shared::Shared;
+use crate::backend::Request;
+use crate::backend::shared::Shared;
 
 /// What cards share.
 pub struct Process<D: Driver> {

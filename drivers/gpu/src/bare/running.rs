@@ -15,7 +15,7 @@ use super::mmu::PAGE;
 use super::queues::Live;
 use super::space::AddressSpace;
 use super::told::Told;
-use crate::interface::Exception;
+use crate::backend::Exception;
 
 /// Where a queue that stays in its slot may go on writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -182,7 +182,7 @@ impl<D: Driver> Running<D> {
 
     /// Says that nothing comes of the card any more: every handle of it hears of that at its next look.
     pub(super) fn give_up(&self, why: String) {
-        self.function().soil();
+        self.function().mark_wedged();
         // The first cause is what counts.
         _ = self.given_up.set(why);
     }
@@ -217,7 +217,7 @@ impl<D: Driver> Running<D> {
     /// As [`Running::exception`].
     pub fn heard(&self) -> Result<u64, Error> {
         let mut told = lock(&self.told);
-        if self.function().is_dirty() {
+        if self.function().is_wedged() {
             self.hear(&mut told)?;
         }
         Ok(told.count())
@@ -227,7 +227,7 @@ impl<D: Driver> Running<D> {
         let found = self.driver.faults(told);
         let found = found.map_err(|e| self.function().broken("GPU", e))?;
         if !found.is_empty() {
-            self.function().soil();
+            self.function().mark_wedged();
         }
         found.into_iter().for_each(|one| told.tell(one));
         Ok(())

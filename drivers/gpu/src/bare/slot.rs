@@ -111,7 +111,7 @@ impl<D: Driver> Slot<D> {
         let Err(error) = done else {
             return End::Out;
         };
-        match function.soil() {
+        match function.mark_wedged() {
             true => tracing::debug!(target: "hcq::bare", %error, "a queue stays in its slot"),
             false => tracing::warn!(target: "hcq::bare", %error, "a queue stays in its slot"),
         }

@@ -1,10 +1,10 @@
 //! [`Told`]: what went wrong with a card, for every handle of it: each hears of all, in order. Whose it is comes from what
-//! was in flight ([`crate::interface::verdict`]).
+//! was in flight ([`crate::backend::verdict`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::interface::Exception;
+use crate::backend::Exception;
 
 /// Exceptions that are kept for handles that have not looked yet.
 const KEPT: usize = 64;

@@ -3,7 +3,7 @@
 use hcq::{DeviceId, Error};
 
 use super::queues::{Queues, Suspects};
-use crate::interface::{Access, Cause, Exception, MemoryFault, PAGE_BITS, Ranges, Refused, Reset};
+use crate::backend::{Access, Cause, Exception, MemoryFault, PAGE_BITS, Ranges, Refused, Reset};
 
 /// Launches that are named at most.
 const NAMED: usize = 8;

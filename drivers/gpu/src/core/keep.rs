@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use drivers_bundle::schema::{self, Bundle, Kernel, Kind, Waited};
-use drivers_bundle::{Hex, Keeper};
+use drivers_bundle::{CoredumpWriter, Hex};
 use hcq::Error;
 use hcq::progress::Over;
 
 use super::Core;
-use crate::interface::{Access, Cause, Exception, MemoryFault, PAGE_BITS};
+use crate::backend::{Access, Cause, Exception, MemoryFault, PAGE_BITS};
 
 impl Core {
     /// Keeps what is known of a loss, before it is told; returns the cause with where that is.
@@ -52,7 +52,7 @@ impl Core {
         };
         let runs = || self.queues().is_some_and(|queues| queues.runs());
         let over = match over {
-            Over::Silent(silence) if runs() && self.interface.places().is_none() => {
+            Over::Silent(silence) if runs() && self.backend.places().is_none() => {
                 Over::Blind(silence)
             }
             other => other,
@@ -116,7 +116,7 @@ impl Core {
         Bundle {
             device: schema::Device {
                 id: self.id.to_string(),
-                interface: self.interface.name().into(),
+                interface: self.backend.name().into(),
                 place: facts.place.clone(),
                 memory: facts.vram,
                 log: facts.log.into(),
@@ -126,7 +126,7 @@ impl Core {
                 .map(|queues| queues.evidence())
                 .unwrap_or_default(),
             kernels: kernels.collect(),
-            evidence: self.interface.evidence(exception),
+            evidence: self.backend.evidence(exception),
             ..Bundle::default()
         }
     }
@@ -186,7 +186,7 @@ impl Core {
 }
 
 /// Writes a bundle; what the message of its error ends with.
-fn kept(keeper: &Keeper, bundle: Bundle) -> String {
+fn kept(keeper: &CoredumpWriter, bundle: Bundle) -> String {
     match keeper.keep(bundle) {
         Ok(path) => format!(" [doorbell explain {}]", path.display()),
         Err(why) => format!(" [no bundle: {why}]"),

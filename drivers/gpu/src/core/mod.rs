@@ -11,13 +11,13 @@ pub mod queues;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use drivers_bundle::Keeper;
+use drivers_bundle::CoredumpWriter;
 use hcq::kernels::Kernels;
 use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
 use self::queues::{Copies, Queues};
-use crate::interface::{Age, Event, Exception, Facts, Interface, Memory, Ranges, Request};
+use crate::backend::{Age, Backend, Event, Exception, Facts, Memory, Ranges, Request};
 
 /// The queues, and what copies by them.
 type Named = (Weak<dyn Queues>, Weak<dyn Copies>);
@@ -27,7 +27,7 @@ pub struct Core {
     /// The device, for messages.
     pub id: DeviceId,
     /// The way to it.
-    pub interface: Arc<dyn Interface>,
+    pub backend: Arc<dyn Backend>,
     /// Whether it is lost.
     pub lost: LostState,
     /// Its number among the handles of the process.
@@ -36,17 +36,17 @@ pub struct Core {
     pub kernels: Arc<Kernels>,
     queues: Mutex<Option<Named>>,
     /// Where bundles go; none if nothing is kept.
-    keeper: Option<Arc<Keeper>>,
+    keeper: Option<Arc<CoredumpWriter>>,
 }
 
 impl Core {
     /// The state of a GPU whose interface is open. `keeper` has what is known when something goes wrong.
-    pub fn new(interface: Arc<dyn Interface>, keeper: Option<Arc<Keeper>>) -> Core {
-        let id = interface.id().clone();
+    pub fn new(backend: Arc<dyn Backend>, keeper: Option<Arc<CoredumpWriter>>) -> Core {
+        let id = backend.id().clone();
         Core {
             lost: LostState::new(id.clone()),
-            number: interface.space().number(),
-            interface,
+            number: backend.space().number(),
+            backend,
             kernels: Arc::default(),
             queues: Mutex::default(),
             keeper,
@@ -56,12 +56,12 @@ impl Core {
 
     /// What the interface knows of its GPU.
     pub fn facts(&self) -> &Facts {
-        self.interface.facts()
+        self.backend.facts()
     }
 
     /// Which addresses belong to what.
     pub fn ranges(&self) -> &Ranges {
-        &self.interface.space().ranges
+        &self.backend.space().ranges
     }
 
     /// Names the queues, and what copies by them, once they are there.
@@ -88,7 +88,7 @@ impl Core {
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`].
     pub fn memory(&self, request: &Request<'_>) -> Result<Memory> {
-        self.interface.memory(request).map_err(|e| match e {
+        self.backend.memory(request).map_err(|e| match e {
             gone @ Error::Fault { .. } => self.lose(gone),
             other => other,
         })
@@ -144,10 +144,10 @@ impl Core {
     /// [`Error::DeviceLost`] if the GPU has stopped, or cannot be looked at.
     pub fn sleep(&self, event: Option<&Event>, age: &mut Age, limit: Duration) -> Result<()> {
         self.lost.check()?;
-        self.slept(self.interface.sleep(event, age, limit))
+        self.slept(self.backend.sleep(event, age, limit))
     }
 
-    /// The same for a signal: see [`Interface::sleep_for`].
+    /// The same for a signal: see [`Backend::sleep_for`].
     ///
     /// # Errors
     /// As [`Core::sleep`].
@@ -160,8 +160,8 @@ impl Core {
         limit: Duration,
     ) -> Result<()> {
         self.lost.check()?;
-        let interface = &self.interface;
-        self.slept(interface.sleep_for(signal, reached, event, age, limit))
+        let backend = &self.backend;
+        self.slept(backend.sleep_for(signal, reached, event, age, limit))
     }
 
     fn slept(&self, slept: Result<Option<Exception>>) -> Result<()> {
@@ -184,7 +184,7 @@ impl Core {
     /// [`Error::DeviceLost`] where it has taken the queues of this one as well.
     fn of_another(&self, exception: &Exception) -> Result<()> {
         tracing::debug!(device = %self.id, ?exception, "a fault of another handle");
-        if !self.interface.stops_all() {
+        if !self.backend.stops_all() {
             return self.lost.check();
         }
         let (ranges, log) = (self.ranges(), self.facts().log);
@@ -205,9 +205,9 @@ impl Core {
     /// Whether an exception is this handle's.
     fn is_own(&self, exception: &Exception) -> bool {
         // A reset takes all.
-        let is_told = self.interface.tells_whose() || matches!(exception, Exception::Reset(_));
+        let is_told = self.backend.tells_whose() || matches!(exception, Exception::Reset(_));
         let handle = (self.number, &*self.facts().place);
-        is_told || self.interface.space().is_own(handle, exception)
+        is_told || self.backend.space().is_own(handle, exception)
     }
 
     /// The error of who uses what needs queues after they are gone.

@@ -69,7 +69,7 @@ pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration
             _ => (Vec::new(), None),
         },
         _ => {
-            let places = channel.core().interface.places();
+            let places = channel.core().backend.places();
             (places.unwrap_or_default(), None)
         }
     };

@@ -26,11 +26,11 @@ use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 use self::load::{Load, Loader};
 pub use self::staging::RELAY_RING;
 use self::staging::StagingQueue;
+use crate::backend::space::RunnableWork;
+use crate::backend::verdict::Handle;
+use crate::backend::{Age, Exception, PAGE_BITS};
 use crate::core::Core;
 use crate::core::queues::{Copies, Queues, Suspects};
-use crate::interface::space::Moves;
-use crate::interface::verdict::Handle;
-use crate::interface::{Age, Exception, PAGE_BITS};
 use crate::memory::pool::Pool;
 use crate::submit::{Channel, evidence};
 
@@ -91,8 +91,10 @@ impl<H: Load> Engine<H> {
             shared,
             is_stopped: AtomicBool::new(false),
         });
-        let moves: Arc<dyn Moves> = inner.clone();
-        core.interface.space().watch_moves(Arc::downgrade(&moves));
+        let moves: Arc<dyn RunnableWork> = inner.clone();
+        core.backend
+            .space()
+            .watch_runnable_work(Arc::downgrade(&moves));
         let watched: Arc<dyn progress::Queues> = inner.clone();
         progress::watch(Arc::downgrade(&watched));
         let queues: Arc<dyn Queues> = inner.clone();
@@ -171,7 +173,7 @@ impl<H: Load> Engine<H> {
         let mut silence = Silence::new(Deadline::after(self.drain_timeout));
         let mut age = Age::NEW;
         let mut stuck: Option<(Vec<u64>, Deadline)> = None;
-        let space = self.core.interface.space();
+        let space = self.core.backend.space();
         loop {
             let mut busy = Vec::new();
             for channel in &self.inner.channels {
@@ -196,7 +198,7 @@ impl<H: Load> Engine<H> {
             // host could, and the host has no handle left to do so.
             let at: Option<Vec<u64>> = busy.iter().map(|c| inflight::held(c)).collect();
             // Another device that works may get to what is waited for.
-            let at = at.filter(|_| !space.moves());
+            let at = at.filter(|_| !space.has_runnable_work());
             stuck = match (at, stuck) {
                 (Some(at), Some((same, since))) if at == same => {
                     if since.expired(&MonotonicClock) {
@@ -251,8 +253,8 @@ impl<H: Load> Handle for Inner<H> {
     }
 }
 
-impl<H: Load> Moves for Inner<H> {
-    fn moves(&self) -> bool {
+impl<H: Load> RunnableWork for Inner<H> {
+    fn has_runnable_work(&self) -> bool {
         let moves =
             |c: &Arc<Channel<H>>| matches!(c.is_idle(), Ok(false)) && inflight::held(c).is_none();
         self.channels.iter().any(moves)

@@ -1,9 +1,9 @@
 //! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
 
 use super::inflight::{blocked, packets};
+use crate::backend::PAGE_BITS;
 use crate::core::Core;
 use crate::core::queues::Suspects;
-use crate::interface::PAGE_BITS;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
 use crate::submit::{Channel, Hardware, Submit};
 

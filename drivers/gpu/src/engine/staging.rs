@@ -12,8 +12,8 @@ use hcq::transport::relay::{Leg, Mark, Relay, Start};
 use hcq::transport::{Fault, TransportError};
 use hcq::{Command, Compare, Deadline, Error, MemoryKind, Point, Result, Staging, Val, Width};
 
+use crate::backend::Relayed;
 use crate::core::Core;
-use crate::interface::Relayed;
 use crate::memory::pool::{Piece, Pool};
 use crate::submit::{Channel, Hardware};
 
@@ -65,7 +65,7 @@ impl<H: Hardware> StagingQueue<H> {
             core: core.clone(),
             staging: Mutex::new(Staging::new(chunks, CHUNK, LIMIT)),
             channel,
-            relay: core.interface.relay()?,
+            relay: core.backend.relay()?,
         })
     }
 
@@ -213,7 +213,7 @@ impl<H: Hardware> StagingQueue<H> {
         timeline.submit(|turn| {
             let done = Command::Signal {
                 signal: timeline.signal(),
-                value: Val::Const(turn.makes()),
+                value: Val::Const(turn.signal_value()),
             };
             self.channel.hardware().encode(commands, turn.packets())?;
             self.channel.hardware().encode(&[done], turn.packets())?;

@@ -4,7 +4,7 @@ use hcq::MemoryKind;
 use hcq::mem::view::View;
 use hcq::transport::{Machine, Reserved, TransportError};
 
-use crate::interface::{Facts, Request};
+use crate::backend::{Facts, Request};
 
 /// Which memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

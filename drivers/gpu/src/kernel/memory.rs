@@ -8,8 +8,8 @@ use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
 
 use super::heap::Heap;
-use crate::interface::Memory;
-use crate::interface::shared::{Shareable, Shared};
+use crate::backend::Memory;
+use crate::backend::shared::{Shareable, Shared};
 
 /// Memory that a kernel driver has made for GPUs of this process.
 pub trait KernelMemory<G>: Shareable<G> + Send + Sync + 'static {

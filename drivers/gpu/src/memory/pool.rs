@@ -12,8 +12,8 @@ use hcq::mem::tlsf::Tlsf;
 use hcq::mem::window::Window;
 use hcq::{AllocSpec, Error, GpuVa, MemoryKind, MemoryStats, Result};
 
+use crate::backend::{Memory, PAGE, Request};
 use crate::core::Core;
-use crate::interface::{Memory, PAGE, Request};
 
 /// Up to this size a buffer comes from an arena.
 const SMALL: u64 = 64 << 10;
@@ -90,7 +90,7 @@ impl Pool {
     /// The pool of a device; a quarter of what it has may be kept after a free.
     pub fn new(core: &Arc<Core>) -> Arc<Pool> {
         let total = match core.facts().vram {
-            0 => core.interface.host_share(),
+            0 => core.backend.host_share(),
             vram => vram,
         };
         let state = State {

@@ -15,8 +15,8 @@ use hcq::transport::{MonotonicClock, TransportError};
 use hcq::{Deadline, Error, GpuVa, MemoryKind, Result, Signal, SignalMemory};
 
 use super::pool::{Piece, Pool};
+use crate::backend::{Age, Event};
 use crate::core::Core;
-use crate::interface::{Age, Event};
 
 /// Bytes of a signal.
 const BYTES: u64 = 16;
@@ -175,7 +175,7 @@ impl SignalMemory for SharedSignal {
     fn set(&self, value: u64) -> Result<()> {
         self.core.lost.check()?;
         self.window.ring(0, value).map_err(|e| self.broken(e))?;
-        self.core.interface.raised(self.va, value);
+        self.core.backend.raised(self.va, value);
         Ok(())
     }
 

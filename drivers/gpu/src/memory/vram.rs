@@ -42,7 +42,7 @@ impl Vram {
             self.core.lost.check()?;
             let written = window.fill(0, bytes, 0);
             written.map_err(|e| self.core.broken("host access", e))?;
-            return self.core.interface.flush_vram();
+            return self.core.backend.flush_vram();
         }
         // A piece is made of whole words.
         let bytes = bytes.next_multiple_of(4);
@@ -86,7 +86,7 @@ impl RemoteMemory for Vram {
             self.core.lost.check()?;
             let written = window.write_bytes(offset, from);
             written.map_err(|e| self.core.broken("host access", e))?;
-            return self.core.interface.flush_vram();
+            return self.core.backend.flush_vram();
         }
         self.copies()?.write(self.piece.va().0 + offset, from)
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use hcq::packets::Keep;
+use hcq::command_buffer::Keep;
 
 use crate::memory::pool::Piece;
 

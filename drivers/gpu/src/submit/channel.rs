@@ -5,21 +5,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use hcq::packets::Keep;
+use hcq::command_buffer::Keep;
 use hcq::progress::Seen;
 use hcq::timeline::Held;
 use hcq::transport::TransportError;
-use hcq::{Error, Packets, QueueKind, Result, Timeline};
+use hcq::{CommandBuffer, Error, QueueKind, Result, Timeline};
 
-use super::arguments::{Arguments, DATA_ALIGN};
 use super::aside::Aside;
 use super::fences::Fences;
 use super::hardware::{Hardware, Submit};
+use super::kernarg_ring::{DATA_ALIGN, KernargRing};
 use super::marks::Marks;
 use super::parts::{Parts, prologue};
 use super::recent::Recent;
+use crate::backend::Event;
 use crate::core::Core;
-use crate::interface::Event;
 use crate::memory::pool::{Piece, Pool};
 
 /// One queue.
@@ -58,7 +58,7 @@ pub(super) struct Host {
     pub(super) marks: Marks,
     /// A submission is being written: what was taken for it belongs to none that is whole.
     pub(super) is_inside: bool,
-    pub(super) arguments: Arguments,
+    pub(super) arguments: KernargRing,
     /// What nobody but the device uses any more, until so many submissions are over.
     pub(super) retired: VecDeque<(u64, Keep)>,
     /// The same of what the device reads by itself, until it reads nothing more of so many submissions.
@@ -68,12 +68,12 @@ pub(super) struct Host {
     pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
     pub(super) entries: Vec<u32>,
-    pub(super) fence: Packets,
+    pub(super) fence: CommandBuffer,
 }
 
 impl Host {
     /// Of a queue to which nothing was submitted.
-    fn new(arguments: Arguments) -> Host {
+    fn new(arguments: KernargRing) -> Host {
         Host {
             wptr: 0,
             free: 0,
@@ -85,7 +85,7 @@ impl Host {
             freed: Vec::new(),
             recent: Recent::default(),
             entries: Vec::new(),
-            fence: Packets::new(),
+            fence: CommandBuffer::new(),
         }
     }
 }
@@ -100,7 +100,7 @@ impl<H: Hardware> Channel<H> {
         let name = format!("{kind} queue {index}");
         let fences = Fences::new(core, pool, parts.progress, &name)?;
         let begin = prologue(core, pool, &parts.hardware, &name)?;
-        let arguments = Arguments::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
+        let arguments = KernargRing::new(pool, parts.arguments.max(DATA_ALIGN), &name)?;
         let hardware = &parts.hardware;
         let by_name =
             hardware.names_words() || hardware.way().is_remote() && hardware.binds_words();
@@ -187,7 +187,7 @@ impl<H: Hardware> Channel<H> {
 
     /// Wakes the threads that wait for its timeline.
     pub fn wake(&self) {
-        self.core.interface.wake(&self.event);
+        self.core.backend.wake(&self.event);
     }
 
     /// Takes the queue from the hardware. Says whether nothing of it can write any more.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use hcq::Result;
-use hcq::packets::Keep;
+use hcq::command_buffer::Keep;
 
 use super::channel::{Channel, Host};
 use super::hardware::{Hardware, Submit};

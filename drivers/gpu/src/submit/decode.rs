@@ -156,7 +156,7 @@ pub fn peek(core: &Core, va: u64) -> Option<u64> {
 
 /// The same with 4 bytes or 8.
 pub fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
-    let (window, offset) = core.interface.window_at(va)?;
+    let (window, offset) = core.backend.window_at(va)?;
     match bytes {
         4 => window.read::<u32>(offset).ok().map(u64::from),
         _ => window.read(offset).ok(),
@@ -165,7 +165,7 @@ pub fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
 
 /// Dwords of memory that the host sees.
 pub fn peek_words(core: &Core, va: u64, dwords: usize) -> Option<Vec<u32>> {
-    let (window, offset) = core.interface.window_at(va)?;
+    let (window, offset) = core.backend.window_at(va)?;
     let there = (window.len() - offset) / 4;
     let mut words = vec![0u32; dwords.min(there as usize)];
     window.read_words(offset, &mut words).ok()?;

@@ -47,7 +47,7 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
     channel.with_recent(|recent, fences| {
         told.fences = fences;
         for (number, one) in recent.all() {
-            told.timeline.made = told.timeline.made.max(one.makes);
+            told.timeline.made = told.timeline.made.max(one.signal_value);
             told.doorbell = Hex(one.doorbell.into());
             let place = channel.place_of(one);
             // Nothing else was written there.
@@ -68,7 +68,7 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
             does.truncate(TOLD);
             told.recent.push(Submission {
                 number,
-                makes: one.makes,
+                signal_value: one.signal_value,
                 place: [place.start, place.end],
                 doorbell: Hex(one.doorbell.into()),
                 words: one.words().iter().map(|&word| Hex(word.into())).collect(),

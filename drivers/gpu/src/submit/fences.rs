@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hcq::mem::window::Window;
 use hcq::transport::TransportError;
-use hcq::{Command, GpuVa, MemoryKind, Packets, Result, Signal};
+use hcq::{Command, CommandBuffer, GpuVa, MemoryKind, Result, Signal};
 
 use super::hardware::Hardware;
 use crate::core::Core;
@@ -52,7 +52,12 @@ impl Fences {
     ///
     /// # Errors
     /// None: every queue can signal.
-    pub fn encode<H: Hardware>(&self, fence: u64, hardware: &H, out: &mut Packets) -> Result<()> {
+    pub fn encode<H: Hardware>(
+        &self,
+        fence: u64,
+        hardware: &H,
+        out: &mut CommandBuffer,
+    ) -> Result<()> {
         out.clear();
         let signal = &self.signal;
         let value = fence.into();
@@ -65,7 +70,7 @@ impl Fences {
         &self,
         fence: u64,
         hardware: &H,
-        packets: &mut Packets,
+        packets: &mut CommandBuffer,
     ) -> std::result::Result<(), TransportError> {
         let at = fence % MOST * BLOCK;
         let va = self.blocks.va().0 + at;

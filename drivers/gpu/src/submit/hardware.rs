@@ -9,10 +9,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use hcq::packets::Keep;
+use hcq::command_buffer::Keep;
 use hcq::progress::Asked;
 use hcq::transport::TransportError;
-use hcq::{Command, Error, Packets, Result, Signal};
+use hcq::{Command, CommandBuffer, Error, Result, Signal};
 
 use super::decode::Packet;
 use crate::core::Core;
@@ -44,14 +44,14 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`hcq::Error::Command`] for a command that the queue cannot take; `out` then holds a part.
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()>;
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()>;
 
     /// Appends the words of [`Command::Signal`], which every submission has.
     ///
     /// # Errors
     /// None: every queue can.
     #[inline]
-    fn raise(&self, signal: &Signal, value: u64, out: &mut Packets) -> Result<()> {
+    fn raise(&self, signal: &Signal, value: u64, out: &mut CommandBuffer) -> Result<()> {
         let value = value.into();
         self.encode(&[Command::Signal { signal, value }], out)
     }
@@ -61,7 +61,7 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// None: every queue can.
-    fn begin(&self, out: &mut Packets) -> Result<()>;
+    fn begin(&self, out: &mut CommandBuffer) -> Result<()>;
 
     /// Whether what packets keep is what kernels use now, and so kept by the queue itself.
     fn uses(&self, kept: &Keep) -> bool {

@@ -13,7 +13,7 @@ use super::decode::Packet;
 use super::hardware::{Hardware, Submit};
 use super::recent::{Recent, Submission};
 use super::wait::{SLICE, Wait};
-use crate::interface::Age;
+use crate::backend::Age;
 
 impl<H: Hardware> Channel<H> {
     /// Whether everything submitted is known to be done.
@@ -77,7 +77,7 @@ impl<H: Hardware> Channel<H> {
     ///
     /// # Errors
     /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
-    pub fn at_rest<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
+    pub fn quiesce<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
         // Under the lock: nothing is submitted meanwhile.
         self.with(|host| {
             let mut wait = Wait::new(self.full_limit);

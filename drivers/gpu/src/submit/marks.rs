@@ -87,11 +87,11 @@ impl Marks {
 
     /// A submission ends at a position, and makes the timeline that value; 0 if it does not raise it.
     #[inline]
-    pub fn submitted(&mut self, makes: u64, end: u64) {
+    pub fn submitted(&mut self, signal_value: u64, end: u64) {
         self.whole += 1;
-        if makes > 0 {
+        if signal_value > 0 {
             self.last = Some(Mark {
-                by: By::Timeline(makes),
+                by: By::Timeline(signal_value),
                 end,
                 whole: self.whole,
             });

@@ -21,7 +21,6 @@
 //! it used is taken back when another one finds no room, once the queue's timeline has passed its end: wherever the ring
 //! stood while it was written.
 
-pub mod arguments;
 mod aside;
 pub mod channel;
 mod completion;
@@ -29,6 +28,7 @@ pub mod decode;
 pub mod evidence;
 mod fences;
 pub mod hardware;
+pub mod kernarg_ring;
 mod look;
 mod marks;
 pub mod parts;
@@ -37,7 +37,7 @@ pub mod ring;
 mod submission;
 mod wait;
 
-pub use arguments::DATA_ALIGN;
 pub use channel::Channel;
 pub use hardware::{Hardware, Stand, Submit};
+pub use kernarg_ring::DATA_ALIGN;
 pub use parts::Parts;

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hcq::mem::window::Window;
-use hcq::{GpuVa, MemoryKind, Packets, QueueKind, Result, Signal};
+use hcq::{CommandBuffer, GpuVa, MemoryKind, QueueKind, Result, Signal};
 
-use super::arguments::DATA_ALIGN;
 use super::hardware::Hardware;
+use super::kernarg_ring::DATA_ALIGN;
+use crate::backend::Event;
 use crate::core::Core;
-use crate::interface::Event;
 use crate::memory::pool::{Piece, Pool};
 
 /// What a queue is made of.
@@ -53,7 +53,7 @@ pub(super) fn prologue<H: Hardware>(
     hardware: &H,
     name: &str,
 ) -> Result<Prologue> {
-    let mut begin = Packets::new();
+    let mut begin = CommandBuffer::new();
     hardware.begin(&mut begin)?;
     let is_named = hardware.names_words() && begin.words.len() > FEW;
     let data_at = match is_named {

@@ -13,7 +13,7 @@ pub const WORDS: usize = 58;
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
     /// What it makes the timeline; 0 for one of the driver's own.
-    pub makes: u64,
+    pub signal_value: u64,
     /// Where in the ring it ends, in dwords since the queue was made.
     pub end: u64,
     /// What the doorbell was given last.
@@ -24,7 +24,7 @@ pub struct Submission {
 }
 
 const NONE: Submission = Submission {
-    makes: 0,
+    signal_value: 0,
     end: 0,
     doorbell: 0,
     dwords: 0,
@@ -57,13 +57,13 @@ impl Default for Recent {
 impl Recent {
     /// Notes a submission.
     #[inline]
-    pub fn note(&mut self, words: &[u32], makes: u64, end: u64, doorbell: u64) {
+    pub fn note(&mut self, words: &[u32], signal_value: u64, end: u64, doorbell: u64) {
         let at = self.count as usize % KEPT;
         self.count += 1;
         let Some(one) = self.all.get_mut(at) else {
             return;
         };
-        one.makes = makes;
+        one.signal_value = signal_value;
         one.end = end;
         one.doorbell = doorbell as u32;
         one.dwords = words.len() as u32;
@@ -93,7 +93,7 @@ mod tests {
         }
         let all: Vec<_> = recent.all().collect();
         assert_eq!(all.len(), KEPT);
-        assert_eq!((all[0].0, all[0].1.makes), (37, 36));
+        assert_eq!((all[0].0, all[0].1.signal_value), (37, 36));
         let (number, last) = all[KEPT - 1];
         assert_eq!(
             (number, last.end, last.doorbell, last.dwords),

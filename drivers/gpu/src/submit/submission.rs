@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use hcq::transport::TransportError;
-use hcq::{Error, MemoryKind, Packets, Result, Turn};
+use hcq::{CommandBuffer, Error, MemoryKind, Result, Turn};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
 
-use super::arguments::Room;
 use super::channel::{Channel, Host};
 use super::decode::sentence;
 use super::hardware::{Failed, Hardware, Submit};
+use super::kernarg_ring::UploadSlot;
 use super::wait::Wait;
 
 /// The alignment of words that the queue only names, in bytes: SDMA takes indirect buffers at multiples of it.
@@ -40,7 +40,7 @@ impl<H: Hardware> Channel<H> {
     /// As [`Channel::submit`].
     #[inline(always)]
     pub fn launch(&self, turn: &mut Turn<'_>, words: &[u32]) -> Result<()> {
-        let makes = turn.makes();
+        let signal_value = turn.signal_value();
         let Some(parts) = turn.parts::<Host>(&self.timeline) else {
             return Err(self.refused("its turn is that of another queue".into()));
         };
@@ -49,8 +49,8 @@ impl<H: Hardware> Channel<H> {
             .packets
             .filter(|packets| packets.words.len() > packets.head())
         {
-            None => self.push(host, words, makes),
-            Some(packets) => self.submit_with(host, packets, words, makes),
+            None => self.push(host, words, signal_value),
+            Some(packets) => self.submit_with(host, packets, words, signal_value),
         };
         if !host.freed.is_empty() {
             parts.freed.append(&mut host.freed);
@@ -66,7 +66,7 @@ impl<H: Hardware> Channel<H> {
     ///
     /// # Errors
     /// As [`Channel::submit`].
-    pub fn submit_own(&self, packets: &mut Packets) -> Result<()> {
+    pub fn submit_own(&self, packets: &mut CommandBuffer) -> Result<()> {
         self.with(|host| self.submit_with(host, packets, &[], 0))
     }
 
@@ -80,9 +80,9 @@ impl<H: Hardware> Channel<H> {
 
     /// Submits words as they are.
     #[inline]
-    fn push(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
+    fn push(&self, host: &mut Host, words: &[u32], signal_value: u64) -> Result<()> {
         self.core.lost.check()?;
-        self.write_all(host, words, makes)
+        self.write_all(host, words, signal_value)
     }
 
     /// Submits packets, with words that are placed already behind them.
@@ -90,9 +90,9 @@ impl<H: Hardware> Channel<H> {
     fn submit_with(
         &self,
         host: &mut Host,
-        packets: &mut Packets,
+        packets: &mut CommandBuffer,
         behind: &[u32],
-        makes: u64,
+        signal_value: u64,
     ) -> Result<()> {
         self.core.lost.check()?;
         if packets.head() < self.begin.len() {
@@ -107,10 +107,10 @@ impl<H: Hardware> Channel<H> {
         }
         let is_named = self.by_name && !packets.words.is_empty();
         if is_named || !packets.data.is_empty() {
-            return self.submit_placed(host, packets, behind, makes);
+            return self.submit_placed(host, packets, behind, signal_value);
         }
         packets.words.extend_from_slice(behind);
-        self.write_all(host, &packets.words, makes)
+        self.write_all(host, &packets.words, signal_value)
     }
 
     /// The same where they need room beside the ring.
@@ -118,9 +118,9 @@ impl<H: Hardware> Channel<H> {
     fn submit_placed(
         &self,
         host: &mut Host,
-        packets: &mut Packets,
+        packets: &mut CommandBuffer,
         behind: &[u32],
-        makes: u64,
+        signal_value: u64,
     ) -> Result<()> {
         // Words that the queue only names lie behind what they point to: that has the larger alignment.
         let words_at = (packets.data.len() as u64 * 4).next_multiple_of(WORDS_ALIGN);
@@ -138,13 +138,13 @@ impl<H: Hardware> Channel<H> {
                 entries.clear();
                 self.run(room.va() + words_at, &packets.words, &mut entries);
                 entries.extend_from_slice(behind);
-                let done = self.write_all(host, &entries, makes);
+                let done = self.write_all(host, &entries, signal_value);
                 host.entries = entries;
                 done?;
             }
             false => {
                 packets.words.extend_from_slice(behind);
-                self.write_all(host, &packets.words, makes)?;
+                self.write_all(host, &packets.words, signal_value)?;
             }
         }
         host.arguments.prefetch(&room, bytes);
@@ -156,9 +156,9 @@ impl<H: Hardware> Channel<H> {
     fn place(
         &self,
         host: &Host,
-        room: &Room,
+        room: &UploadSlot,
         words_at: u64,
-        packets: &Packets,
+        packets: &CommandBuffer,
     ) -> Result<(), TransportError> {
         let (words, data) = (&packets.words, &packets.data);
         if self.by_name && self.way().is_remote() {
@@ -178,7 +178,7 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Room for what a submission points to.
-    fn room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
+    fn room(&self, host: &mut Host, bytes: u64) -> Result<UploadSlot> {
         let size = host.arguments.size();
         if bytes > size / 2 {
             return self.large_room(host, bytes);
@@ -202,10 +202,10 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// Room of its own, for a submission that is larger than all others.
-    fn large_room(&self, host: &mut Host, bytes: u64) -> Result<Room> {
+    fn large_room(&self, host: &mut Host, bytes: u64) -> Result<UploadSlot> {
         let what = format!("the arguments of a large submission to {}", self.unit());
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
-        let room = Room::of(&piece)?;
+        let room = UploadSlot::of(&piece)?;
         host.read
             .push_back((host.marks.whole() + 1, Arc::new(piece)));
         Ok(room)
@@ -213,15 +213,15 @@ impl<H: Hardware> Channel<H> {
 
     /// Submits words: in one piece where they fit, else cut between packets.
     #[inline(always)]
-    fn write_all(&self, host: &mut Host, words: &[u32], makes: u64) -> Result<()> {
+    fn write_all(&self, host: &mut Host, words: &[u32], signal_value: u64) -> Result<()> {
         let doorbell = match words.len() <= self.way().most() {
             true => self.write_when_free(host, words)?,
             false => self.write_pieces(host, words)?,
         };
-        host.marks.submitted(makes, host.wptr);
-        host.recent.note(words, makes, host.wptr, doorbell);
+        host.marks.submitted(signal_value, host.wptr);
+        host.recent.note(words, signal_value, host.wptr, doorbell);
         if LevelFilter::current() >= Level::DEBUG {
-            self.trace(words, makes, host.wptr, doorbell);
+            self.trace(words, signal_value, host.wptr, doorbell);
         }
         self.mark_if_due(host);
         // A look at remote memory is waited for: there it is when room is missing.
@@ -235,12 +235,12 @@ impl<H: Hardware> Channel<H> {
 
     /// Says what was submitted.
     #[cold]
-    fn trace(&self, words: &[u32], makes: u64, wptr: u64, doorbell: u64) {
+    fn trace(&self, words: &[u32], signal_value: u64, wptr: u64, doorbell: u64) {
         let (kind, index) = (self.kind, self.index);
         tracing::debug!(
             device = %self.core.id,
             queue = %format_args!("{kind} {index}"),
-            makes,
+            signal_value,
             dwords = words.len(),
             wptr,
             doorbell,

@@ -6,8 +6,8 @@ use hcq::progress::Silence;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
+use crate::backend::{Age, Event};
 use crate::core::Core;
-use crate::interface::{Age, Event};
 
 /// Looks without sleeping.
 const LOOKS: u32 = 50;

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
+use drivers_gpu::backend::{Exception, Facts, RING_COSTS};
 use drivers_gpu::bare::{self, AddressSpace, Driver, Function, Handle, Live, Mmu, Queues, Running};
 use drivers_gpu::bare::{Slots, Tables, Told};
-use drivers_gpu::interface::{Exception, Facts, RING_COSTS};
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain, PhysAddr, VramAddr};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};

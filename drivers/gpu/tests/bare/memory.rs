@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use drivers_gpu::interface::{Cause, Exception, Interface, Memory, MemoryFault, Request};
+use drivers_gpu::backend::{Backend, Cause, Exception, Memory, MemoryFault, Request};
 use hcq::addr::{BusAddr, Domain, PhysAddr};
 use hcq::{Error, MemoryKind};
 
@@ -20,7 +20,7 @@ fn request(bytes: u64, kind: MemoryKind) -> Request<'static> {
     }
 }
 
-fn get(handle: &dyn Interface, bytes: u64, kind: MemoryKind) -> Memory {
+fn get(handle: &dyn Backend, bytes: u64, kind: MemoryKind) -> Memory {
     handle.memory(&request(bytes, kind)).unwrap()
 }
 
@@ -163,7 +163,7 @@ fn what_cannot_be_had_leaves_nothing<F: Made>() {
     assert!(held.len() > 60 && held.len() < 256, "{}", held.len());
     let error = far(0).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("of what is for page tables"), "{error}");
-    assert!(!handle.card().function().is_dirty());
+    assert!(!handle.card().function().is_wedged());
     let count = held.len();
     drop(held);
     let again = (0..300).map_while(|i| far(i).ok());
@@ -187,7 +187,7 @@ fn memory_that_a_card_may_go_on_using_stays_with_it() {
     let vas = [vram.va, host.va];
     hardware(&handle).script().deaf = true;
     drop((vram, host));
-    assert!(handle.card().function().is_dirty());
+    assert!(handle.card().function().is_wedged());
     hardware(&handle).script().deaf = false;
     let next = get(&handle, 4096, MemoryKind::Host);
     assert!(!vas.contains(&next.va), "the address stays taken");
@@ -230,8 +230,8 @@ fn memory_that_a_card_may_know_is_not_forgotten() {
     );
 }
 
-fn look(handle: &dyn Interface) -> hcq::Result<()> {
-    let age = &mut drivers_gpu::interface::Age::NEW.clone();
+fn look(handle: &dyn Backend) -> hcq::Result<()> {
+    let age = &mut drivers_gpu::backend::Age::NEW.clone();
     handle.sleep(None, age, NOW).map(|_| ())
 }
 
@@ -250,7 +250,7 @@ fn a_card_that_hangs_is_lost_alone() {
         what.contains("memory hub") && what.contains("open it again"),
         "{what}"
     );
-    assert!(two.card().function().is_dirty() && !one.card().function().is_dirty());
+    assert!(two.card().function().is_wedged() && !one.card().function().is_wedged());
     // It knows nothing of what comes later, and others are opened beside it.
     assert!(two.reaches(memory.va.0) && !two.reaches(get(&one, 4096, MemoryKind::Device).va.0));
     let three = open::<Five>(&machine, 2).unwrap();
@@ -328,8 +328,8 @@ fn every_handle_hears_of_a_fault_once() {
     let machine = Computer::with(vec![Slot::new(0)]);
     let one = open::<Five>(&machine, 0).unwrap();
     let two = open::<Five>(&machine, 0).unwrap();
-    let hear = |handle: &dyn Interface| {
-        let age = &mut drivers_gpu::interface::Age::NEW.clone();
+    let hear = |handle: &dyn Backend| {
+        let age = &mut drivers_gpu::backend::Age::NEW.clone();
         handle.sleep(None, age, NOW).unwrap()
     };
     assert_eq!(hear(&one), None);
@@ -339,7 +339,7 @@ fn every_handle_hears_of_a_fault_once() {
     };
     happen(&[0x1000, 0x2000]);
     assert_eq!(hear(&one), Some(fault(0x1000)));
-    assert!(one.card().function().is_dirty());
+    assert!(one.card().function().is_wedged());
     // The same again says nothing more.
     happen(&[0x1000]);
     assert_eq!(hear(&one), Some(fault(0x2000)));

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use drivers_gpu::backend::{Age, Backend, Request};
 use drivers_gpu::bare::{Handle, Slot as InSlot, config};
-use drivers_gpu::interface::{Age, Interface, Request};
 use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND};
 use hcq::mem::window::AccessWidth;
 use hcq::transport::Pci;
@@ -87,7 +87,7 @@ fn a_reset_for_one_brings_back_the_queues_of_others() {
     ];
     assert_eq!(hardware(&one).log(), done);
     look(&two).unwrap();
-    assert!(!one.card().function().is_dirty());
+    assert!(!one.card().function().is_wedged());
 
     // One that cannot be brought back is told to who has it, and to nobody else.
     hardware(&one).script().lost = vec![2];
@@ -172,7 +172,7 @@ fn a_card_that_cannot_be_reset_is_cut_off() {
     }
     assert!(bus_master(&machine));
     assert!(hung.stop(), "it reaches nothing of the host any more");
-    assert!(!bus_master(&machine) && one.card().function().is_dirty());
+    assert!(!bus_master(&machine) && one.card().function().is_wedged());
     assert!(look(&two).is_err(), "its queue went with the engine");
     // One that is not there writes nothing, and is not asked.
     let queue = take(&one, Engine::Copy).unwrap();

@@ -15,22 +15,22 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
 use drivers_gpu::core::Core;
 use drivers_gpu::device::{Gpu, Opening};
 use drivers_gpu::engine::load::{Load, Loader};
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
 use drivers_gpu::memory::pool::{Piece, Pool};
 use drivers_gpu::memory::signal::new_timeline;
 use drivers_gpu::submit::decode::{Doing, Packet, Test};
 use drivers_gpu::submit::hardware::{Failed, Submitted};
 use drivers_gpu::submit::{Channel, Hardware, Parts, Submit};
+use hcq::command_buffer::{Part, Reloc, Section};
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
-use hcq::packets::{Part, Reloc, Section};
 use hcq::transport::TransportError;
 use hcq::{
-    Abilities, ArgLayout, Command, Costs, DeviceId, Error, GpuVa, KernelImage, MemoryKind, Packets,
-    Program, QueueKind, Result,
+    Abilities, ArgLayout, Command, CommandBuffer, Costs, DeviceId, Error, GpuVa, KernelImage,
+    MemoryKind, Program, QueueKind, Result,
 };
 
 /// Calls that may be under way.
@@ -119,7 +119,7 @@ impl Drop for Object {
 /// The machine as a process has it.
 pub struct Opened(pub Arc<Machine>);
 
-impl Interface for Opened {
+impl Backend for Opened {
     fn id(&self) -> &DeviceId {
         &self.0.id
     }
@@ -400,7 +400,7 @@ impl Hardware for Queue {
         &self.caller
     }
 
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         for command in commands {
             match *command {
                 Command::Wait { signal, value } => {
@@ -446,7 +446,7 @@ impl Hardware for Queue {
         Ok(())
     }
 
-    fn begin(&self, _: &mut Packets) -> Result<()> {
+    fn begin(&self, _: &mut CommandBuffer) -> Result<()> {
         Ok(())
     }
 
@@ -546,7 +546,7 @@ fn queue(
     machine: &Arc<Machine>,
     index: u32,
 ) -> Result<Channel<Queue>> {
-    let event = Arc::new(core.interface.event()?);
+    let event = Arc::new(core.backend.event()?);
     let timeline = new_timeline(core, pool, &format!("timeline {index}"), &event)?;
     let progress = pool.piece(MemoryKind::Control, 16, "progress")?;
     let counted = (progress.shared()?, progress.va());

@@ -14,7 +14,7 @@ use drivers_spec::nv::compute::{
 };
 use drivers_spec::nv::host;
 use drivers_spec::nv::push::subchannel::{COMPUTE, COPY};
-use hcq::packets::{Packets, Part, Patch, Reloc, Section, place};
+use hcq::command_buffer::{CommandBuffer, Part, Patch, Reloc, Section, place};
 use hcq::{GpuVa, Program, Result, Val};
 
 use super::launch::Launch;
@@ -29,7 +29,7 @@ const MOST_DATA: usize = 1 << 29;
 const MAX_DEPTH: u32 = 64;
 
 /// What a channel begins with: its engines, and where shared and local memory lie among generic addresses.
-pub(crate) fn open(setup: &Setup, out: &mut Packets) {
+pub(crate) fn open(setup: &Setup, out: &mut CommandBuffer) {
     let facts = setup.arch.facts();
     let [shared, local] = [setup.windows.shared, setup.windows.local].map(|GpuVa(base)| base);
     out.words.extend_from_slice(&[
@@ -48,7 +48,7 @@ pub(crate) fn open(setup: &Setup, out: &mut Packets) {
 }
 
 /// Caches of instructions and constants know nothing of what was written since.
-pub(crate) fn begin(out: &mut Packets) {
+pub(crate) fn begin(out: &mut CommandBuffer) {
     const ALL: u32 = INSTRUCTION.put(1) | GLOBAL_DATA.put(1) | CONSTANT.put(1);
     out.words
         .push(const { immediate(COMPUTE, compute::INVALIDATE_SHADER_CACHES_NO_WFI, ALL) });
@@ -60,13 +60,13 @@ pub(crate) fn begin(out: &mut Packets) {
 /// Source: open-gpu-doc, manuals/ampere/ga100/dev_ram.ref.txt: from subchannel 4 to others the host waits for idle,
 /// has a barrier of the system, and invalidates caches.
 #[inline]
-pub(crate) fn barrier(out: &mut Packets) {
+pub(crate) fn barrier(out: &mut CommandBuffer) {
     out.words
         .push(const { immediate(COMPUTE, compute::WAIT_FOR_IDLE, 0) });
 }
 
 /// From now on grids have this local memory. What was started before is waited for.
-pub(crate) fn local_memory(local: &LocalMemory, out: &mut Packets) {
+pub(crate) fn local_memory(local: &LocalMemory, out: &mut CommandBuffer) {
     // More than any GPU has: hardware takes its own number where this is larger.
     const ALL: u32 = 0xff;
     let base = local.base.0;
@@ -106,7 +106,7 @@ impl Encoder {
         args: &[Val],
         grid: [u32; 3],
         block: [u32; 3],
-        out: &mut Packets,
+        out: &mut CommandBuffer,
     ) -> Result<()> {
         let launch = self.check(program, args, grid, block)?;
         if grid.contains(&0) {

@@ -17,7 +17,7 @@ use drivers_spec::nv::copy::{
     },
 };
 use drivers_spec::nv::push::subchannel::COPY;
-use hcq::packets::Packets;
+use hcq::command_buffer::CommandBuffer;
 use hcq::{Result, Val, Width};
 
 use super::Setup;
@@ -61,7 +61,7 @@ pub(crate) fn copy(
     dst: Val,
     src: Val,
     bytes: u64,
-    out: &mut Packets,
+    out: &mut CommandBuffer,
 ) -> Result<()> {
     check_range(setup, dst, bytes, MOST)
         .and_then(|()| check_range(setup, src, bytes, MOST))
@@ -91,7 +91,7 @@ pub(crate) fn fill(
     at: Val,
     value: u32,
     bytes: u64,
-    out: &mut Packets,
+    out: &mut CommandBuffer,
 ) -> Result<()> {
     check_word(setup, "fill", at, Width::W32)?;
     check_range(setup, at, bytes, MOST)

@@ -11,7 +11,7 @@ use drivers_spec::nv::host::{
         REDUCTION_FORMAT_UNSIGNED, REDUCTION_IOR, RELEASE_TIMESTAMP, RELEASE_WFI,
     },
 };
-use hcq::packets::{Packets, Part};
+use hcq::command_buffer::{CommandBuffer, Part};
 use hcq::{Compare, GpuVa, Result, Scope, Signal, Val, Width};
 
 use super::push::{half, immediate, methods};
@@ -37,7 +37,7 @@ const STAMP: u32 = OPERATION.put(OPERATION_REDUCTION)
     | REDUCTION_FORMAT.put(REDUCTION_FORMAT_UNSIGNED);
 
 /// An operation on a semaphore. The payload has its upper half only where the operation takes 64 bits.
-fn semaphore(out: &mut Packets, at: Val, payload: Val, execute: u32) {
+fn semaphore(out: &mut CommandBuffer, at: Val, payload: Val, execute: u32) {
     out.words.push(const { methods(ANY, host::SEM_ADDR_LO, 5) });
     half(out, at, Part::Low);
     half(out, at, Part::High);
@@ -52,7 +52,12 @@ fn semaphore(out: &mut Packets, at: Val, payload: Val, execute: u32) {
 /// Waits for a signal. Values are far from 2^63, so that a comparison around the circle is one of greater or
 /// equal; it is the one that the kernel driver uses on every generation.
 #[inline]
-pub(crate) fn wait(setup: &Setup, signal: &Signal, value: Val, out: &mut Packets) -> Result<()> {
+pub(crate) fn wait(
+    setup: &Setup,
+    signal: &Signal,
+    value: Val,
+    out: &mut CommandBuffer,
+) -> Result<()> {
     let at = setup.reach("wait", signal.va(), 16)?;
     semaphore(out, at, value, AT_LEAST);
     Ok(())
@@ -60,7 +65,12 @@ pub(crate) fn wait(setup: &Setup, signal: &Signal, value: Val, out: &mut Packets
 
 /// Says that all is done, when, and wakes who waits for it.
 #[inline]
-pub(crate) fn signal(setup: &Setup, signal: &Signal, value: Val, out: &mut Packets) -> Result<()> {
+pub(crate) fn signal(
+    setup: &Setup,
+    signal: &Signal,
+    value: Val,
+    out: &mut CommandBuffer,
+) -> Result<()> {
     let at = setup.reach("signal", signal.va(), 16)?;
     semaphore(out, at, value, SIGNAL);
     if setup.interrupt == Some(signal.va()) {
@@ -71,7 +81,7 @@ pub(crate) fn signal(setup: &Setup, signal: &Signal, value: Val, out: &mut Packe
 }
 
 /// Says when all was done.
-pub(crate) fn timestamp(setup: &Setup, signal: GpuVa, out: &mut Packets) -> Result<()> {
+pub(crate) fn timestamp(setup: &Setup, signal: GpuVa, out: &mut CommandBuffer) -> Result<()> {
     let at = setup.reach("timestamp", signal, 16)?;
     semaphore(out, at, Val::Const(0), STAMP);
     Ok(())
@@ -83,7 +93,7 @@ pub(crate) fn write(
     at: Val,
     value: Val,
     width: Width,
-    out: &mut Packets,
+    out: &mut CommandBuffer,
 ) -> Result<()> {
     span::check_word(setup, "write", at, width)?;
     let execute = OPERATION.put(OPERATION_RELEASE) | WHEN_DONE | size(width);
@@ -107,7 +117,7 @@ pub(crate) fn poll(
     value: Val,
     compare: Compare,
     width: Width,
-    out: &mut Packets,
+    out: &mut CommandBuffer,
 ) -> Result<()> {
     span::check_word(setup, "poll", at, width)?;
     let all = match width {
@@ -154,7 +164,7 @@ pub(crate) fn poll(
 ///
 /// Source: open-gpu-kernel-modules, uvm_maxwell_ce.c, maxwell_membar_after_transfer: flushes of copies only
 /// work with a semaphore, so that the host waits and has the barrier.
-pub(crate) fn barrier(scope: Scope, out: &mut Packets) {
+pub(crate) fn barrier(scope: Scope, out: &mut CommandBuffer) {
     let membar = match scope {
         Scope::Queue | Scope::Device => membar_type::MEMBAR,
         Scope::System => membar_type::SYS_MEMBAR,

@@ -50,7 +50,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::push::subchannel::COPY;
-use hcq::{Command, DeviceId, Error, GpuVa, Packets, Program, QueueKind, Result, Scope};
+use hcq::{Command, CommandBuffer, DeviceId, Error, GpuVa, Program, QueueKind, Result, Scope};
 
 use copy::Order;
 use limits::Limits;
@@ -140,7 +140,7 @@ impl Encoder {
     }
 
     /// Appends what a channel begins with.
-    pub fn open(&self, out: &mut Packets) {
+    pub fn open(&self, out: &mut CommandBuffer) {
         match self.setup.kind {
             QueueKind::Compute => compute::open(&self.setup, out),
             QueueKind::Copy => out.words.extend_from_slice(&[
@@ -152,7 +152,7 @@ impl Encoder {
 
     /// Appends what every submission starts with: what follows sees what the host wrote before the doorbell.
     #[inline]
-    pub fn begin(&self, out: &mut Packets) {
+    pub fn begin(&self, out: &mut CommandBuffer) {
         if self.setup.kind == QueueKind::Compute {
             compute::begin(out);
         }
@@ -160,7 +160,7 @@ impl Encoder {
 
     /// Appends what gives grids local memory. What was encoded before goes on using the old one, and is
     /// done before; what is encoded behind [`Encoder::set_local`] may use the new one.
-    pub fn local_memory(&self, local: &LocalMemory, out: &mut Packets) {
+    pub fn local_memory(&self, local: &LocalMemory, out: &mut CommandBuffer) {
         if self.setup.kind == QueueKind::Compute {
             compute::local_memory(local, out);
         }
@@ -176,7 +176,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`Error::Command`] for a command that the channel cannot take; `out` then holds a part.
-    pub fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    pub fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         let setup = &self.setup;
         let mut order = Order::After;
         for command in commands {

@@ -7,7 +7,7 @@ use drivers_spec::nv::push::header::{
 };
 use drivers_spec::nv::push::{gp_entry0, gp_entry1};
 use hcq::Val;
-use hcq::packets::{Packets, Part, Patch, Section};
+use hcq::command_buffer::{CommandBuffer, Part, Patch, Section};
 
 /// Dwords of a segment at most, by the entry that leads to it.
 pub const SEGMENT_MAX: usize = gp_entry1::LENGTH.get(u32::MAX) as usize;
@@ -66,7 +66,7 @@ pub const fn entry(address: u64, dwords: u32) -> [u32; 2] {
 
 /// Appends one half of a 64-bit operand: [`Part::Low`] or [`Part::High`].
 #[inline]
-pub(crate) fn half(out: &mut Packets, value: Val, part: Part) {
+pub(crate) fn half(out: &mut CommandBuffer, value: Val, part: Part) {
     let word = match (value, part) {
         (Val::Const(q), Part::High) => (q >> 32) as u32,
         (Val::Const(q), _) => q as u32,
@@ -86,7 +86,7 @@ pub(crate) fn half(out: &mut Packets, value: Val, part: Part) {
 
 /// Appends an address as engines take it: its upper half first.
 #[inline]
-pub(crate) fn address(out: &mut Packets, value: Val) {
+pub(crate) fn address(out: &mut CommandBuffer, value: Val) {
     half(out, value, Part::High);
     half(out, value, Part::Low);
 }

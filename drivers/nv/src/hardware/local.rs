@@ -5,7 +5,7 @@
 
 use drivers_gpu::engine::grown::{Grown, Plan};
 use drivers_gpu::engine::load::Loader;
-use hcq::{Error, GpuVa, Packets, Result};
+use hcq::{CommandBuffer, Error, GpuVa, Result};
 
 use super::NvHardware;
 use crate::chip::Units;
@@ -63,7 +63,7 @@ impl Locals {
         self.grown
             .grow(on, thread_bytes, plan, refused, |new, _, _| {
                 let encoder = &on.channel.hardware().encoder;
-                let mut packets = Packets::new();
+                let mut packets = CommandBuffer::new();
                 encoder.local_memory(new, &mut packets);
                 on.channel.submit_own(&mut packets)?;
                 encoder.set_local(new);

@@ -20,7 +20,7 @@ use drivers_gpu::memory::pool::Piece;
 use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
 use drivers_gpu::submit::ring::Ring;
-use hcq::{Command, KernelImage, Packets, Program, Result, Scope};
+use hcq::{Command, CommandBuffer, KernelImage, Program, Result, Scope};
 
 use self::local::Locals;
 use self::ring::NvRing;
@@ -46,11 +46,11 @@ impl Hardware for NvHardware {
     }
 
     #[inline]
-    fn encode(&self, commands: &[Command<'_>], out: &mut Packets) -> Result<()> {
+    fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
         self.encoder.encode(commands, out)
     }
 
-    fn begin(&self, out: &mut Packets) -> Result<()> {
+    fn begin(&self, out: &mut CommandBuffer) -> Result<()> {
         // Submissions are in order.
         let order = Command::Barrier {
             scope: Scope::Queue,

@@ -7,13 +7,13 @@ use drivers_gpu::memory::pool::Pool;
 use drivers_gpu::memory::signal::new_timeline;
 use drivers_gpu::submit::ring::Ring;
 use drivers_gpu::submit::{Channel, Hardware, Parts};
-use hcq::{Error, MemoryKind, Packets, QueueKind, Result};
+use hcq::{CommandBuffer, Error, MemoryKind, QueueKind, Result};
 
 use super::NvHardware;
 use super::ring::{LEAST, NvRing};
+use crate::backend::{ChannelKind, ChannelRequest, NvBackend};
 use crate::encode::limits::Limits;
 use crate::encode::{Encoder, Setup, Windows};
-use crate::interface::{ChannelKind, ChannelRequest, NvInterface};
 use crate::options::Options;
 
 /// Bytes that a copy queue has beside its ring: its push buffers are short.
@@ -28,13 +28,13 @@ const MOST: u32 = 1 << 16;
 /// [`Error::OutOfMemory`], [`Error::Os`]; nothing is left behind then.
 pub(crate) fn open(
     core: &Arc<Core>,
-    interface: &Arc<dyn NvInterface>,
+    backend: &Arc<dyn NvBackend>,
     pool: &Arc<Pool>,
     (kind, index, engine): (QueueKind, u32, u32),
     options: &Options,
 ) -> Result<Channel<NvHardware>> {
     let name = format!("{kind} queue {index}");
-    let chip = interface.gpu().chip;
+    let chip = backend.gpu().chip;
     let limits = Limits::of(chip.sm).ok_or_else(|| Error::NoDevice {
         asked: core.id.to_string(),
         why: format!("no limits of sm_{} are known", chip.sm),
@@ -48,8 +48,8 @@ pub(crate) fn open(
         entries: options.entries.clamp(LEAST, MOST).next_power_of_two(),
         name: &name,
     };
-    let event = Arc::new(pool.make(|| core.interface.event())?);
-    let channel = pool.make(|| interface.channel(&request))?;
+    let event = Arc::new(pool.make(|| core.backend.event())?);
+    let channel = pool.make(|| backend.channel(&request))?;
     let timeline = new_timeline(core, pool, &format!("{name} timeline"), &event)?;
     let progress = pool.piece(MemoryKind::Control, 16, &format!("the progress of {name}"))?;
     let counted = (progress.shared()?, progress.va());
@@ -69,7 +69,7 @@ pub(crate) fn open(
         encoder: Encoder::new(setup),
         _progress: progress,
     };
-    let mut opening = Packets::new();
+    let mut opening = CommandBuffer::new();
     hardware.encoder.open(&mut opening);
     let channel = Channel::new(
         core,

@@ -4,7 +4,7 @@ use drivers_gpu::submit::ring::OwnRing;
 use hcq::mem::window::Window;
 use hcq::transport::TransportError;
 
-use crate::interface::HardwareChannel;
+use crate::backend::HardwareChannel;
 
 /// Dwords of an entry.
 pub(super) const ENTRY: usize = 2;

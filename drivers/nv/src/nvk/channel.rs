@@ -8,8 +8,8 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use drivers_gpu::interface::PAGE;
-use drivers_gpu::interface::shared::Shareable as _;
+use drivers_gpu::backend::PAGE;
+use drivers_gpu::backend::shared::Shareable as _;
 use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
 use drivers_spec::nv::push::{Notification, userd};
 use hcq::mem::window::Window;
@@ -18,8 +18,8 @@ use hcq::transport::{Fault, Machine, Reserved, TransportError};
 use super::gpu::Gpu;
 use super::memory::{BELOW, Memory, MemoryError};
 use super::uvm::RegisteredChannel;
-use crate::interface::channel::ENTRY_BYTES;
-use crate::interface::{ChannelKind, ChannelRequest, Classes};
+use crate::backend::channel::ENTRY_BYTES;
+use crate::backend::{ChannelKind, ChannelRequest, Classes};
 use crate::rm::channel::{self as rm, Layout};
 use crate::rm::fault::Witness;
 

@@ -1,6 +1,6 @@
 //! What the kernel driver refuses, as errors of the device.
 
-use drivers_gpu::interface::refused;
+use drivers_gpu::backend::refused;
 use drivers_spec::nv::status;
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};

@@ -13,7 +13,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use drivers_gpu::interface::Age;
+use drivers_gpu::backend::Age;
 use drivers_spec::nv::class::notify;
 use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::{class, control, escape};

@@ -9,8 +9,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use drivers_gpu::interface::shared::Shareable;
-use drivers_gpu::interface::{Named, PAGE};
+use drivers_gpu::backend::shared::Shareable;
+use drivers_gpu::backend::{Named, PAGE};
 use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted as Asked};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};

@@ -14,7 +14,7 @@
 //! | `gpu` | a GPU with its address space and its doorbell |
 //! | `dma`, `memory`, `process` | memory that it has; what GPUs share |
 //! | `channel`, `event` | channels with their memory; what a thread sleeps on |
-//! | [`open`] | all of them as an [`NvInterface`] |
+//! | [`open`] | all of them as an [`NvBackend`] |
 
 mod base;
 mod call;
@@ -42,4 +42,4 @@ pub use open::open;
 pub use survey::{Driver, Found, Survey, Unusable, survey};
 
 #[cfg(doc)]
-use crate::interface::NvInterface;
+use crate::backend::NvBackend;

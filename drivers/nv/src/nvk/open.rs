@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::interface::{
-    Age, Event, Exception, Facts, Interface, Memory, RING_COSTS, Request, Space,
+use drivers_gpu::backend::{
+    Age, Backend, Event, Exception, Facts, Memory, RING_COSTS, Request, Space,
 };
 use drivers_gpu::kernel::{Presence, Wanted};
 use hcq::mem::window::Window;
@@ -20,7 +20,7 @@ use super::memory;
 use super::process::Process;
 use super::survey::{self, Found, Unusable};
 use crate::VENDOR;
-use crate::interface::{ChannelHandle, ChannelRequest, Gpu, HardwareChannel, NvInterface};
+use crate::backend::{ChannelHandle, ChannelRequest, Gpu, HardwareChannel, NvBackend};
 use crate::options::Options;
 use crate::rm::fault;
 
@@ -36,7 +36,7 @@ pub fn open(
     machine: &Arc<dyn Machine>,
     index: u32,
     options: &Options,
-) -> Result<Arc<dyn NvInterface>> {
+) -> Result<Arc<dyn NvBackend>> {
     let id = DeviceId::new(VENDOR, index);
     let failed = |why: Unusable| of_open(&id, &why);
     let process = Process::on(&**machine, options.uvm).map_err(failed)?;
@@ -142,7 +142,7 @@ impl Nvk {
     }
 }
 
-impl Interface for Nvk {
+impl Backend for Nvk {
     fn id(&self) -> &DeviceId {
         &self.id
     }
@@ -247,7 +247,7 @@ impl Interface for Nvk {
     }
 }
 
-impl NvInterface for Nvk {
+impl NvBackend for Nvk {
     fn gpu(&self) -> &Gpu {
         &self.facts
     }

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
-use drivers_gpu::interface::shared::Shared;
+use drivers_gpu::backend::shared::Shared;
 use drivers_spec::nv::status;
 use hcq::transport::Machine;
 

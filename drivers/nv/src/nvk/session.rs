@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use drivers_gpu::interface::Space;
+use drivers_gpu::backend::Space;
 use hcq::transport::{Fault, Machine};
 
 use super::ioctls::Ioctls;

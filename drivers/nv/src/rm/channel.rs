@@ -9,7 +9,7 @@ use super::client::Object;
 use super::device::Device;
 use super::facts::Facts;
 use super::transport::Result;
-use crate::interface::{ChannelKind, Classes};
+use crate::backend::{ChannelKind, Classes};
 
 /// A subcontext that runs beside others of its group (`NV_CTXSHARE_ALLOCATION_FLAGS_SUBCONTEXT_ASYNC`).
 const ASYNC: u32 = 1;

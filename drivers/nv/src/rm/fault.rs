@@ -6,7 +6,7 @@
 //! (`NV_PFAULT_FAULT_TYPE`); names of errors of warps: Mesa and Linux, nouveau, gr/gf100.c
 //! (`gf100_mp_warp_error`).
 
-use drivers_gpu::interface::{Access, Cause, Exception, MemoryFault, Ranges, Refused};
+use drivers_gpu::backend::{Access, Cause, Exception, MemoryFault, Ranges, Refused};
 use drivers_spec::nv::{control, status};
 
 use super::channel::Channel;

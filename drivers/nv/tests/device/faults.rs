@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use drivers_nv::Options;
 use drivers_spec::nv::cubin::Cubin;
 use hcq::{
-    Command, Deadline, Device, Error, KernelImage, MemoryKind, Packets, QueueKind, Result, Stream,
-    Val,
+    Command, CommandBuffer, Deadline, Device, Error, KernelImage, MemoryKind, QueueKind, Result,
+    Stream, Val,
 };
 use twin::process::Process;
 use twin_nv::machine::TwinMachine;
@@ -281,7 +281,7 @@ fn a_loss_ends_every_wait() {
         let done = rig.compute.submit(&[], &[wait, exec(&store, &args, 1)]);
         let done = done.unwrap();
         let behind = rig.copy.submit(std::slice::from_ref(&done), &[]).unwrap();
-        let mut bound = rig.copy.queue().bind(Packets::new()).unwrap();
+        let mut bound = rig.copy.queue().bind(CommandBuffer::new()).unwrap();
         type Wait<'a> = &'a (dyn Fn() -> Result<()> + Sync);
         let waits: [Wait<'_>; 5] = [
             &|| done.wait(soon()),

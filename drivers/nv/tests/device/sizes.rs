@@ -7,8 +7,8 @@ use std::time::Duration;
 use drivers_nv::NvDevice;
 use hcq::graph::{GraphBuilder, Work};
 use hcq::{
-    AllocSpec, Buffer, Command, Compare, Deadline, Device, Error, MemoryKind, Packets, Program,
-    QueueKind, Span, Stream, Val, Width,
+    AllocSpec, Buffer, Command, CommandBuffer, Compare, Deadline, Device, Error, MemoryKind,
+    Program, QueueKind, Span, Stream, Val, Width,
 };
 use twin_nv::machine::TwinMachine;
 
@@ -125,7 +125,7 @@ fn packets_and_graphs_of_before_use_what_has_grown() {
         let sums = bench.load("sums");
         let args = bench.args(0);
         let queue = bench.device.queue(QueueKind::Compute, 0).unwrap();
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         let one = exec(&sums, &args, GROUPS);
         queue.encode(&[one], &mut packets).unwrap();
         let mut builder = GraphBuilder::new();
@@ -144,9 +144,9 @@ fn packets_and_graphs_of_before_use_what_has_grown() {
         let grown = bench.used();
         for _ in 0..3 {
             let again = queue.timeline().submit(|turn| {
-                let (signal, makes) = (turn.signal(), turn.makes());
+                let (signal, signal_value) = (turn.signal(), turn.signal_value());
                 turn.packets().clone_from(&packets);
-                let value = makes.into();
+                let value = signal_value.into();
                 queue.encode(&[Command::Signal { signal, value }], turn.packets())?;
                 queue.submit(turn)
             });

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use drivers_nv::Options;
-use hcq::{Command, Device, Error, MemoryKind, Packets, QueueKind, Stream, Val, Width};
+use hcq::{Command, CommandBuffer, Device, Error, MemoryKind, QueueKind, Stream, Val, Width};
 
 use super::stand::{
     Rig, at, copy, ends, exec, kernel, left, machine, memory, options, soon, twin, words,
@@ -94,7 +94,7 @@ fn a_thread_that_panics_harms_nobody() {
         let ended = thread::spawn(move || {
             let kept = memory(&*guilty.device, MemoryKind::Device, 1 << 20).unwrap();
             let queue = guilty.compute.queue();
-            let mut bound = queue.bind(Packets::new()).unwrap();
+            let mut bound = queue.bind(CommandBuffer::new()).unwrap();
             let values = |_: u64| -> [u64; 0] {
                 panic!("in the middle of a launch, {} bytes", kept.bytes())
             };

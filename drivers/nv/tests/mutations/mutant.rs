@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
-use drivers_nv::interface::{ChannelKind, ChannelRequest, Gpu, HardwareChannel, NvInterface};
+use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
+use drivers_nv::backend::{ChannelKind, ChannelRequest, Gpu, HardwareChannel, NvBackend};
 use drivers_spec::nv::chip::{Arch, Method};
 use drivers_spec::nv::push::header::*;
 use drivers_spec::nv::push::{gp_entry0, gp_entry1, userd};
@@ -78,17 +78,17 @@ impl Methods<'_> {
 
 /// The layer.
 pub struct Mutant {
-    inner: Arc<dyn NvInterface>,
+    inner: Arc<dyn NvBackend>,
     how: How,
 }
 
 impl Mutant {
-    pub fn over(inner: Arc<dyn NvInterface>, how: How) -> Arc<dyn NvInterface> {
+    pub fn over(inner: Arc<dyn NvBackend>, how: How) -> Arc<dyn NvBackend> {
         Arc::new(Mutant { inner, how })
     }
 }
 
-impl Interface for Mutant {
+impl Backend for Mutant {
     fn id(&self) -> &DeviceId {
         self.inner.id()
     }
@@ -129,7 +129,7 @@ impl Interface for Mutant {
     }
 }
 
-impl NvInterface for Mutant {
+impl NvBackend for Mutant {
     fn gpu(&self) -> &Gpu {
         self.inner.gpu()
     }
@@ -159,7 +159,7 @@ impl NvInterface for Mutant {
 
 /// A doorbell in front of the real one.
 struct Bell {
-    inner: Arc<dyn NvInterface>,
+    inner: Arc<dyn NvBackend>,
     how: How,
     copies: bool,
     /// What the driver sees.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers_gpu::interface::{Age, Exception, Memory, Request};
+use drivers_gpu::backend::{Age, Exception, Memory, Request};
 use drivers_nv::Options;
-use drivers_nv::interface::{ChannelKind, ChannelRequest, HardwareChannel, NvInterface};
+use drivers_nv::backend::{ChannelKind, ChannelRequest, HardwareChannel, NvBackend};
 use drivers_nv::nvk;
 use drivers_spec::nv::chip::Method;
 use drivers_spec::nv::host::{self, sem_execute};
@@ -18,7 +18,7 @@ pub fn twin(config: &str) -> Arc<TwinMachine> {
     TwinMachine::new(config).unwrap()
 }
 
-pub fn open(twin: &Arc<TwinMachine>, index: u32) -> hcq::Result<Arc<dyn NvInterface>> {
+pub fn open(twin: &Arc<TwinMachine>, index: u32) -> hcq::Result<Arc<dyn NvBackend>> {
     open_with(twin, index, &Options::default())
 }
 
@@ -26,7 +26,7 @@ pub fn open_with(
     twin: &Arc<TwinMachine>,
     index: u32,
     options: &Options,
-) -> hcq::Result<Arc<dyn NvInterface>> {
+) -> hcq::Result<Arc<dyn NvBackend>> {
     let machine: Arc<dyn Machine> = twin.clone();
     nvk::open(&machine, index, options)
 }
@@ -132,7 +132,7 @@ pub struct Worker {
 
 impl Worker {
     /// A channel of a GPU.
-    pub fn new(nvk: &Arc<dyn NvInterface>, kind: ChannelKind) -> hcq::Result<Worker> {
+    pub fn new(nvk: &Arc<dyn NvBackend>, kind: ChannelKind) -> hcq::Result<Worker> {
         let request = ChannelRequest {
             kind,
             entries: 512,
@@ -196,7 +196,7 @@ impl Worker {
 }
 
 /// Sleeps until a word is there, or the GPU has stopped.
-pub fn wait(nvk: &Arc<dyn NvInterface>, memory: &Memory, value: u64) -> Option<Exception> {
+pub fn wait(nvk: &Arc<dyn NvBackend>, memory: &Memory, value: u64) -> Option<Exception> {
     let window = memory.window.as_ref().unwrap();
     let event = nvk.event().unwrap();
     let mut age = Age::NEW;

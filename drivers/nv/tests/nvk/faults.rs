@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use drivers_gpu::interface::{Access, Age, Cause, Exception};
-use drivers_nv::interface::ChannelKind;
+use drivers_gpu::backend::{Access, Age, Cause, Exception};
+use drivers_nv::backend::ChannelKind;
 use drivers_spec::nv::host;
 use hcq::MemoryKind;
 

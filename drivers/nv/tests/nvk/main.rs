@@ -13,7 +13,7 @@ mod sleep;
 
 use bench::{Worker, clean, machines, open, open_with, request, twin, use_all, wait};
 use drivers_nv::Options;
-use drivers_nv::interface::ChannelKind;
+use drivers_nv::backend::ChannelKind;
 use drivers_nv::nvk::{examine, survey};
 use drivers_spec::nv::abi::Branch;
 use hcq::{Error, MemoryKind};

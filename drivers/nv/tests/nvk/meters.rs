@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use drivers_nv::interface::ChannelKind;
+use drivers_nv::backend::ChannelKind;
 use drivers_nv::nvk::meters::{Meters, Reading};
 use hcq::MemoryKind;
 use twin_nv::machine::TwinMachine;

@@ -1,8 +1,8 @@
 //! Several GPUs of one process, and no UVM.
 
-use drivers_gpu::interface::Exception;
+use drivers_gpu::backend::Exception;
 use drivers_nv::Options;
-use drivers_nv::interface::ChannelKind;
+use drivers_nv::backend::ChannelKind;
 use hcq::MemoryKind;
 
 use super::bench::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use drivers_gpu::interface::{Age, Exception};
-use drivers_nv::interface::{ChannelKind, NvInterface};
+use drivers_gpu::backend::{Age, Exception};
+use drivers_nv::backend::{ChannelKind, NvBackend};
 use hcq::MemoryKind;
 
 use super::bench::{Worker, clean, clean_but_for, machines, open, request, twin};
@@ -13,7 +13,7 @@ use super::bench::{Worker, clean, clean_but_for, machines, open, request, twin};
 const LONG: Duration = Duration::from_secs(60);
 
 /// Sleeps on a new event; `meanwhile` is done by another thread, once it may sleep.
-fn sleeps(nvk: &Arc<dyn NvInterface>, meanwhile: impl FnOnce() + Send) -> Option<Exception> {
+fn sleeps(nvk: &Arc<dyn NvBackend>, meanwhile: impl FnOnce() + Send) -> Option<Exception> {
     let event = nvk.event().unwrap();
     let start = Instant::now();
     let told = std::thread::scope(|scope| {

@@ -46,7 +46,7 @@ pub fn run() -> Result<()> {
     let there = Setup::of("CPU")?.threads(1).open()?.engine;
     let trained = Net::new(&here)?;
     let evaluated = Net::new(&there)?;
-    let mut adam = Adam::usual(trained.trainable(), 0.03)?;
+    let mut adam = Adam::with_lr(trained.trainable(), 0.03)?;
     let step = Jit::new(&here, |x: &[Tensor]| {
         let loss = trained.loss(&x[0])?;
         adam.minimize(&loss)?;

@@ -1,7 +1,7 @@
 //! A pretrained net from a safetensors file: first only its head is trained, then a layer below it as well,
 //! and what is frozen stays as it was in the file, bit by bit.
 
-use doorbell::nn::{Adam, Linear, Module, Optimizer, Parameter, Sgd, part, state};
+use doorbell::nn::{AdamW, Linear, Module, Optimizer, Parameter, Sgd, part, state};
 use doorbell::ops::loss::Classes;
 use doorbell::{DType, Engine, Jit, Result, Rng, Tensor};
 
@@ -66,7 +66,7 @@ pub fn run() -> Result<()> {
     std::fs::remove_file(&path)?;
 
     // What an optimizer is not given is frozen.
-    let mut head_only = Adam::decoupled(net.head.trainable(), 0.05, (0.9, 0.999), 1e-8, 0.1)?;
+    let mut head_only = AdamW::new(net.head.trainable(), 0.05, (0.9, 0.999), 1e-8, 0.1)?;
     let step = Jit::new(&engine, |b: &[Tensor]| {
         let loss = net.loss(&b[0], &b[1])?;
         head_only.minimize(&loss)?;

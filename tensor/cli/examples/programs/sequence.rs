@@ -3,7 +3,7 @@
 
 use doorbell::nn::optim::clip_grad_norm;
 use doorbell::nn::recurrent::Stack;
-use doorbell::nn::{Adam, Gru, Linear, Module, Optimizer, Parameter, commit, part};
+use doorbell::nn::{AdamW, Gru, Linear, Module, Optimizer, Parameter, commit, part};
 use doorbell::ops::loss::Reduction;
 use doorbell::{DType, Jit, Result, Rng, Tensor};
 
@@ -37,7 +37,7 @@ pub fn run() -> Result<()> {
     }
     commit(net.trainable())?;
     let state = Parameter::buffer(Tensor::zeros(&engine, &[2, 4, 8], DType::F32)?);
-    let mut adam = Adam::decoupled(net.trainable(), 1e-2, (0.9, 0.99), 1e-8, 0.1)?;
+    let mut adam = AdamW::new(net.trainable(), 1e-2, (0.9, 0.99), 1e-8, 0.1)?;
     let step = Jit::new(&engine, |x: &[Tensor]| {
         // A value of a parameter: nothing of the batch before is behind it.
         let (y, h) = net.gru.forward(&x[0], Some(&state.get()))?;

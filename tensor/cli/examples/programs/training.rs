@@ -40,7 +40,7 @@ pub fn run() -> Result<()> {
         out: linear(&engine, 16, 1, 2.0, 0.3)?,
     };
     // Plain steps and the captured function share it.
-    let adam = RefCell::new(Adam::usual(net.trainable(), 0.05)?);
+    let adam = RefCell::new(Adam::with_lr(net.trainable(), 0.05)?);
     let captured = Jit::new(&engine, |batch: &[Tensor]| {
         let loss = net.loss(&batch[0], &batch[1])?;
         adam.borrow_mut().minimize(&loss)?;

@@ -17,7 +17,7 @@ pub fn run() -> Result<()> {
         .iter()
         .map(|w| Ok(Parameter::buffer(w.get().zeros_like()?)))
         .collect::<Result<_>>()?;
-    let mut adam = Adam::usual(weights.clone(), 0.02)?;
+    let mut adam = Adam::with_lr(weights.clone(), 0.02)?;
 
     let micro = Jit::new(&engine, |batch: &[Tensor]| {
         let w: Vec<Tensor> = weights.iter().map(Parameter::get).collect();

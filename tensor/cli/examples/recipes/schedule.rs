@@ -23,7 +23,7 @@ pub fn run() -> Result<()> {
         if let Some(bias) = &layer.bias {
             bias.set(wave(&engine, &[3], 0.5, 0.1)?)?;
         }
-        let mut adam = Adam::usual(layer.trainable(), 1.0)?;
+        let mut adam = Adam::with_lr(layer.trainable(), 1.0)?;
         let rates = adam.rate().clone();
         let step = Jit::new(&engine, |batch: &[Tensor]| {
             let options = Classes::default();

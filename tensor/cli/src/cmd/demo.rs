@@ -150,7 +150,7 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
 
 /// Minimizes the cross entropy with Adam; returns the mean loss of the last epoch.
 fn fit(net: &Net, engine: &Engine, train: &Set, work: &Work) -> Result<f32, Error> {
-    let mut adam = Adam::usual(net.trainable(), RATE)?;
+    let mut adam = Adam::with_lr(net.trainable(), RATE)?;
     let step = Jit::new(engine, |inputs: &[Tensor]| {
         let loss = net.loss(&inputs[0], &inputs[1])?;
         adam.minimize(&loss)?;

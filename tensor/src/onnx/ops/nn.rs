@@ -6,7 +6,7 @@ use crate::graph::Tensor;
 use crate::onnx::call::{Call, Table, axis, one, sizes};
 use crate::onnx::error::{Result, wrong};
 use crate::onnx::value::Value;
-use crate::ops::conv::Sliding;
+use crate::ops::conv::ConvParams;
 use crate::ops::movement::PadMode;
 
 pub(super) const OPS: Table = &[
@@ -28,7 +28,7 @@ pub(super) const OPS: Table = &[
 /// Windows over the spatial axes, as the attributes of convolutions and pools say.
 pub(super) struct Windows {
     pub kernel: Vec<usize>,
-    pub sliding: Sliding,
+    pub sliding: ConvParams,
 }
 
 /// Reads `strides`, `pads`, `dilations` and `auto_pad` for spatial sizes and a kernel.
@@ -83,7 +83,7 @@ pub(super) fn windows(c: &Call, space: &[usize], kernel: Vec<usize>) -> Result<W
             return c.bad_word("auto_pad", &known, other);
         }
     };
-    let sliding = Sliding {
+    let sliding = ConvParams {
         stride,
         padding,
         dilation,
@@ -222,7 +222,7 @@ pub(super) fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
         extra[i] = extra[i].saturating_add((-high).max(0) as usize);
         cut.push((low.max(0) as usize, high.max(0) as usize));
     }
-    let sliding = Sliding {
+    let sliding = ConvParams {
         stride,
         padding: cut,
         dilation,

@@ -8,7 +8,7 @@ use crate::graph::Tensor;
 use crate::onnx::call::{Call, Table, one};
 use crate::onnx::error::{Result, unsupported, wrong};
 use crate::onnx::value::Value;
-use crate::ops::conv::Sliding;
+use crate::ops::conv::ConvParams;
 
 pub(super) const OPS: Table = &[
     ("CausalConvWithState", causal_conv),
@@ -79,7 +79,7 @@ fn causal_conv(c: &mut Call) -> Result<Vec<Value>> {
     let y = all.cast(wide)?.conv(
         &weight.cast(wide)?,
         bias.as_ref(),
-        &Sliding::strided(1, 1),
+        &ConvParams::strided(1, 1),
         channels,
     )?;
     let y = match c.str_or("activation", "none")? {

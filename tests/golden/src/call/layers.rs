@@ -2,14 +2,14 @@
 
 use tensor::Tensor;
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::image::Interpolation;
 
 use super::{Call, CallError, Outcome};
 
-fn sliding(c: &Call<'_>, dilated: bool) -> Result<Sliding, CallError> {
+fn sliding(c: &Call<'_>, dilated: bool) -> Result<ConvParams, CallError> {
     let padding = c.case.sizes("padding")?;
-    Ok(Sliding {
+    Ok(ConvParams {
         stride: c.case.sizes("stride")?,
         padding: padding.into_iter().map(|p| (p, p)).collect(),
         dilation: if dilated {

@@ -1,7 +1,7 @@
 //! Optimizers: the first input is the parameter, the others are its gradients, step by step.
 
 use tensor::Tensor;
-use tensor::nn::optim::{Adam, Lamb, Optimizer, Sgd};
+use tensor::nn::optim::{Adam, AdamW, Lamb, Optimizer, Sgd};
 use tensor::param::{Parameter, commit};
 
 use super::{Call, CallError, Outcome};
@@ -22,7 +22,7 @@ fn make(c: &Call<'_>, parameter: &Parameter) -> Result<Option<Box<dyn Optimizer>
     let (betas, eps) = ((float("b1")?, float("b2")?), float("eps")?);
     Ok(Some(match c.case.op.as_str() {
         "adam" => Box::new(Adam::new(all, rate, betas, eps, decay)?),
-        "adamw" => Box::new(Adam::decoupled(all, rate, betas, eps, decay)?),
+        "adamw" => Box::new(AdamW::new(all, rate, betas, eps, decay)?),
         _ => Box::new(Lamb::new(all, rate, betas, eps, decay)?),
     }))
 }

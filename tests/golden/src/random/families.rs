@@ -3,7 +3,7 @@
 use codegen::ir::ReduceOp;
 use tensor::graph::ScatterMode;
 use tensor::ops::attention::Attention;
-use tensor::ops::conv::Sliding;
+use tensor::ops::conv::ConvParams;
 use tensor::ops::loss::{Classes, Reduction};
 use tensor::ops::movement::{PadMode, Slice};
 use tensor::{DType, Rng, Scalar, Tensor};
@@ -201,8 +201,8 @@ fn products(m: &mut Maker) -> Result<()> {
     finish(m, &y)
 }
 
-fn sliding(m: &mut Maker, n: usize) -> Sliding {
-    let s = Sliding {
+fn sliding(m: &mut Maker, n: usize) -> ConvParams {
+    let s = ConvParams {
         stride: (0..n).map(|_| 1 + m.random.below(3)).collect(),
         padding: (0..n)
             .map(|_| (m.random.below(3), m.random.below(3)))
@@ -551,12 +551,12 @@ fn networks(m: &mut Maker) -> Result<()> {
             let c = m.random.pick(&[3, 8, 16]);
             let x = operand(m, &[batch, 3, 9, 10], dtype)?;
             let w = m.data(&[c, 3, 3, 3], dtype)?;
-            let y = x.conv(&w, None, &Sliding::default().padded(1, 2), 1)?;
+            let y = x.conv(&w, None, &ConvParams::default().padded(1, 2), 1)?;
             let mean = y.mean(&[0, 2, 3], false)?;
             let var = y.var(&[0, 2, 3], 0.0, false)?;
             let y = y.batch_norm(&mean, &var, None, None, EPSILON)?.relu()?;
             let w = m.data(&[c, 1, 3, 3], dtype)?;
-            y.conv(&w, None, &Sliding::strided(2, 2), c)?
+            y.conv(&w, None, &ConvParams::strided(2, 2), c)?
                 .sum(&[-1, -2], false)?
         }
     };

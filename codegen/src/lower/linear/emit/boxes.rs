@@ -82,7 +82,7 @@ impl Linear<'_> {
         let mem = Mem::Local(self.p.locals.len() as u32);
         self.p.locals.push((DType::U64, barriers as usize));
         let count = barriers as u32;
-        self.p.insts.push(Inst::Arm { mem, count });
+        self.p.insts.push(Inst::MbarrierInit { mem, count });
         self.p.insts.push(Inst::Barrier);
         let ring = Ring { mem, barriers };
         self.rings.insert(fence, ring);
@@ -123,7 +123,7 @@ impl Linear<'_> {
         }
         let gate = self.reg(gate, 1)?;
         let (place, _) = self.turn(ring, iteration);
-        self.p.insts.push(Inst::Fetch {
+        self.p.insts.push(Inst::TmaLoad {
             barrier: (ring.mem, place),
             gate,
             boxes: list,
@@ -151,7 +151,7 @@ impl Linear<'_> {
         }
         let step = self.reg(self.input.ranges.ids[range], 1)?;
         let (place, odd) = self.turn(ring, step);
-        self.p.insts.push(Inst::Landed {
+        self.p.insts.push(Inst::MbarrierWait {
             barrier: (ring.mem, place),
             odd,
         });

@@ -29,7 +29,7 @@ impl Linear<'_> {
         let staged = self.staged.get(&fence).cloned();
         if staged.is_none() {
             if there {
-                self.p.insts.push(Inst::Settle { left: 0 });
+                self.p.insts.push(Inst::WgmmaWait { left: 0 });
             }
             // The readers of what was there are done.
             self.p.insts.push(Inst::Barrier);
@@ -50,7 +50,7 @@ impl Linear<'_> {
         if there {
             // Those that read the other slab, which is filled next.
             if staged.is_some() {
-                self.p.insts.push(Inst::Settle { left: 0 });
+                self.p.insts.push(Inst::WgmmaWait { left: 0 });
             }
             self.p.insts.push(Inst::Expose);
         }
@@ -125,7 +125,7 @@ impl Linear<'_> {
             // Those of this iteration are under way while the next one begins.
             if self.unsettled > 0 {
                 let left = self.unsettled;
-                self.p.insts.push(Inst::Settle { left });
+                self.p.insts.push(Inst::WgmmaWait { left });
             }
             return Ok(());
         }

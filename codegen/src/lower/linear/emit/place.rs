@@ -48,7 +48,7 @@ impl Linear<'_> {
     /// What products were started has its sums.
     pub(super) fn settle(&mut self) {
         if std::mem::take(&mut self.unsettled) > 0 {
-            self.p.insts.push(Inst::Settle { left: 0 });
+            self.p.insts.push(Inst::WgmmaWait { left: 0 });
         }
     }
 

@@ -334,7 +334,7 @@ fn words_are_cut_between_packets() {
 #[test]
 fn a_submission_begins_with_what_the_host_wrote() {
     let of = |encoder: Encoder| {
-        let mut out = Packets::new();
+        let mut out = CommandBuffer::new();
         encoder.begin(&mut out);
         out
     };

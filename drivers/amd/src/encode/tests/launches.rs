@@ -188,7 +188,8 @@ fn scratch_is_told_by_registers_or_by_sgprs() {
         encoder.set_scratch(scratch, None);
         encode(&encoder, &[exec(&program(launch))])
     };
-    let has = |out: &Packets, words: &[u32]| out.words.windows(words.len()).any(|w| w == words);
+    let has =
+        |out: &CommandBuffer, words: &[u32]| out.words.windows(words.len()).any(|w| w == words);
     let out = of(&GFX1030);
     assert!(has(&out, &[0xc001_7600, 0x218, 0x1234]));
     // Resource, arguments, flat scratch, size.

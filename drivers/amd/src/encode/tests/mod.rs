@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{aql as spec_aql, kd, pm4 as spec_pm4, sdma as spec_sdma};
-use hcq::packets::{Part, Section};
+use hcq::command_buffer::{Part, Section};
 use hcq::{
-    ArgKind, ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind,
-    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, CommandBuffer, Compare, DeviceId, Error, GpuVa, Program,
+    QueueKind, Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 
 use super::*;
@@ -45,7 +45,7 @@ fn setup(chip: &'static Chip, xccs: u32) -> Setup {
         index: 1,
         chip,
         xccs,
-        meet: GpuVa(0),
+        xcc_barrier: GpuVa(0),
         queue: GpuVa(0x7d00_0000_1000),
         fence: GpuVa(0x7d00_0000_2000),
         interrupt: None,
@@ -111,14 +111,16 @@ fn exec(program: &Program) -> Command<'_> {
     }
 }
 
-fn encode(encoder: &Encoder, commands: &[Command<'_>]) -> Packets {
-    let mut out = Packets::new();
+fn encode(encoder: &Encoder, commands: &[Command<'_>]) -> CommandBuffer {
+    let mut out = CommandBuffer::new();
     encoder.encode(commands, &mut out).unwrap();
     out
 }
 
 fn refused(encoder: &Encoder, command: Command<'_>) -> String {
-    let error = encoder.encode(&[command], &mut Packets::new()).unwrap_err();
+    let error = encoder
+        .encode(&[command], &mut CommandBuffer::new())
+        .unwrap_err();
     assert!(matches!(error, Error::Command { .. }), "{error:?}");
     error.to_string()
 }

@@ -129,8 +129,8 @@ fn options() -> Options {
 
 /// A process that opens a card, makes use of memory, and goes.
 fn process(machine: &Arc<dyn Machine>, clock: Arc<dyn Clock>) -> Result<()> {
-    let interface = drivers_amd::am::open(machine, ADDRESS, 0, &clock, &options())?;
-    let device = drivers_amd::over(&interface, &options())?;
+    let backend = drivers_amd::am::open(machine, ADDRESS, 0, &clock, &options())?;
+    let device = drivers_amd::over(&backend, &options())?;
     for kind in [MemoryKind::Device, MemoryKind::Host] {
         // More than is kept for small ones.
         let buffer = stand::memory(&*device, kind, 3 << 20)?;

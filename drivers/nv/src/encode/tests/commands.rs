@@ -338,7 +338,7 @@ fn open_values_are_patched_into_the_same_words() {
 #[test]
 fn a_channel_begins_with_its_engines_and_windows() {
     for arch in Arch::ALL {
-        let mut out = Packets::new();
+        let mut out = CommandBuffer::new();
         encoder(arch, QueueKind::Compute).open(&mut out);
         let facts = arch.facts();
         let expected = [

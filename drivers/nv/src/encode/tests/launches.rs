@@ -24,7 +24,7 @@ const ARGS: [Val; 3] = [
 ];
 
 /// The data block of a launch, placed: the QMD, and constant bank 0.
-fn placed(arch: Arch, packets: &mut Packets, launch: usize) -> (Version, Vec<u32>, Vec<u32>) {
+fn placed(arch: Arch, packets: &mut CommandBuffer, launch: usize) -> (Version, Vec<u32>, Vec<u32>) {
     packets.relocate(DATA);
     let version = *arch.facts().qmds.last().unwrap();
     let methods = methods(arch, &packets.words);
@@ -222,7 +222,7 @@ fn other_banks_and_local_memory_are_in_the_template() {
             why.contains("704 bytes of local memory for a thread, the queue has 0"),
             "{why}"
         );
-        let mut out = Packets::new();
+        let mut out = CommandBuffer::new();
         encoder.local_memory(&local, &mut out);
         let expected = [
             ("WAIT_FOR_IDLE", 0),

@@ -10,8 +10,8 @@ use drivers_spec::nv::chip::{Arch, CHIPS, method};
 use drivers_spec::nv::cubin::bank0;
 use drivers_spec::nv::{compute, copy, host, push as spec};
 use hcq::{
-    ArgKind, ArgLayout, Command, Compare, DeviceId, Error, GpuVa, Packets, Program, QueueKind,
-    Result, Scope, Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, CommandBuffer, Compare, DeviceId, Error, GpuVa, Program,
+    QueueKind, Result, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 
 use super::launch::Kernel;
@@ -67,14 +67,14 @@ pub(crate) fn encoder(arch: Arch, kind: QueueKind) -> Encoder {
     Encoder::new(setup(arch, kind))
 }
 
-fn encode(encoder: &Encoder, commands: &[Command<'_>]) -> Packets {
-    let mut out = Packets::new();
+fn encode(encoder: &Encoder, commands: &[Command<'_>]) -> CommandBuffer {
+    let mut out = CommandBuffer::new();
     encoder.encode(commands, &mut out).unwrap();
     out
 }
 
 fn refused(encoder: &Encoder, command: Command<'_>) -> String {
-    let mut out = Packets::new();
+    let mut out = CommandBuffer::new();
     encoder
         .encode(&[command], &mut out)
         .unwrap_err()

@@ -1,7 +1,7 @@
 //! What the encoder has written is read back as what it was told; whatever else lies in memory ends somewhere.
 
 use drivers_spec::nv::chip::Arch;
-use hcq::{Command, Compare, Packets, QueueKind, Scope, Val, Width};
+use hcq::{Command, CommandBuffer, Compare, QueueKind, Scope, Val, Width};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,12 +15,12 @@ const DATA: u64 = 0x9a_0000_0100;
 
 /// Memory in which there are words, cut into two segments, and their data block.
 struct Memory {
-    packets: Packets,
+    packets: CommandBuffer,
     entries: Vec<u32>,
 }
 
 impl Memory {
-    fn new(mut packets: Packets) -> Memory {
+    fn new(mut packets: CommandBuffer) -> Memory {
         packets.relocate(DATA);
         let words = packets.words.len();
         let cut = crate::encode::push::whole(&packets.words, words / 2);
@@ -47,7 +47,7 @@ impl Memory {
 }
 
 fn read(encoder: &Encoder, commands: &[Command<'_>]) -> Vec<Doing> {
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     encoder.encode(commands, &mut packets).unwrap();
     let found = Memory::new(packets).read(encoder.setup(), 0);
     found.into_iter().map(|packet| packet.doing).collect()
@@ -174,7 +174,7 @@ fn packets_are_where_their_entries_are() {
         src: at(0x8000),
         bytes,
     };
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     encoder.encode(&[copy(4), copy(8)], &mut packets).unwrap();
     let found = Memory::new(packets).read(encoder.setup(), 1000);
     let positions: Vec<_> = found.iter().map(|packet| packet.position).collect();
@@ -192,7 +192,7 @@ fn what_is_not_there_is_left_out() {
         grid: [1, 1, 1],
         block: [1, 1, 1],
     };
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     encoder.encode(&[launch], &mut packets).unwrap();
     let mut memory = Memory::new(packets);
     memory.packets.data.clear();
@@ -217,7 +217,7 @@ proptest! {
         };
         let (mask, value) = (mask & all, value & mask & all);
         let poll = Command::Poll { at: at(0x1000), mask, value: at(value), compare, width };
-        let mut packets = Packets::new();
+        let mut packets = CommandBuffer::new();
         // What the host cannot compare is refused.
         prop_assume!(encoder.encode(&[poll], &mut packets).is_ok());
         let waits = Memory::new(packets).read(encoder.setup(), 0);
@@ -253,7 +253,7 @@ proptest! {
 fn what_cannot_be_read_back_is_not_known() {
     let encoder = encoder(Arch::Ga10x, QueueKind::Compute);
     let signal = signal_at(0x60_0000_2010);
-    let mut packets = Packets::new();
+    let mut packets = CommandBuffer::new();
     let command = Command::Signal {
         signal: &signal,
         value: at(7),

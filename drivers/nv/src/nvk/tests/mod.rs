@@ -8,7 +8,7 @@ mod firmware;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use drivers_gpu::interface::{Access, Cause, Exception, Ranges};
+use drivers_gpu::backend::{Access, Cause, Exception, Ranges};
 use drivers_spec::nv::abi::{Branch, Call, Struct};
 use drivers_spec::nv::ioctl::NewObject;
 use drivers_spec::nv::parameters::Parameters;
@@ -22,7 +22,7 @@ use super::gpu::Gpu;
 use super::ioctls::Ioctls;
 use super::session::Session;
 use super::survey;
-use crate::interface::{ChannelKind, ChannelRequest};
+use crate::backend::{ChannelKind, ChannelRequest};
 use crate::rm::channel::{self, Layout};
 use crate::rm::client::Client;
 use crate::rm::device::{Device, Mapper};

@@ -46,7 +46,7 @@ impl Climb {
         if let Some(device) = &self.device {
             return Ok(device.clone());
         }
-        let device = self.setup.clone().patience(self.least).device()?;
+        let device = self.setup.clone().timeout(self.least).device()?;
         Ok(self.device.insert(device).clone())
     }
 
@@ -81,7 +81,7 @@ impl Climb {
     pub fn patient(&self) -> Setup {
         self.setup
             .clone()
-            .patience(self.limit)
+            .timeout(self.limit)
             .within(self.limit * 2)
     }
 

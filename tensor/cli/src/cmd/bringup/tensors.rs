@@ -80,7 +80,7 @@ fn losses(engine: &Engine) -> Result<Vec<f32>, Error> {
     let (train, _) = digits::load(7)?;
     let set = train.pick(&(0..IMAGES).collect::<Vec<_>>());
     let net = Net::new(engine, 7)?;
-    let mut adam = Adam::usual(net.trainable(), 2e-3)?;
+    let mut adam = Adam::with_lr(net.trainable(), 2e-3)?;
     let x = Tensor::from_slice(engine, &set.images, &[IMAGES, 1, 8, 8])?;
     let y = Tensor::from_slice(engine, &set.labels, &[IMAGES])?;
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ pub fn training(climb: &mut Climb) -> Result<Outcome, Error> {
     if climb.setup.target().device == DeviceKind::Cpu {
         return Ok(Outcome::Passed(vec![format!("losses {found:?}")]));
     }
-    let cpu = Setup::of("CPU")?.patience(climb.limit).open()?;
+    let cpu = Setup::of("CPU")?.timeout(climb.limit).open()?;
     let expected = losses(&cpu.engine)?;
     // Sums in another order, through as many steps of Adam.
     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-3 * b.abs();

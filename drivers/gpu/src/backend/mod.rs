@@ -1,4 +1,4 @@
-//! [`Interface`]: a way to a GPU, as far as it is the same for all vendors. It gives memory, something to
+//! [`Backend`]: a way to a GPU, as far as it is the same for all vendors. It gives memory, something to
 //! sleep on, and says what went wrong; what is done with them is the same for every way. A vendor's own
 //! trait adds the queues.
 //!
@@ -33,7 +33,7 @@ pub use ranges::Ranges;
 pub use space::Space;
 
 /// A way to one GPU, which is opened for this process.
-pub trait Interface: Send + Sync {
+pub trait Backend: Send + Sync {
     /// The device, for messages.
     fn id(&self) -> &DeviceId;
 
@@ -90,7 +90,7 @@ pub trait Interface: Send + Sync {
     /// sleeps until that, unless it is `reached`.
     ///
     /// # Errors
-    /// As [`Interface::sleep`].
+    /// As [`Backend::sleep`].
     fn sleep_for(
         &self,
         signal: (GpuVa, u64),

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use drivers_gpu::backend::{Facts, RING_COSTS};
 use drivers_gpu::bare::{self, Handle};
-use drivers_gpu::interface::{Facts, RING_COSTS};
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::packet::Gfx;
 use firmware_tools::search::Search;
@@ -16,8 +16,8 @@ use super::error::{AmError, Cause};
 use super::queue;
 use super::running::{Am, Running};
 use crate::VENDOR;
+use crate::backend::{AmdBackend, Gpu, HardwareQueue, QueueRequest};
 use crate::chip::{Chip, Units};
-use crate::interface::{AmdInterface, Gpu, HardwareQueue, QueueRequest};
 use crate::options::Options;
 
 /// Ticks of the clock of all these chips in a second.
@@ -35,7 +35,7 @@ pub fn open(
     index: u32,
     clock: &Arc<dyn Clock>,
     options: &Options,
-) -> Result<Arc<dyn AmdInterface>> {
+) -> Result<Arc<dyn AmdBackend>> {
     let id = DeviceId::new(VENDOR, index);
     let start = |pci| {
         start(&id, &pci, clock, options).map_err(|error| Error::NoDevice {
@@ -123,7 +123,7 @@ fn known(am: &Am, options: &Options) -> std::result::Result<Gpu, Cause> {
     })
 }
 
-impl AmdInterface for Handle<Am> {
+impl AmdBackend for Handle<Am> {
     fn gpu(&self) -> &Gpu {
         Handle::gpu(self)
     }

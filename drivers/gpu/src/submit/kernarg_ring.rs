@@ -1,4 +1,4 @@
-//! [`Arguments`]: the block of memory beside a ring, from which submissions get their data blocks; and their
+//! [`KernargRing`]: the block of memory beside a ring, from which submissions get their data blocks; and their
 //! words, where the ring names words in memory.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const NEXT: u64 = 2048;
 const RESTART: u64 = 64 << 10;
 
 /// The block. Used under the queue's lock.
-pub struct Arguments {
+pub struct KernargRing {
     _memory: Piece,
     va: u64,
     window: Window,
@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 /// Room for what a submission needs beside its ring.
-pub struct Room {
+pub struct UploadSlot {
     /// Where it is in the block; or, for a submission that is larger than all others, all of a piece.
     place: Place,
     va: u64,
@@ -44,13 +44,13 @@ enum Place {
     Own(Window),
 }
 
-impl Room {
+impl UploadSlot {
     /// All of a piece of memory.
     ///
     /// # Errors
     /// [`hcq::Error::NoHostAccess`], which cannot be.
-    pub fn of(piece: &Piece) -> Result<Room> {
-        Ok(Room {
+    pub fn of(piece: &Piece) -> Result<UploadSlot> {
+        Ok(UploadSlot {
             place: Place::Own(piece.shared()?),
             va: piece.va().0,
         })
@@ -69,15 +69,15 @@ pub struct Full {
     pub free: u64,
 }
 
-impl Arguments {
+impl KernargRing {
     /// A block of so many bytes for the queue called `name`.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
-    pub fn new(pool: &Arc<Pool>, bytes: u64, name: &str) -> Result<Arguments> {
+    pub fn new(pool: &Arc<Pool>, bytes: u64, name: &str) -> Result<KernargRing> {
         let what = format!("the arguments of {name}");
         let memory = pool.piece(MemoryKind::Control, bytes, &what)?;
-        Ok(Arguments {
+        Ok(KernargRing {
             window: memory.shared()?,
             va: memory.va().0,
             _memory: memory,
@@ -95,12 +95,12 @@ impl Arguments {
 
     /// Room of at most half of the size, for the submission of a number.
     #[inline]
-    pub fn take(&mut self, bytes: u64, of: u64) -> std::result::Result<Room, Full> {
+    pub fn take(&mut self, bytes: u64, of: u64) -> std::result::Result<UploadSlot, Full> {
         match self.bump.alloc(bytes, DATA_ALIGN) {
             Ok(offset) => {
                 self.unsealed += bytes;
                 self.of = of;
-                Ok(Room {
+                Ok(UploadSlot {
                     place: Place::At(offset),
                     va: self.va + offset,
                 })
@@ -118,7 +118,7 @@ impl Arguments {
     #[inline]
     pub fn write(
         &self,
-        room: &Room,
+        room: &UploadSlot,
         offset: u64,
         words: &[u32],
     ) -> std::result::Result<(), TransportError> {
@@ -130,7 +130,7 @@ impl Arguments {
 
     /// Fetches what lies behind some room into the caches: the next submission is like this one, and writes there.
     #[inline]
-    pub fn prefetch(&self, room: &Room, bytes: u64) {
+    pub fn prefetch(&self, room: &UploadSlot, bytes: u64) {
         if let Place::At(start) = room.place {
             let next = (start + bytes).next_multiple_of(DATA_ALIGN);
             self.window.prefetch(next, bytes.min(NEXT));

@@ -1,4 +1,4 @@
-//! [`AmdInterface`]: a way to an AMD GPU: that of all GPUs ([`Interface`]), with its queues.
+//! [`AmdBackend`]: a way to an AMD GPU: that of all GPUs ([`Backend`]), with its queues.
 //!
 //! | file | idea |
 //! |---|---|
@@ -10,14 +10,14 @@
 
 pub mod queue;
 
-use drivers_gpu::interface::{Facts, Interface};
+use drivers_gpu::backend::{Backend, Facts};
 use hcq::Result;
 
 use crate::chip::{Chip, Units};
 pub use queue::{HardwareQueue, QueueHandle, QueueRequest};
 
 /// A way to one GPU, which is opened for this process.
-pub trait AmdInterface: Interface {
+pub trait AmdBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;
 

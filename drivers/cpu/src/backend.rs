@@ -1,4 +1,4 @@
-//! [`CpuInterface`]: the way to the processors of this machine: memory of the process, and sleep.
+//! [`CpuBackend`]: the way to the processors of this machine: memory of the process, and sleep.
 //!
 //! Unsafe module, for one reason: a [`View`] is made of memory that a mapping owns.
 
@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use drivers_gpu::interface::{Age, Event, Exception, Facts, Interface, Memory, Request, Space};
+use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
 use drivers_host::clock::monotonic_ns;
 use drivers_host::mmap::{self, HUGE_PAGE, page_size};
 use hcq::mem::view::View;
@@ -18,7 +18,7 @@ use crate::ring::RingMemory;
 use crate::waiters;
 
 /// The machine as one device has it.
-pub(crate) struct CpuInterface {
+pub(crate) struct CpuBackend {
     id: DeviceId,
     facts: Facts,
     space: Arc<Space>,
@@ -71,15 +71,15 @@ fn lock(mapped: &Mutex<Mapped>) -> MutexGuard<'_, Mapped> {
     mapped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl CpuInterface {
+impl CpuBackend {
     /// Of a device that may have so many bytes.
-    pub(crate) fn new(id: DeviceId, total: u64, costs: Costs) -> CpuInterface {
+    pub(crate) fn new(id: DeviceId, total: u64, costs: Costs) -> CpuBackend {
         let mapped = Mapped {
             total,
             used: 0,
             all: BTreeMap::new(),
         };
-        CpuInterface {
+        CpuBackend {
             name: format!("memory of {id}").into(),
             facts: Facts {
                 place: "this machine".into(),
@@ -121,7 +121,7 @@ fn ring(event: &Event) -> Option<&Arc<RingMemory>> {
     event.owner.downcast_ref()
 }
 
-impl Interface for CpuInterface {
+impl Backend for CpuBackend {
     fn id(&self) -> &DeviceId {
         &self.id
     }
@@ -308,8 +308,8 @@ mod tests {
                 batch: 1,
                 in_flight: 1,
             };
-            let interface = CpuInterface::new(DeviceId::new("CPU", 0), total, costs);
-            let core = Arc::new(Core::new(Arc::new(interface), None));
+            let backend = CpuBackend::new(DeviceId::new("CPU", 0), total, costs);
+            let core = Arc::new(Core::new(Arc::new(backend), None));
             let pool = Pool::new(&core);
             Rig(core, pool)
         }
@@ -340,11 +340,11 @@ mod tests {
         };
         let Memory {
             va, window, owner, ..
-        } = core.interface.memory(&request).unwrap();
+        } = core.backend.memory(&request).unwrap();
         drop(window);
-        assert!(core.interface.window_at(va.0).is_some());
+        assert!(core.backend.window_at(va.0).is_some());
         drop(owner);
-        assert!(core.interface.window_at(va.0).is_none());
+        assert!(core.backend.window_at(va.0).is_none());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! [`NvInterface`]: a way to an NVIDIA GPU: that of all GPUs ([`Interface`]), with its channels.
+//! [`NvBackend`]: a way to an NVIDIA GPU: that of all GPUs ([`Backend`]), with its channels.
 //!
 //! | file | idea |
 //! |---|---|
@@ -10,14 +10,14 @@
 
 pub mod channel;
 
-use drivers_gpu::interface::{Facts, Interface};
+use drivers_gpu::backend::{Backend, Facts};
 use hcq::Result;
 
 use crate::chip::{Chip, Units};
 pub use channel::{ChannelHandle, ChannelKind, ChannelRequest, Classes, HardwareChannel};
 
 /// A way to one GPU, which is opened for this process.
-pub trait NvInterface: Interface {
+pub trait NvBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;
 

@@ -13,29 +13,29 @@ pub struct Space {
     /// Which addresses belong to what.
     pub ranges: Ranges,
     /// The queues of every device that is open, or about to end.
-    moving: Mutex<Vec<Weak<dyn Moves>>>,
+    moving: Mutex<Vec<Weak<dyn RunnableWork>>>,
     verdicts: Verdicts,
     /// Handles so far.
     handles: AtomicU64,
 }
 
 /// Queues of a device.
-pub trait Moves: Handle {
+pub trait RunnableWork: Handle {
     /// Whether one of them has work that goes on: that of others which waits may wait for it.
-    fn moves(&self) -> bool;
+    fn has_runnable_work(&self) -> bool;
 }
 
 impl Space {
     /// Notes the queues of a device.
-    pub fn watch_moves(&self, queues: Weak<dyn Moves>) {
+    pub fn watch_runnable_work(&self, queues: Weak<dyn RunnableWork>) {
         let mut moving = self.lock();
         moving.retain(|queues| queues.strong_count() > 0);
         moving.push(queues);
     }
 
     /// Whether work of any device goes on, open or about to end.
-    pub fn moves(&self) -> bool {
-        self.open().iter().any(|queues| queues.moves())
+    pub fn has_runnable_work(&self) -> bool {
+        self.open().iter().any(|queues| queues.has_runnable_work())
     }
 
     /// The number of another handle of a device.
@@ -50,11 +50,11 @@ impl Space {
     }
 
     /// Every open device. Looked at outside of the lock: looks lock other things.
-    fn open(&self) -> Vec<Arc<dyn Moves>> {
+    fn open(&self) -> Vec<Arc<dyn RunnableWork>> {
         self.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn Moves>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn RunnableWork>>> {
         // Entries are pushed whole.
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -70,7 +70,7 @@ pub struct Reloc {
 /// An encoded, not yet submitted piece of a queue. Reused between encodings: clearing keeps the
 /// memory, so a steady state encodes without allocation.
 #[derive(Clone, Debug, Default)]
-pub struct Packets {
+pub struct CommandBuffer {
     /// What the queue reads.
     pub words: Vec<u32>,
     /// What the words point to.
@@ -79,7 +79,7 @@ pub struct Packets {
     pub patches: Vec<Patch>,
     /// Places that take the address of `data`.
     pub relocs: Vec<Reloc>,
-    /// How many words an encoder leaves as they are, and [`Packets::clear`] too: what every submission starts with.
+    /// How many words an encoder leaves as they are, and [`CommandBuffer::clear`] too: what every submission starts with.
     head: usize,
     /// What the words name: kept until whoever submits or binds them knows that it is not needed any more.
     pub keep: Vec<Keep>,
@@ -88,10 +88,10 @@ pub struct Packets {
 /// Something that is kept for a device.
 pub type Keep = Arc<dyn Any + Send + Sync>;
 
-impl Packets {
+impl CommandBuffer {
     /// Nothing encoded.
     pub const fn new() -> Self {
-        Packets {
+        CommandBuffer {
             words: Vec::new(),
             data: Vec::new(),
             patches: Vec::new(),
@@ -103,14 +103,14 @@ impl Packets {
 
     /// Packets that begin with these words, also when they are cleared.
     pub fn headed(words: Vec<u32>) -> Self {
-        Packets {
+        CommandBuffer {
             head: words.len(),
             words,
-            ..Packets::new()
+            ..CommandBuffer::new()
         }
     }
 
-    /// Puts words before all others, as [`Packets::headed`] does.
+    /// Puts words before all others, as [`CommandBuffer::headed`] does.
     #[cold]
     pub fn set_head(&mut self, words: &[u32]) {
         let old = self.head;
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn patches_and_relocations_land() {
-        let mut p = Packets::new();
+        let mut p = CommandBuffer::new();
         p.word(0xc0de);
         p.val(Val::Slot(Slot(1), 0x10));
         p.val(Val::Const(7));
@@ -267,7 +267,7 @@ mod tests {
 
     #[test]
     fn a_head_stays() {
-        let mut p = Packets::headed(vec![1, 2]);
+        let mut p = CommandBuffer::headed(vec![1, 2]);
         p.word(3);
         p.data_val(Val::Const(4));
         assert_eq!((p.head(), &p.words[..]), (2, &[1, 2, 3][..]));
