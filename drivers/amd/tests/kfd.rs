@@ -385,7 +385,7 @@ fn a_gpu_that_leaves_the_bus_is_named() {
             stand::memory(&*other, kind, bytes).unwrap();
         }
     }
-    let stream = Stream::new(other.queue(QueueKind::Copy, 1).unwrap());
+    let stream = Stream::new(other.queue(QueueKind::Copy, 0).unwrap());
     stream.submit(&[], &[]).unwrap().wait(soon()).unwrap();
     other.status().unwrap();
 }

@@ -11,7 +11,8 @@ use crate::bus::{OnBus, on_bus};
 use crate::env::Settings;
 use crate::select::Target;
 
-/// Opens the GPU that a target names. Nothing else on the bus is touched.
+/// Opens the GPU that a target names. Nothing else on the bus is touched, but cards that a killed
+/// program had with it.
 pub(super) fn open(
     target: &Target,
     index: Option<u32>,

@@ -210,8 +210,8 @@ fn tape(records: Vec<(usize, Record)>) -> Tape {
     tape
 }
 
-/// Whether an access asks only if a GPU of a kernel driver is still there. The drivers do so while they sleep
-/// ([`Presence`](drivers_gpu::kernel::Presence)).
+/// Whether an access is what asks if a GPU of a kernel driver is still there. The drivers do so while they sleep
+/// ([`Presence`](drivers_gpu::kernel::Presence)), and what is answered is of no matter then.
 fn asks_for_the_gpu(access: &Access) -> bool {
     let word = |at: usize| {
         access

@@ -57,8 +57,9 @@ impl Tape {
     }
 
     /// Names the questions that a driver asks again when some time has passed: how often is the clock's choice, not the
-    /// driver's. Once such a question was answered, it is answered the same way wherever it is asked. Where the recording
-    /// repeats it and the driver does not, it is passed over, unless it was refused.
+    /// driver's. Where one is asked that the recording has not there, it is answered as it was before, or, if it never was,
+    /// as if the device changed nothing of it. Where the recording has one and the driver does not ask, it is passed over,
+    /// unless it was refused.
     pub fn repeats(&self, is_repeated: fn(&Access) -> bool) {
         self.state().is_repeated = is_repeated;
     }
@@ -92,10 +93,14 @@ impl Tape {
             return Err(error.clone());
         }
         while !state.is_next(device, access) {
-            // Where it was not answered before it is asked for the first time, in the wrong place.
-            let is_repeated = (state.is_repeated)(access);
-            if is_repeated && let Some(answer) = state.answered(state.next, device, access) {
-                return answer;
+            if (state.is_repeated)(access) {
+                return state.answered(device, access).unwrap_or_else(|| {
+                    Ok(Answer {
+                        values: vec![0],
+                        data: access.data.clone(),
+                        view: None,
+                    })
+                });
             }
             if !state.is_repetition() {
                 let fault = state.differs(format!("{device} {access}"));
@@ -137,30 +142,18 @@ impl State {
         next.is_some_and(|(_, record)| record.device == device && self.same(&record.access, access))
     }
 
-    /// The last answer to an access among the first records.
-    fn answered(
-        &self,
-        first: usize,
-        device: &str,
-        access: &Access,
-    ) -> Option<Result<Answer, Fault>> {
-        let mut first = self.records[..first].iter().rev().map(|(_, record)| record);
-        let like = first.find(|one| one.device == device && self.same(&one.access, access))?;
+    /// The last answer to an access until now.
+    fn answered(&self, device: &str, access: &Access) -> Option<Result<Answer, Fault>> {
+        let before = &self.records[..self.next];
+        let mut before = before.iter().rev().map(|(_, record)| record);
+        let like = before.find(|one| one.device == device && self.same(&one.access, access))?;
         Some(like.answer.clone())
     }
 
-    /// Whether the next record asks again what was answered before.
+    /// Whether the next record is a question that need not be asked there, and was answered.
     fn is_repetition(&self) -> bool {
-        let Some((_, record)) = self.records.get(self.next) else {
-            return false;
-        };
-        let Record {
-            device,
-            access,
-            answer,
-        } = record;
-        let before = || self.answered(self.next, device, access);
-        (self.is_repeated)(access) && answer.is_ok() && before().is_some_and(|one| one.is_ok())
+        let next = self.records.get(self.next);
+        next.is_some_and(|(_, one)| (self.is_repeated)(&one.access) && one.answer.is_ok())
     }
 
     fn same(&self, recorded: &Access, seen: &Access) -> bool {
@@ -372,8 +365,16 @@ mod tests {
         tape.repeats(|_| true);
         answer(&tape, 0);
         assert!(matches!(tape.finish(), Err(Fault::Replay { line: 2, .. })));
-        // The first one has its place, and the others' order stays.
-        assert!(made().play("x", &flush(1)).is_err());
+        // One that was never answered is not changed, and the others' order stays.
+        let never = Access {
+            data: vec![7],
+            ..flush(0)
+        };
+        let tape = Tape::parse("x flush bar=0x1 -> ok\n").unwrap();
+        tape.repeats(|access| access.args == [0]);
+        assert_eq!(tape.play("x", &never).unwrap().data, [7]);
+        answer(&tape, 1);
+        assert_eq!(tape.finish(), Ok(()));
         let tape = made();
         answer(&tape, 0);
         assert!(tape.play("x", &flush(2)).is_err());

@@ -24,7 +24,7 @@ fn buffer(device: &dyn Device, kind: MemoryKind) -> hcq::Result<Buffer> {
     })
 }
 
-/// The first `count` GPUs that DEV names, each with a buffer of its own and one of the host: every card copies every
+/// The first `count` GPUs of the kind that DEV names, each with a buffer of its own and one of the host: every card copies every
 /// buffer into new memory of every card, and of the host. What was wrong, by its name; the number of copies.
 ///
 /// # Errors

@@ -158,7 +158,11 @@ pub(super) fn create(
         queue_priority: NORMAL_PRIORITY,
         ..CreateQueueArgs::default()
     };
-    let mut buffers = vec![ring, control];
+    let stays = Arc::<AtomicBool>::default();
+    let mut buffers = Buffers {
+        all: vec![ring, control],
+        stays: stays.clone(),
+    };
     let xccs = facts.units.xccs;
     if let Some(sizes) = sizes {
         let context = memory(sizes.buffer, Heap::System, &of("context save area"))?;
@@ -168,7 +172,7 @@ pub(super) fn create(
         if let Some(view) = context.view() {
             header(view, sizes, xccs).map_err(|e| refused(name, e))?;
         }
-        buffers.push(context);
+        buffers.all.push(context);
     }
     let queues = match language {
         Language::Pm4 => xccs,
@@ -180,19 +184,19 @@ pub(super) fn create(
         device: device.clone(),
         process: process.clone(),
         ids: Mutex::default(),
-        stays: Arc::default(),
+        stays,
         ring_va: args.ring_base_address,
         ring_bytes: ring_bytes as u32,
     };
     for xcc in 0..queues {
-        args.read_pointer_address = buffers[CONTROL].va() + rptr(xcc);
+        args.read_pointer_address = buffers.all[CONTROL].va() + rptr(xcc);
         args.queue_percentage = percentage(xcc);
         if let Some(sizes) = sizes {
             // Each queues its own events at the end of the pipe.
             let buffer = memory(sizes.end_of_pipe, Heap::Vram, &of("end-of-pipe buffer"))?;
             args.eop_buffer_address = buffer.va();
             args.eop_buffer_size = sizes.end_of_pipe;
-            buffers.push(buffer);
+            buffers.all.push(buffer);
         }
         let created = process.kfd.call(kfd::CREATE_QUEUE, &mut args);
         created.map_err(|error| match error.fault {
@@ -208,18 +212,14 @@ pub(super) fn create(
         let all = machine.window("doorbells", page, gpu.doorbells(page)?);
         doorbells.push(all.sub(offset, 8)?);
     }
-    let stays = made.stays.clone();
     Ok(HardwareQueue {
         handle: Box::new(made),
         language,
         ring: ring_window,
         control: control_window,
-        control_va: GpuVa(buffers[CONTROL].va()),
+        control_va: GpuVa(buffers.all[CONTROL].va()),
         doorbells,
-        owner: Box::new(Buffers {
-            all: buffers,
-            stays,
-        }),
+        owner: Box::new(buffers),
     })
 }
 

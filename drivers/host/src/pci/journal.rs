@@ -159,6 +159,21 @@ fn is_again(undo: &Write, written: &[Write]) -> bool {
     undo.path == RESCAN && written.contains(undo)
 }
 
+/// Whether the system is already as a write would make it, which the kernel refuses then.
+fn is_reached(files: &dyn Files, address: &str, undo: &Write) -> bool {
+    let has = driver(files, address);
+    let mut parts = undo.path.rsplit('/');
+    match (parts.next().unwrap_or(""), parts.next().unwrap_or("")) {
+        ("bind", name) => has.as_deref() == Some(name),
+        // In the folder of the function.
+        ("unbind", "driver") => has.is_none(),
+        ("unbind", name) => has.as_deref() != Some(name),
+        // The driver that has it has enabled it.
+        ("enable", _) => has.is_some(),
+        _ => false,
+    }
+}
+
 /// What [`restore`] would write, in its order. Nothing is written yet.
 ///
 /// # Errors
@@ -208,6 +223,8 @@ pub(super) fn undo(
             Ok(()) => written.push(entry.undo),
             // The write itself may never have been made.
             Err(_) if !entry.is_done => {}
+            // Somebody else has undone it.
+            Err(_) if is_reached(files, address, &entry.undo) => {}
             Err(error) => {
                 failed.push(format!("`{}`: {error}", entry.undo));
                 left.insert(from, entry);

@@ -19,7 +19,7 @@ use super::function::ConfigFile;
 use super::look::driver;
 use super::pages::mounts;
 use super::quiet::{Config, quiet};
-use super::{Lock, LockError, System};
+use super::{Lock, System};
 use crate::devfile::refused;
 
 /// What the names of all files begin with; an address follows.
@@ -29,6 +29,10 @@ const QUIET: &str = ".quiet";
 /// How long another program may take to make a function quiet that it opens.
 const LIMIT: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(5);
+/// How long a process takes at most that closes its files.
+const CLOSES: Duration = Duration::from_millis(20);
+/// A driver that does nothing with its functions.
+const STUB: &str = "pci-stub";
 
 /// The name of a function's file.
 pub(super) fn name(address: &str) -> String {
@@ -77,7 +81,7 @@ pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(),
     for path in &mut left {
         if !path.to_string_lossy().ends_with(QUIET) {
             let to = path.with_file_name(format!("{}{QUIET}", name(address)));
-            // One that was left there before has nobody who writes to it either.
+            // One of that name was left by somebody who was killed here: all functions are made quiet for it, too.
             let renamed = fs::rename(&*path, &to);
             renamed.map_err(|error| refused(&path.to_string_lossy(), "rename", &error))?;
             *path = to;
@@ -112,27 +116,37 @@ pub(super) fn in_use(file: &File) -> io::Result<()> {
 fn quiet_others(system: &System, address: &str) -> Result<(), TransportError> {
     let start = Instant::now();
     for mount in mounts(system) {
-        for entry in fs::read_dir(system.path(&mount))
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let file = entry.file_name();
-            let other = file.to_str().and_then(|file| file.strip_prefix(PREFIX));
+        let folder = system.path(&mount);
+        let failed = |error: io::Error| refused(&folder.to_string_lossy(), "list", &error);
+        for entry in fs::read_dir(&folder).map_err(failed)? {
+            let path = entry.map_err(failed)?.path();
+            let file = path.file_name().and_then(|file| file.to_str());
+            let other = file.and_then(|file| file.strip_prefix(PREFIX));
             let Some(other) = other.filter(|other| *other != address && !other.ends_with(QUIET))
             else {
                 continue;
             };
-            while was_left(&entry.path()) && !quiet_other(system, other, &entry.path())? {
+            let depends = |why: String| {
+                let why = format!(
+                    "a program that was killed has left memory of {address}, which {other} may still write to: {why}"
+                );
+                TransportError::new(address, "let go of memory", Fault::Unsupported(why))
+            };
+            if is_in_use(&path) {
+                // Files of a process that ends are closed one after another.
+                std::thread::sleep(CLOSES);
+            }
+            while !is_in_use(&path) {
+                let done = quiet_other(system, other, &path);
+                if done.map_err(&depends)? {
+                    break;
+                }
                 if start.elapsed() >= LIMIT {
-                    let path = entry.path();
                     let why = format!(
-                        "another program has {other}, whose memory a killed program has left in {}, and has not made it \
-                         quiet within {LIMIT:?}: end that program, or wait for it",
-                        path.display()
+                        "another program has {other}, and has not made it quiet within {LIMIT:?}. End that program, or \
+                         wait for it"
                     );
-                    let fault = Fault::Unsupported(why);
-                    return Err(TransportError::new(address, "let go of memory", fault));
+                    return Err(depends(why));
                 }
                 std::thread::sleep(LOOK);
             }
@@ -141,30 +155,34 @@ fn quiet_others(system: &System, address: &str) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// Whether a file is there that nobody uses. Who asks shares the lock with others who do.
-fn was_left(path: &Path) -> bool {
+/// Whether a process has a file, or nobody has it any more. Who asks shares the lock with others who do.
+fn is_in_use(path: &Path) -> bool {
     match File::open(path).map(|file| file.try_lock_shared()) {
-        Ok(Ok(())) => true,
-        Ok(Err(TryLockError::WouldBlock)) => false,
-        Ok(Err(TryLockError::Error(_))) => true,
-        Err(error) => error.kind() != ErrorKind::NotFound,
+        Ok(Err(TryLockError::WouldBlock)) => true,
+        Ok(_) => false,
+        Err(error) => error.kind() == ErrorKind::NotFound,
     }
 }
 
-/// Ends the accesses of another function, unless a program opens it just now, which does the same. Whether it is done.
-fn quiet_other(system: &System, other: &str, path: &Path) -> Result<bool, TransportError> {
-    let is_gone = !system.path(&folder(other)).exists();
-    // A kernel driver has begun anew with it.
-    if is_gone || driver(system, other).is_some_and(|driver| driver != VFIO) {
+/// Ends the accesses of another function, unless a program opens it just now, which does the same. Whether it is done; or
+/// what is in the way, and what to do.
+fn quiet_other(system: &System, other: &str, path: &Path) -> Result<bool, String> {
+    if !system.path(&folder(other)).exists() {
+        return Err(format!(
+            "it is not there. `echo 1 > /sys/bus/pci/rescan` finds it again; if the card was taken out of the machine, \
+             remove {}",
+            path.display()
+        ));
+    }
+    // A driver of the kernel's has begun anew with it, and so has who has it by VFIO.
+    if driver(system, other).is_some_and(|driver| driver != STUB) {
         return Ok(true);
     }
-    match Lock::take(system, other, Duration::ZERO) {
-        Ok(_lock) if !path.exists() => Ok(true),
-        Ok(_lock) => quiet(other, &ConfigFile::open(system, other)?).map(|()| true),
-        Err(LockError::Held { .. }) => Ok(false),
-        Err(error) => {
-            let fault = Fault::Unsupported(error.to_string());
-            Err(TransportError::new(other, "let go of memory", fault))
-        }
+    let lock = Lock::for_a_moment(system, other).map_err(|error| error.to_string())?;
+    if lock.is_none() || !path.exists() {
+        return Ok(lock.is_some());
     }
+    let quiet = ConfigFile::open(system, other).and_then(|config| quiet(other, &config));
+    quiet.map_err(|error| format!("{error}. `doorbell reset {other}` may end that"))?;
+    Ok(true)
 }

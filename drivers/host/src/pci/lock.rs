@@ -8,7 +8,9 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use nix::unistd::geteuid;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, geteuid};
 use thiserror::Error;
 
 use super::System;
@@ -17,8 +19,8 @@ use super::kept::open_plain;
 /// How often a lock that somebody has is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long a function is waited for that another thread of this process still ends.
-const ENDS: Duration = Duration::from_secs(1);
+/// How long a function is waited for that another thread of this process still ends, or that a program has for a moment.
+const MOMENT: Duration = Duration::from_secs(2);
 
 /// Bytes of a file that says who has a lock.
 const LONGEST: u64 = 4096;
@@ -92,8 +94,36 @@ fn open(path: &Path) -> io::Result<(File, u32)> {
     Err(ErrorKind::AlreadyExists.into())
 }
 
+/// Whether who has a lock has it for a moment: this process, which ends a device of its own in another thread, or a program
+/// that has not said its name ([`Lock::for_a_moment`]), so that the name is that of a process which has ended.
+fn is_soon_over(text: &str) -> bool {
+    let number = text
+        .split(' ')
+        .next()
+        .and_then(|number| number.parse().ok());
+    let Some(number) = number.filter(|&number: &i32| number > 0) else {
+        return true;
+    };
+    let ends = Pid::from_raw(number);
+    ends == Pid::this() || kill(ends, None) == Err(Errno::ESRCH)
+}
+
 impl Lock {
-    /// Waits for the function, at most so long.
+    /// Has the function if nobody else has it, without saying so: for what is over in a moment.
+    ///
+    /// # Errors
+    /// [`LockError`].
+    pub(super) fn for_a_moment(system: &System, address: &str) -> Result<Option<Lock>, LockError> {
+        let name = lock_path(address);
+        let file = open(&system.path(&name)).and_then(|(file, _)| match file.try_lock() {
+            Ok(()) => Ok(Some(Lock { _file: file })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(source)) => Err(source),
+        });
+        file.map_err(|source| LockError::File { path: name, source })
+    }
+
+    /// Waits for the function, at most so long; a moment longer where who has it lets it go soon.
     ///
     /// # Errors
     /// [`LockError`].
@@ -120,8 +150,7 @@ impl Lock {
                     // Who has it may be writing its name just now.
                     let _ = (&file).take(LONGEST).read_to_string(&mut text);
                     file.rewind().map_err(failed)?;
-                    let own = format!("{} (", std::process::id());
-                    if is_ours && text.starts_with(&own) && start.elapsed() < ENDS {
+                    if is_ours && is_soon_over(&text) && start.elapsed() < MOMENT {
                         std::thread::sleep(LOOK);
                         continue;
                     }

@@ -361,7 +361,10 @@ fn create(system: &System, address: &str) -> Result<(PathBuf, File), TransportEr
         options.read(true).write(true).create_new(true).mode(0o600);
         match options.custom_flags(libc::O_CLOEXEC).open(&path) {
             Ok(file) => {
-                in_use(&file).map_err(|error| named(&path, &error))?;
+                in_use(&file).map_err(|error| {
+                    _ = std::fs::remove_file(&path);
+                    named(&path, &error)
+                })?;
                 return Ok((path, file));
             }
             Err(error) => last = Some(named(&path, &error)),

@@ -154,6 +154,8 @@ impl Files for Kernel {
             ("remove", _) => _ = files.remove(&audio),
             ("rescan", _) => _ = files.insert(audio, "0x1002\n".into()),
             ("reset", _) => {}
+            // Who has it has enabled it.
+            ("enable", _) if has_driver => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
             ("resource0_resize", _) => {
                 if has_driver {
                     return Err(io::Error::from_raw_os_error(libc::EBUSY));
@@ -518,6 +520,29 @@ fn what_was_taken_and_let_go_again_and_again_is_given_back() {
         assert_eq!(driver(&kernel, GPU).as_deref(), Some("amdgpu"), "{way:?}");
         assert_eq!(kernel.state(), before, "{way:?}");
         assert_eq!(pending(&kernel, GPU).unwrap(), []);
+    }
+}
+
+/// Somebody else has given the function back in between: what is as it was is no error, and nothing stays in the journal.
+#[test]
+fn what_somebody_else_has_undone_is_done() {
+    for way in [Way::Vfio, Way::Sysfs] {
+        let kernel = with_vfio();
+        for _ in 0..2 {
+            let wanted = Wanted {
+                way,
+                ..Wanted::default()
+            };
+            apply(&kernel, GPU, &plan(&kernel, GPU, wanted).unwrap()).unwrap();
+            kernel.put(
+                &format!("{}/uevent", in_sysfs(GPU)),
+                "DRIVER=amdgpu\nPCI_ID=1002:7550\n",
+            );
+            kernel.put(&format!("{}/enable", in_sysfs(GPU)), "1\n");
+        }
+        restore(&kernel, GPU).unwrap();
+        assert_eq!(pending(&kernel, GPU).unwrap(), [], "{way:?}");
+        assert_eq!(driver(&kernel, GPU).as_deref(), Some("amdgpu"), "{way:?}");
     }
 }
 

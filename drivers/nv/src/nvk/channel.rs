@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers_gpu::backend::PAGE;
 use drivers_gpu::backend::shared::Shareable as _;
@@ -35,6 +36,8 @@ pub(super) struct Channel {
     /// Addresses of UVM's buffers.
     _window: Option<Reserved>,
     notifier: Window,
+    /// RM has it still.
+    stays: AtomicBool,
     /// Ring, USERD and notifier.
     memory: [Arc<Memory>; 2],
     /// Its name in messages.
@@ -66,10 +69,17 @@ impl Channel {
         self.notifier.read(xid).map(Some)
     }
 
-    /// Takes it from the hardware, once. Whether nothing of it can run any more.
+    /// Takes it from the hardware, once. Whether nothing of it can run any more: else its memory and its addresses stay.
     pub(super) fn stop(&self) -> bool {
-        let is_forgotten = self.registered.as_ref().is_none_or(RegisteredChannel::end);
-        self.objects.free() && is_forgotten
+        if let Some(registered) = &self.registered {
+            registered.end();
+        }
+        if !self.objects.free() {
+            self.stays.store(true, Ordering::Relaxed);
+            std::mem::forget(self.memory.clone());
+            std::mem::forget(self._window.clone());
+        }
+        !self.stays.load(Ordering::Relaxed)
     }
 
     /// Who is asked why it has died.
@@ -146,6 +156,7 @@ impl Channel {
             objects,
             _window: window,
             notifier,
+            stays: AtomicBool::new(false),
             memory: [ring, notices],
             name: name.into(),
             gpu: gpu.clone(),

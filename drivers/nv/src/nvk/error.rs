@@ -29,6 +29,23 @@ pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
     }
 }
 
+/// Whether a call was refused since the GPU has left.
+pub(super) fn is_gone(error: &CallError) -> bool {
+    match error {
+        // ENXIO, ENODEV.
+        CallError::System(error) => matches!(error.fault, Fault::Errno(6 | 19)),
+        CallError::Status { status, .. } => is_lost(*status),
+        CallError::Absent { .. } => false,
+    }
+}
+
+fn is_lost(number: u32) -> bool {
+    matches!(
+        number,
+        status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
+    )
+}
+
 /// A GPU that has left.
 pub(super) fn gone(device: &DeviceId, what: &str) -> Error {
     Error::Fault {
@@ -60,10 +77,7 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
 fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> Error {
     let name = status::status_name(number).unwrap_or("of no name");
     let told = format!("expected NV_OK, found status {number:#x} ({name})");
-    if matches!(
-        number,
-        status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
-    ) {
+    if is_lost(number) {
         return gone(device, &format!("{file}: {call}: {told}"));
     }
     Error::Os {

@@ -201,10 +201,10 @@ pub(super) struct RegisteredChannel {
 }
 
 impl RegisteredChannel {
-    /// Has UVM forget it, once. Whether it has.
-    pub(super) fn end(&self) -> bool {
+    /// Has UVM forget it, once.
+    pub(super) fn end(&self) {
         if !self.is_there.swap(false, Ordering::Relaxed) {
-            return true;
+            return;
         }
         let args = uvm::UnregisterChannel {
             gpu_uuid: self.uuid,
@@ -214,7 +214,7 @@ impl RegisteredChannel {
         };
         again("a channel of UVM", || {
             self.uvm.call(&uvm::UNREGISTER_CHANNEL, &args)
-        })
+        });
     }
 }
 

@@ -57,15 +57,14 @@ pub(crate) fn engine_of(facts: &Facts, kind: ChannelKind) -> Option<u32> {
 }
 
 impl Channel {
-    /// Frees what runs and the channel, from the top, once. Whether RM has nothing of them any more.
+    /// Frees what runs and the channel, from the top, once. Whether RM has no channel any more.
     pub(crate) fn free(&self) -> bool {
         let parts = [&self.debugger, &self.compute, &self.copy];
-        let above = parts
-            .into_iter()
-            .flatten()
-            .filter(|one| !one.free())
-            .count();
-        self.channel.free() && above == 0
+        for part in parts.into_iter().flatten() {
+            // What of them stays goes with the channel.
+            _ = part.free();
+        }
+        self.channel.free()
     }
 
     /// A channel that is not scheduled.

@@ -129,7 +129,7 @@ impl Object {
         self.handle.load(Ordering::Relaxed)
     }
 
-    /// Frees it, with all below it, once. Whether RM has nothing of it any more.
+    /// Frees it, with all below it, once. Whether that was not refused.
     pub(crate) fn free(&self) -> bool {
         match self.handle.swap(0, Ordering::Relaxed) {
             0 => true,

@@ -198,16 +198,30 @@ fn memory_goes_when_all_functions_that_a_process_had_are_quiet() {
     assert!(!has_left(&system, ADDRESS) && !has_left(&system, OTHER));
     drop(lock);
 
-    // A kernel's driver has begun anew, and a function that is pulled out writes nothing.
-    for text in ["DRIVER=amdgpu\n", ""] {
+    // Drivers of the kernel's have begun anew, and are left alone; one that does nothing has not.
+    for (driver, is_kept) in [("amdgpu", true), ("vfio-pci", true), ("pci-stub", false)] {
         leave();
-        std::fs::write(folder.join("uevent"), text).unwrap();
-        if text.is_empty() {
-            std::fs::remove_dir_all(&folder).unwrap();
-        }
+        std::fs::write(folder.join("uevent"), format!("DRIVER={driver}\n")).unwrap();
         let_go(&system, ADDRESS, &*Command::new()).unwrap();
-        assert!(!has_left(&system, ADDRESS), "{text}");
+        assert!(
+            !has_left(&system, ADDRESS) && master() == is_kept,
+            "{driver}"
+        );
     }
+
+    // One that is not there any more may have been taken out, or only be hidden.
+    leave();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let error = let_go(&system, ADDRESS, &*Command::new())
+        .unwrap_err()
+        .to_string();
+    for part in [OTHER, "pci/rescan", "remove ", "doorbell-0000:04:00.0"] {
+        assert!(error.contains(part), "{error}");
+    }
+    assert!(has_left(&system, ADDRESS));
+    std::fs::remove_file(file(OTHER)).unwrap();
+    let_go(&system, ADDRESS, &*Command::new()).unwrap();
+    assert!(!has_left(&system, ADDRESS));
 }
 
 /// Who is killed between, leaves a file of a name that says so.
