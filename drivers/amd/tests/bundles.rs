@@ -85,7 +85,7 @@ fn stores_to_the_wrong_place_are_told_apart() {
         ],
     );
     let (bundle, _) = told(&wild);
-    assert_eq!(bundle.device.backend, "KFD");
+    assert_eq!(bundle.device.interface, "KFD");
     assert_eq!(bundle.kernels[0].name, "store");
     assert_eq!(bundle.system.environment, [["DEV", "TWIN"]]);
     assert!(bundle.system.simulated);

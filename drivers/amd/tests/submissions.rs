@@ -69,9 +69,9 @@ fn each_submission_is_told_and_what_it_does() {
     let lines = told(&lines);
     let has = |line: &str, what: &str| assert!(line.contains(what), "{what}: {line}");
     assert_eq!(lines.len(), 2, "{lines:?}");
-    for (line, makes) in lines.iter().zip(["makes=1 ", "makes=2 "]) {
+    for (line, value) in lines.iter().zip(["signal_value=1 ", "signal_value=2 "]) {
         has(line, "device=AMD:0 queue=compute 0");
-        has(line, makes);
+        has(line, value);
     }
     let number = |line: &str, name: &str| -> u64 {
         let rest = line.split(&format!("{name}=")).nth(1).unwrap();

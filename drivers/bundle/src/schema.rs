@@ -323,6 +323,7 @@ pub struct Submission {
     /// Its number, from 1.
     pub number: u64,
     /// What it makes the timeline; 0 for one of the driver's own.
+    #[serde(rename = "makes")]
     pub signal_value: u64,
     /// Where in the ring it starts and ends, in dwords since the queue was made.
     pub place: [u64; 2],

@@ -164,7 +164,7 @@ impl Wrong {
             "{}: {part}: {found}",
             self.what
         );
-        println!("{:<4} | {} | {cause}", bundle.device.backend, self.what);
+        println!("{:<4} | {} | {cause}", bundle.device.interface, self.what);
     }
 }
 

@@ -47,7 +47,7 @@ fn is(error: &Error, cause: &str) -> Bundle {
     let (bundle, found) = told(error);
     assert_eq!(found.cause, cause, "{found}");
     assert_eq!(
-        (&*bundle.device.backend, &*bundle.device.place),
+        (&*bundle.device.interface, &*bundle.device.place),
         ("USB", "2-1")
     );
     bundle

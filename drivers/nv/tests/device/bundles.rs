@@ -27,7 +27,7 @@ fn is(error: &Error, cause: &str, part: &str) {
     let (bundle, found) = told(error);
     assert_eq!(found.cause, cause, "{found}");
     assert!(found.to_string().contains(part), "{part}: {found}");
-    assert_eq!(bundle.device.backend, "NVK");
+    assert_eq!(bundle.device.interface, "NVK");
 }
 
 #[test]
