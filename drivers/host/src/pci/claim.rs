@@ -9,13 +9,12 @@ use std::io;
 use thiserror::Error;
 
 use super::files::{Files, folder as in_sysfs};
-use super::look::{display, driver, group, sizes};
+use super::look::{VFIO, display, driver, group, sizes};
 use super::owed::is_owed;
 use super::pages::available;
 
 pub(super) const RESCAN: &str = "/sys/bus/pci/rescan";
 pub(super) const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
-pub(super) const VFIO: &str = "vfio-pci";
 
 /// How a program is to reach a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

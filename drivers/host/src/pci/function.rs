@@ -4,8 +4,6 @@
 //! pages (see `pages`), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
 //! which is looked at first. What a process has left that was killed is let go before anything else.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,19 +12,17 @@ use hcq::transport::{Bar, DevFile, Dma, Fault, Map, Pci, Prot, ResetKind, Transp
 use hcq::wait::Deadline;
 
 use super::claim::ClaimError;
+use super::config::ConfigFile;
 use super::files::{System, folder};
 use super::left::{has_left, let_go};
 use super::lock::Lock;
 use super::look::{Group, driver, group};
 use super::pages::HugePages;
-use super::quiet::{Config, access};
+use super::quiet::Config;
 use super::reset;
 use crate::devfile::{HostFile, fault, refused};
 use crate::mmap::HUGE_PAGE;
 use crate::range::page_size;
-
-/// Bytes of the extended configuration space, where a file does not say how long it is.
-const CONFIG: u64 = 4096;
 
 /// A function, opened.
 pub struct Function {
@@ -37,12 +33,6 @@ pub struct Function {
     memory: HugePages,
     /// The IOMMU that translates for it, if one does.
     iommu: Option<Group>,
-}
-
-/// The file of its configuration space.
-pub(super) struct ConfigFile {
-    address: String,
-    file: File,
 }
 
 /// Opens a function that no kernel driver has, once no other program has it, waiting for that at most so long.
@@ -84,56 +74,6 @@ pub fn let_go_of_left(system: &System, address: &str) -> Result<(), TransportErr
     match has_left(system, address) {
         true => let_go(system, address, &ConfigFile::open(system, address)?),
         false => Ok(()),
-    }
-}
-
-impl ConfigFile {
-    pub(super) fn open(system: &System, address: &str) -> Result<ConfigFile, TransportError> {
-        let path = format!("{}/config", folder(address));
-        let mut options = OpenOptions::new();
-        // Configuration writes are done when the call returns.
-        options.read(true).write(true).custom_flags(libc::O_SYNC);
-        let file = options.open(system.path(&path));
-        let file = file.map_err(|error| refused(&path, "open", &error))?;
-        Ok(ConfigFile {
-            address: address.into(),
-            file,
-        })
-    }
-
-    fn path(&self) -> String {
-        format!("{}/config", folder(&self.address))
-    }
-
-    /// What an access is called, if there is one there.
-    fn access(
-        &self,
-        verb: &str,
-        offset: u16,
-        width: AccessWidth,
-    ) -> Result<String, TransportError> {
-        let len = self.file.metadata().map_or(0, |metadata| metadata.len());
-        let len = if len == 0 { CONFIG } else { len } as usize;
-        access((&self.address, len), verb, offset, width)
-    }
-}
-
-impl Config for ConfigFile {
-    fn read(&self, offset: u16, width: AccessWidth) -> Result<u32, TransportError> {
-        let operation = self.access("read", offset, width)?;
-        let mut word = [0; 4];
-        let to = &mut word[..width.bytes()];
-        let read = self.file.read_exact_at(to, offset.into());
-        read.map_err(|error| refused(&self.path(), &operation, &error))?;
-        Ok(u32::from_le_bytes(word))
-    }
-
-    fn write(&self, offset: u16, width: AccessWidth, value: u32) -> Result<(), TransportError> {
-        let operation = self.access("write", offset, width)?;
-        let word = value.to_le_bytes();
-        let from = &word[..width.bytes()];
-        let written = self.file.write_all_at(from, offset.into());
-        written.map_err(|error| refused(&self.path(), &operation, &error))
     }
 }
 

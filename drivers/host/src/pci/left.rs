@@ -13,15 +13,14 @@ use std::time::{Duration, Instant};
 
 use hcq::transport::{Fault, TransportError};
 
-use super::claim::VFIO;
-use super::files::folder;
-use super::function::ConfigFile;
-use super::look::driver;
-use super::pages::mounts;
+use super::config::ConfigFile;
+use super::files::{Files, folder};
+use super::look::{VFIO, driver};
 use super::quiet::{Config, quiet};
 use super::{Lock, System};
 use crate::devfile::refused;
 
+pub(super) const MOUNTS: &str = "/proc/mounts";
 /// What the names of all files begin with; an address follows.
 const PREFIX: &str = "doorbell-";
 /// What the name of a file ends with whose function is quiet.
@@ -33,6 +32,20 @@ const LOOK: Duration = Duration::from_millis(5);
 const CLOSES: Duration = Duration::from_millis(20);
 /// A driver that does nothing with its functions.
 const STUB: &str = "pci-stub";
+
+/// Where hugetlbfs with pages of 2 MiB is mounted.
+pub(super) fn mounts(files: &dyn Files) -> Vec<String> {
+    let text = files.read(MOUNTS).unwrap_or_default();
+    let found = text.lines().filter_map(|line| {
+        let mut words = line.split_whitespace();
+        let (_, place, kind, options) =
+            (words.next()?, words.next()?, words.next()?, words.next()?);
+        let is_2m = options.split(',').any(|option| option == "pagesize=2M");
+        // The kernel writes a blank as \040.
+        (kind == "hugetlbfs" && is_2m && !place.contains('\\')).then(|| place.to_owned())
+    });
+    found.collect()
+}
 
 /// The name of a function's file.
 pub(super) fn name(address: &str) -> String {

@@ -4,6 +4,9 @@ use super::files::{Files, folder};
 
 const GROUPS: &str = "/sys/kernel/iommu_groups";
 
+/// The driver by which the kernel gives functions to processes.
+pub(super) const VFIO: &str = "vfio-pci";
+
 /// The full address of a function: `03:00.0` is in domain 0. None for text that is no address.
 pub fn address(text: &str) -> Option<String> {
     let text = match text.matches(':').count() {

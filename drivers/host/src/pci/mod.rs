@@ -8,6 +8,7 @@
 //! | [`journal`] | writing such a list, and undoing it |
 //! | [`reset`] | resetting a function by the kernel |
 //! | `owed` | which functions need what was written |
+//! | `config` | the configuration space of a function, by sysfs |
 //! | `kept` | files of ours, which tell a program with all rights what to do |
 //! | `lock` | one program at a time |
 //! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
@@ -24,6 +25,7 @@
 //! Documentation/admin-guide/mm/pagemap.rst.
 
 pub mod claim;
+mod config;
 mod files;
 mod function;
 pub mod journal;

@@ -27,7 +27,7 @@ use hcq::transport::{Dma, Fault, TransportError};
 use nix::fcntl::{FallocateFlags, fallocate};
 
 use super::files::Files;
-use super::left::{in_use, let_go, name};
+use super::left::{MOUNTS, in_use, let_go, mounts, name};
 use super::quiet::{Config, quiet};
 use super::{Lock, System};
 use crate::devfile::{fault, refused};
@@ -36,7 +36,6 @@ use crate::range::page_size;
 use crate::reserve::of_file;
 
 const HUGE: u64 = HUGE_PAGE as u64;
-const MOUNTS: &str = "/proc/mounts";
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// How many huge pages there are.
 const NR: &str = "/proc/sys/vm/nr_hugepages";
@@ -44,20 +43,6 @@ const NR: &str = "/proc/sys/vm/nr_hugepages";
 const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `mount -t hugetlbfs -o pagesize=2M \
                               none /dev/hugepages` shows them, both as root; or turn on an IOMMU (in the firmware's set-up; \
                               intel_iommu=on on Intel's) and take the card by VFIO, which needs neither";
-
-/// Where hugetlbfs with pages of 2 MiB is mounted.
-pub(super) fn mounts(files: &dyn Files) -> Vec<String> {
-    let text = files.read(MOUNTS).unwrap_or_default();
-    let found = text.lines().filter_map(|line| {
-        let mut words = line.split_whitespace();
-        let (_, place, kind, options) =
-            (words.next()?, words.next()?, words.next()?, words.next()?);
-        let is_2m = options.split(',').any(|option| option == "pagesize=2M");
-        // The kernel writes a blank as \040.
-        (kind == "hugetlbfs" && is_2m && !place.contains('\\')).then(|| place.to_owned())
-    });
-    found.collect()
-}
 
 fn pool(files: &dyn Files, name: &str) -> u64 {
     let text = files.read(&format!("{POOL}/{name}"));
