@@ -124,7 +124,11 @@ fn the_log_says_what_push_buffers_do() {
         .iter()
         .find(|line| line.contains("submitted"))
         .unwrap();
-    for part in ["device=NV:0 queue=compute 0", "signal_value=1 ", "dwords=2 "] {
+    for part in [
+        "device=NV:0 queue=compute 0",
+        "signal_value=1 ",
+        "dwords=2 ",
+    ] {
         assert!(line.contains(part), "{part}: {line}");
     }
     let lines = Log::of(tracing::Level::TRACE, submit);

@@ -69,7 +69,7 @@ pub fn open(
 /// meanwhile.
 ///
 /// # Errors
-/// Its configuration; as [`let_go`].
+/// Its configuration; a function that does not stop, or is a kernel driver's; a file that cannot be removed.
 pub fn let_go_of_left(system: &System, address: &str) -> Result<(), TransportError> {
     match has_left(system, address) {
         true => let_go(system, address, &ConfigFile::open(system, address)?),

@@ -216,7 +216,7 @@ impl Pages {
     /// Makes the file of a function, which nobody else drives while the lock lives.
     ///
     /// # Errors
-    /// No hugetlbfs, no huge pages, a file that is refused; as [`let_go`].
+    /// No hugetlbfs, no huge pages, a file that is refused; a function that does not stop.
     pub fn new(
         system: &System,
         address: &str,
