@@ -131,7 +131,7 @@ impl CommandBuffer {
         self.head
     }
 
-    /// Forgets the content but the [head](Packets::headed), keeps the memory.
+    /// Forgets the content but the [head](CommandBuffer::headed), keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.words.truncate(self.head);

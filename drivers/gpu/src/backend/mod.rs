@@ -141,7 +141,7 @@ pub trait Backend: Send + Sync {
     /// Slow: for messages.
     fn window_at(&self, va: u64) -> Option<(Window, u64)>;
 
-    /// Whether there is a [`relay`](Interface::relay).
+    /// Whether there is a [`relay`](Backend::relay).
     fn has_relay(&self) -> bool {
         false
     }

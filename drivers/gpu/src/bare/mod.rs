@@ -18,7 +18,7 @@
 //! | `recover`, [`slot`] | what is done where a queue does not leave its slot; the slot |
 //! | [`addresses`], [`memory`] | addresses that the cards of a process share, and memory at them |
 //! | [`process`] | cards that are open, and their memory |
-//! | [`handle`] | a card as an [`Backend`](crate::interface::Interface) |
+//! | [`handle`] | a card as a [`Backend`](crate::backend::Backend) |
 
 pub mod addresses;
 pub mod config;
