@@ -104,7 +104,7 @@ pub enum Unusable {
     },
     /// The kernel is too old.
     #[error(
-        "the kernel has version {}.{} of the KFD backend, expected {}.{} or a later {2}.x (Linux \
+        "the kernel has version {}.{} of the KFD interface, expected {}.{} or a later {2}.x (Linux \
          5.19 or later)", have.0, have.1, need.0, need.1
     )]
     OldKernel {
