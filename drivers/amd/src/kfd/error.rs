@@ -1,16 +1,12 @@
 //! What the kernel refuses, as errors of the device.
 
 use drivers_gpu::backend::refused;
+use drivers_gpu::kernel::calls::is_gone;
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, Error};
 
 use super::memory::MemoryError;
 use super::process::Gpu;
-
-/// Whether the GPU has left: ENXIO, ENODEV.
-pub(super) fn is_gone(error: &TransportError) -> bool {
-    matches!(error.fault, Fault::Errno(6 | 19))
-}
 
 /// What the system refused, as an error of the device.
 pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use drivers_gpu::backend::shared::Shareable;
 use drivers_gpu::backend::{Named, PAGE};
-use drivers_gpu::kernel::calls::again;
+use drivers_gpu::kernel::calls::{again, is_gone};
 use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted};
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
@@ -16,7 +16,6 @@ use hcq::transport::{ANYWHERE, DevFile, Fault, Machine, Map, Prot, Reserved, Tra
 use zerocopy::IntoBytes;
 
 use super::call::Call;
-use super::error::is_gone;
 use super::process::{Gpu, Process};
 
 /// From this size on memory starts at a multiple of it, so that the GPU's page table holds it in

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use hcq::transport::{Fault, TransportError};
+
 /// How often a call that the driver asks for again is made, with a pause before each next one: half a second.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(5);
@@ -40,4 +42,9 @@ pub fn again<E: Display>(mut call: impl FnMut() -> Result<(), E>) -> Result<(), 
         }
     }
     call()
+}
+
+/// Whether a GPU has left, by what its files answer: ENXIO, ENODEV.
+pub fn is_gone(error: &TransportError) -> bool {
+    matches!(error.fault, Fault::Errno(6 | 19))
 }

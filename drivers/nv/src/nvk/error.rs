@@ -10,6 +10,7 @@ use super::memory::MemoryError;
 use super::survey::Unusable;
 use crate::rm::CallError;
 use crate::rm::facts::Unfit;
+use crate::rm::transport::is_lost;
 
 /// Where the driver says more.
 const LOG: &str = "See `dmesg | grep -e NVRM -e Xid`";
@@ -27,23 +28,6 @@ pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
             hint: "Update the driver".into(),
         },
     }
-}
-
-/// Whether a call was refused since the GPU has left.
-pub(super) fn is_gone(error: &CallError) -> bool {
-    match error {
-        // ENXIO, ENODEV.
-        CallError::System(error) => matches!(error.fault, Fault::Errno(6 | 19)),
-        CallError::Status { status, .. } => is_lost(*status),
-        CallError::Absent { .. } => false,
-    }
-}
-
-fn is_lost(number: u32) -> bool {
-    matches!(
-        number,
-        status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
-    )
 }
 
 /// A GPU that has left.

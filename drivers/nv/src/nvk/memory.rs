@@ -18,7 +18,6 @@ use hcq::mem::view::View;
 use hcq::transport::{Fault, Machine, Prot, Reserved, TransportError};
 
 use super::dma::Mapping as Dma;
-use super::error::is_gone;
 use super::gpu::Gpu;
 use super::ioctls::{map_file, number};
 use super::uvm::Range;
@@ -221,7 +220,7 @@ impl Shareable<Gpu> for Memory {
         if !self.heap.is_vram() {
             return match self.map(gpu) {
                 // That one uses nothing any more.
-                Err(error) if is_gone(&error) => Ok(()),
+                Err(error) if error.is_gone() => Ok(()),
                 mapped => mapped,
             };
         }

@@ -140,6 +140,15 @@ impl CallError {
         }
     }
 
+    /// Whether the GPU has left, or is being reset with all that it had.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            CallError::System(error) => calls::is_gone(error),
+            CallError::Status { status, .. } => is_lost(*status),
+            CallError::Absent { .. } => false,
+        }
+    }
+
     /// Whether this is what the driver has answered.
     pub fn is(&self, status: u32) -> bool {
         self.status() == Some(status)
@@ -150,6 +159,14 @@ impl From<TransportError> for CallError {
     fn from(error: TransportError) -> Self {
         CallError::System(error)
     }
+}
+
+/// Whether a status says that the GPU has left, or is being reset with all that it had.
+pub(crate) fn is_lost(number: u32) -> bool {
+    matches!(
+        number,
+        status::NV_ERR_GPU_IS_LOST | status::NV_ERR_GPU_IN_FULLCHIP_RESET
+    )
 }
 
 pub(crate) type Result<T = ()> = std::result::Result<T, CallError>;
