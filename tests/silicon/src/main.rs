@@ -95,6 +95,9 @@ enum Suite {
         /// The first so many
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..))]
         gpus: u32,
+        /// Each has to reach all of it
+        #[arg(long)]
+        all: bool,
     },
     /// Starts a kernel that does not end, says so, and waits: to be killed, or until the deadline
     Spin {
@@ -246,8 +249,8 @@ fn main() -> ExitCode {
             Ok(by) => println!("as it should be: {by}"),
             Err(wrong) => tally.count("stray", Some(wrong)),
         }),
-        Suite::Peers { gpus } => peers::run(gpus).map(|(copies, wrong)| {
-            tally.held += copies - wrong.len();
+        Suite::Peers { gpus, all } => peers::run(gpus, all).map(|(right, wrong)| {
+            tally.held += right;
             wrong
                 .into_iter()
                 .for_each(|why| tally.count("peers", Some(why)));

@@ -64,7 +64,7 @@ fn every_card_copies_between_the_memory_of_all() {
     ] {
         let machine = format!("gpus={gpus}");
         let variables = [("DEV", dev), ("TWIN", &*machine)];
-        let (code, said) = trial_with(&["peers", "--gpus", gpus], &variables);
+        let (code, said) = trial_with(&["peers", "--all", "--gpus", gpus], &variables);
         assert!(
             code == Some(0) && said.contains(copies),
             "{dev}: {code:?} {said}"
