@@ -184,11 +184,6 @@ impl Retired {
     pub fn tables(&self) -> usize {
         self.0.len()
     }
-
-    /// Adds the tables of another operation, to invalidate once for both.
-    pub fn merge(&mut self, other: Retired) {
-        self.0.extend(other.0);
-    }
 }
 
 /// Contiguous addresses that lead to contiguous memory. Which pages it is made of follows from it.

@@ -46,8 +46,6 @@ pub const IH_RING0: Area = Area::new(0x3000, 256 << 10);
 pub const IH_WPTR0: Area = Area::new(0x43000, 0x1000);
 /// The second interrupt ring.
 pub const IH_RING1: Area = Area::new(0x44000, 256 << 10);
-/// Where its write pointer is told.
-pub const IH_WPTR1: Area = Area::new(0x84000, 0x1000);
 /// A command for the PSP.
 pub const PSP_COMMAND: Area = Area::new(0x85000, 0x1000);
 /// What the PSP writes when a command is done.
@@ -126,7 +124,6 @@ mod tests {
             IH_RING0,
             IH_WPTR0,
             IH_RING1,
-            IH_WPTR1,
             PSP_COMMAND,
             PSP_FENCE,
             PSP_RING,

@@ -330,18 +330,6 @@ impl Hubs {
         Ok(())
     }
 
-    /// Takes page tables away from hubs.
-    ///
-    /// # Errors
-    /// The registers'.
-    pub fn stop(&self, kind: Kind) -> Result<(), Cause> {
-        self.is_running(kind).store(false, Ordering::Release);
-        for hub in self.hubs(kind) {
-            hub.registers.write(hub.set.context, 0)?;
-        }
-        Ok(())
-    }
-
     /// What went wrong in the hubs that run, since the last [`Hubs::clear_faults`].
     ///
     /// # Errors

@@ -170,15 +170,6 @@ impl Interrupts {
         ih.write(ring.rptr, end as u32)?;
         Ok(())
     }
-
-    /// Stops them: nothing is written to their memory any more.
-    ///
-    /// # Errors
-    /// The registers'.
-    pub fn stop(&self) -> Result<(), Cause> {
-        let ih = self.card.registers(&self.card.blocks().osssys);
-        RINGS.iter().try_for_each(|ring| disable(ih, ring))
-    }
 }
 
 /// The block's registers.

@@ -50,7 +50,6 @@ answered! {
     uvm::EnablePeerAccess.rm_status;
     uvm::CreateExternalRange.rm_status;
     uvm::MapExternalAllocation.rm_status;
-    uvm::UnmapExternal.rm_status;
     uvm::Free.rm_status;
 }
 
