@@ -204,8 +204,8 @@ fn machine(
     twin.cloned().map(before).ok_or_else(|| {
         none(
             target,
-            "this program was built without twins. Build it with them (cargo build --release \
-             -p doorbell --features twin), or use DEV=CPU"
+            "this program was built without simulated cards. Switch on the feature twin of the crate doorbell \
+             (--features twin), or use DEV=CPU"
                 .into(),
         )
     })

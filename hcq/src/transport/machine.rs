@@ -109,13 +109,17 @@ pub trait Machine: Send + Sync {
 pub struct Reserved {
     base: u64,
     bytes: u64,
-    owner: Arc<dyn Any + Send + Sync>,
+    _owner: Arc<dyn Any + Send + Sync>,
 }
 
 impl Reserved {
     /// Made by machines; `owner` gives the range back when dropped.
     pub fn new(base: u64, bytes: u64, owner: Arc<dyn Any + Send + Sync>) -> Reserved {
-        Reserved { base, bytes, owner }
+        Reserved {
+            base,
+            bytes,
+            _owner: owner,
+        }
     }
 
     /// The first address.

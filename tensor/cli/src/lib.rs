@@ -37,15 +37,19 @@
 //! # Features
 //!
 //! - `llvm`: LLVM in the process as the kernel compiler; without it `clang` must be on the `PATH`.
-//! - `twin`: simulated devices, such as `DEV=TWINKFD+AMD::gfx1100`.
+//! - `twin`: simulated devices, such as `DEV=TWINKFD+AMD::gfx1100`, in the process. Not on by default.
 //! - `usb`: GPUs behind USB bridges, by libusb.
 //! - `cli`: what only the program `doorbell` needs.
 //!
-//! All are on by default, for the program. A library wants
+//! The others are on by default, for the program. A library wants
 //! `default-features = false, features = ["llvm"]`.
 #![forbid(unsafe_code)]
 
 mod open;
+/// The command line, for the programs of this package.
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod program;
 pub mod recipes;
 
 /// The examples of the front page; one of them needs simulated devices.

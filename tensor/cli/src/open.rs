@@ -245,6 +245,12 @@ impl Setup {
         self.twin.as_ref()
     }
 
+    /// The target that asks for a simulated machine, whether this program has them or not.
+    pub fn simulated(&self) -> Option<&Target> {
+        let asks = |target: &&Target| target.interface.is_some_and(|way| way.twin);
+        self.selection.targets.first().filter(asks)
+    }
+
     /// The first target that was asked for, or the CPU: accelerators are never chosen silently.
     pub fn target(&self) -> Target {
         self.selection

@@ -229,16 +229,6 @@ fn a_device_without_driver_is_no_device() {
     refused(&[("NV", "1")], 3, &["no device for NV", "TWINNVK"]);
 }
 
-#[cfg(not(feature = "twin"))]
-#[test]
-fn without_twins_an_error_says_how_to_get_them() {
-    refused(
-        &[("DEV", "TWINKFD+AMD::gfx1100")],
-        3,
-        &["TWINKFD+AMD::gfx1100", "--features twin"],
-    );
-}
-
 #[test]
 fn a_variable_must_hold_what_it_must() {
     refused(&[("DEBUG", "9")], 2, &["DEBUG=9", "7"]);

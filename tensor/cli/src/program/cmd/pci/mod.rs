@@ -1,0 +1,106 @@
+//! Commands about one PCI function: taken over from the system, given back, reset.
+//!
+//! Each is asked for by its address, prints what it writes, and only that with `--plan`. No device is opened.
+
+mod bind;
+mod reset;
+mod unbind;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use drivers_host::pci::claim::{ClaimError, Step, Write};
+use drivers_host::pci::{Lock, System, journal, look};
+
+use crate::program::error::Error;
+use crate::program::output::{self, say};
+use crate::program::signals::Held;
+
+/// Which function, and how.
+#[derive(clap::Args)]
+struct Function {
+    /// Its address, as `lspci` and `doorbell devices` print it: 0000:03:00.0, or 03:00.0
+    #[arg(value_parser = address)]
+    address: String,
+    /// Print what would be written, and write nothing
+    #[arg(long)]
+    plan: bool,
+    /// Also if it drives a display, which goes dark
+    #[arg(long)]
+    display: bool,
+    /// Wait so long for a program that has it
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
+    /// Of a machine whose files lie in this folder, in place of this one
+    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    root: PathBuf,
+}
+
+fn address(text: &str) -> Result<String, String> {
+    look::address(text).ok_or_else(|| "expected an address such as 0000:03:00.0 or 03:00.0".into())
+}
+
+impl Function {
+    fn system(&self) -> System {
+        System::at(&self.root)
+    }
+
+    /// Nobody else drives it while this lives.
+    fn lock(&self, system: &System) -> Result<Lock, Error> {
+        let wait = Duration::from_secs(self.wait);
+        Lock::take(system, &self.address, wait).map_err(Error::Lock)
+    }
+
+    /// Takes steps that `plan` finds, or prints them.
+    fn take(
+        &self,
+        plan: impl FnOnce(&System, &str) -> Result<Vec<Step>, ClaimError>,
+    ) -> Result<(), Error> {
+        let (system, address) = (self.system(), &*self.address);
+        let lock = match self.plan {
+            true => None,
+            false => Some(self.lock(&system)?),
+        };
+        let steps = plan(&system, address).map_err(Error::Claim)?;
+        if steps.is_empty() {
+            say!("{address}: nothing to do");
+            return Ok(());
+        }
+        if lock.is_some() {
+            let held = Held::new()?;
+            let done = journal::apply(&system, address, &steps, &|| held.came());
+            done.map_err(Error::Claim)?;
+            say!("{address}: `doorbell unbind {address} --restore` gives it back as it was");
+        }
+        steps
+            .iter()
+            .try_for_each(|step| output::line(format_args!("{step}")))
+    }
+}
+
+fn print(writes: &[Write]) -> Result<(), Error> {
+    let mut all = writes.iter();
+    all.try_for_each(|write| output::line(format_args!("{write}")))
+}
+
+/// One of them.
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// Take a PCI function over from the system, by writes that --plan prints and unbind --restore undoes
+    Bind(bind::Args),
+    /// Let the kernel driver of a PCI function go; with --restore, give it back as it was
+    Unbind(unbind::Args),
+    /// Reset a PCI function
+    Reset(reset::Args),
+}
+
+/// Does it. `dev` is the target of the command line.
+pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
+    match command {
+        Command::Bind(args) => bind::run(args),
+        Command::Unbind(args) => unbind::run(args),
+        Command::Reset(args) => reset::run(args, dev),
+    }
+    .map(|()| ExitCode::SUCCESS)
+}

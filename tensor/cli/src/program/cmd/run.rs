@@ -1,0 +1,228 @@
+//! `doorbell run`: a model with inputs from files, its outputs to files or to the terminal.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use crate::Setup;
+use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
+use tensor::{DType, Tensor};
+
+use crate::program::error::Error;
+use crate::program::inputs::Wanted;
+use crate::program::observe::{Steps, write_trace};
+use crate::program::output::{self, say};
+
+/// Run an ONNX model.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+    #[command(flatten)]
+    inputs: Wanted,
+    #[command(flatten)]
+    work: Work,
+    #[command(flatten)]
+    files: Files,
+}
+
+/// How it is run.
+#[derive(clap::Args)]
+pub struct Work {
+    /// Run this often, and print how long it took
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
+    /// Print the K largest elements of the last axis of each output, with their positions
+    #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
+    top: Option<u32>,
+}
+
+/// What is written.
+#[derive(clap::Args, Default)]
+pub struct Files {
+    /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
+    #[arg(long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+}
+
+/// Loads, runs, prints or writes.
+pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
+    model(&args.model, &args.inputs, &args.work, &args.files, setup)
+}
+
+/// The same of a model that something else names.
+pub fn model(
+    path: &Path,
+    inputs: &Wanted,
+    work: &Work,
+    files: &Files,
+    setup: &Setup,
+) -> Result<(), Error> {
+    let steps = Steps::new();
+    let start = Instant::now();
+    steps.show("loading");
+    let model = Model::load(path)?;
+    let setup = setup.clone().profile(files.profile.is_some());
+    let opened = setup.observe(steps.observer()).open()?;
+    let engine = &opened.engine;
+    let note = |n: String| steps.say(&n);
+    let given = inputs.all(&model, engine, note, |_| None)?;
+    let session = model.on(engine);
+    session.on_progress(steps.progress());
+    let loaded = start.elapsed().as_secs_f64();
+
+    let mut seconds = Vec::new();
+    let mut outputs = Outputs(Vec::new());
+    for _ in 0..work.repeat {
+        let start = Instant::now();
+        outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
+        engine.synchronize()?;
+        seconds.push(start.elapsed().as_secs_f64());
+    }
+    steps.done();
+    let first = seconds[0];
+    say!("loaded   {loaded:.3} s");
+    say!("first    {first:.3} s, with scheduling, compiling and packing");
+    if work.repeat > 1 {
+        let mut later = seconds.split_off(1);
+        later.sort_by(f64::total_cmp);
+        say!(
+            "later    {:.3} ms at least, {:.3} ms in the middle of {} runs",
+            later[0] * 1e3,
+            later[later.len() / 2] * 1e3,
+            later.len()
+        );
+    }
+    if let Some(path) = &files.profile {
+        write_trace(engine, path)?;
+        say!("trace    {}, open it at ui.perfetto.dev", path.display());
+    }
+    for (name, value) in &outputs.0 {
+        print(name, value, work.top)?;
+    }
+    if let Some(folder) = &files.output {
+        save(folder, &outputs)?;
+    }
+    Ok(())
+}
+
+fn print(name: &str, value: &Value, top: Option<u32>) -> Result<(), Error> {
+    let tensor = match value {
+        Value::Tensor(Array {
+            tensor,
+            elem: Elem::Plain(_),
+        }) => tensor,
+        other => return output::line(format_args!("{name}: {other}")),
+    };
+    output::line(format_args!("{name}: {value}"))?;
+    match top {
+        Some(k) => largest(tensor, k as usize),
+        None => {
+            let text = tensor.show()?;
+            output::line(format_args!("{text}"))
+        }
+    }
+}
+
+/// The largest elements of each row, of the first rows.
+fn largest(tensor: &Tensor, k: usize) -> Result<(), Error> {
+    const ROWS: usize = 16;
+    let numbers = tensor.to_f64_vec()?;
+    let width = tensor.shape().last().copied().unwrap_or(1).max(1);
+    // Trailing axes of size 1 (a pooled image) are no rows of their own.
+    let width = match width {
+        1 => tensor
+            .shape()
+            .iter()
+            .copied()
+            .rev()
+            .find(|&n| n > 1)
+            .unwrap_or(1),
+        width => width,
+    };
+    let rows = numbers.len() / width;
+    for (i, row) in numbers.chunks_exact(width).take(ROWS).enumerate() {
+        let mut order: Vec<usize> = (0..row.len()).collect();
+        order.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+        let shown: Vec<String> = order
+            .iter()
+            .take(k)
+            .map(|&at| format!("{at}: {:.6}", row[at]))
+            .collect();
+        let lead = if rows > 1 {
+            format!("row {i}: ")
+        } else {
+            String::new()
+        };
+        output::line(format_args!("  {lead}{}", shown.join(", ")))?;
+    }
+    match rows > ROWS {
+        true => output::line(format_args!("  ... {} more rows", rows - ROWS)),
+        false => Ok(()),
+    }
+}
+
+fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
+    let file = |path: &Path| {
+        let path = path.display().to_string();
+        move |source| Error::File { path, source }
+    };
+    std::fs::create_dir_all(folder).map_err(file(folder))?;
+    let mut taken = HashSet::new();
+    for (i, (name, value)) in outputs.0.iter().enumerate() {
+        let mut stem = file_stem(name);
+        if !taken.insert(stem.clone()) {
+            stem = format!("{stem}_{i}");
+        }
+        let plain = value
+            .as_tensor()
+            .filter(|t| !matches!(t.dtype(), DType::BF16 | DType::F8E4M3 | DType::F8E5M2));
+        let path = match plain {
+            Some(tensor) => {
+                let path = folder.join(stem + ".npy");
+                tensor.write_npy(&path)?;
+                path
+            }
+            None => {
+                let path = folder.join(stem + ".pb");
+                std::fs::write(&path, backend::encode(name, value)?).map_err(file(&path))?;
+                path
+            }
+        };
+        say!("wrote    {}", path.display());
+    }
+    Ok(())
+}
+
+/// A name from a model may be anything; a file stays in its folder, and is not hidden.
+fn file_stem(name: &str) -> String {
+    let safe = |c: char| match c.is_alphanumeric() || "-_.".contains(c) {
+        true => c,
+        false => '_',
+    };
+    let stem: String = name.chars().map(safe).take(100).collect();
+    match stem.starts_with('.') || stem.is_empty() {
+        true => format!("_{stem}"),
+        false => stem,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_become_files_of_the_folder() {
+        for (name, stem) in [
+            ("gpu_0/softmax_1", "gpu_0_softmax_1"),
+            ("../up", "_.._up"),
+            ("", "_"),
+            ("y.1", "y.1"),
+        ] {
+            assert_eq!(file_stem(name), stem);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! `doorbell setup --print`: what an administrator may put into files so that people use devices without being root.
+//! Nothing is written.
+
+use std::fmt::Write;
+
+use clap::ValueEnum;
+use drivers_spec::usb::GPU_BRIDGES;
+
+use crate::program::error::Error;
+use crate::program::output;
+
+/// Print the rules by which people use devices without being root.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print them, which is all that this does: files are the administrator's
+    #[arg(long, required = true)]
+    print: bool,
+    /// Ways in; all of them if none is given
+    #[arg(value_enum)]
+    ways: Vec<Way>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// AMD's kernel driver
+    Kfd,
+    /// Cards without a kernel driver, by vfio-pci
+    Pci,
+    /// Cards behind USB bridges
+    Usb,
+    /// NVIDIA's kernel driver
+    Nvk,
+}
+
+/// Who may use devices: the group that systemd and Debian have for it.
+const GROUP: &str = "render";
+
+/// A file as a shell makes it, so that the whole text can be read, and run as root.
+fn file(path: &str, lines: &[String]) -> String {
+    format!("cat > {path} <<'END'\n{}\nEND\n", lines.join("\n"))
+}
+
+fn text(ways: &[Way]) -> String {
+    let has = |way| ways.is_empty() || ways.contains(&way);
+    let mut rules = Vec::new();
+    let mut rule = |why: &str, rules_of: &[String]| {
+        rules.push(format!("# {why}"));
+        rules.extend_from_slice(rules_of);
+    };
+    if has(Way::Kfd) {
+        // As systemd's 50-udev-default.rules has them; some distributions have other groups.
+        let one = |subsystem: &str, kernel: &str| {
+            format!(
+                "SUBSYSTEM==\"{subsystem}\", KERNEL==\"{kernel}\", GROUP=\"{GROUP}\", MODE=\"0660\""
+            )
+        };
+        rule(
+            "AMD's kernel driver: its compute device and the render nodes",
+            &[one("kfd", "kfd"), one("drm", "renderD*")],
+        );
+    }
+    if has(Way::Pci) {
+        rule(
+            "Cards that vfio-pci has (doorbell bind): the file of their IOMMU group",
+            &[format!(
+                "SUBSYSTEM==\"vfio\", KERNEL==\"[0-9]*\", GROUP=\"{GROUP}\", MODE=\"0660\""
+            )],
+        );
+    }
+    if has(Way::Usb) {
+        let bridge = |(vendor, product): (u16, u16)| {
+            format!(
+                "SUBSYSTEM==\"usb\", ENV{{DEVTYPE}}==\"usb_device\", ATTR{{idVendor}}==\"{vendor:04x}\", \
+                 ATTR{{idProduct}}==\"{product:04x}\", GROUP=\"{GROUP}\", MODE=\"0660\""
+            )
+        };
+        rule("USB bridges that carry a card", &GPU_BRIDGES.map(bridge));
+    }
+    let mut out = String::from("# To be read, then run as root; nothing of it has been done.\n");
+    if !rules.is_empty() {
+        out += "\n# 1. Who may open the device files\n";
+        out += &file("/etc/udev/rules.d/70-doorbell.rules", &rules);
+        out += "udevadm control --reload && udevadm trigger\n";
+        let _ = writeln!(
+            out,
+            "\n# 2. You, from your next login on\nusermod -aG {GROUP} \"${{SUDO_USER:-$USER}}\""
+        );
+    }
+    if has(Way::Pci) || has(Way::Usb) {
+        out += "\n# 3. Memory that devices reach is locked: as much as there is, from your next login on\n";
+        let limit = format!("@{GROUP} - memlock unlimited");
+        out += &file("/etc/security/limits.d/70-doorbell.conf", &[limit]);
+    }
+    if has(Way::Pci) {
+        out += "\n# 4. The driver that hands cards to programs, at each start\n";
+        out += &file("/etc/modules-load.d/70-doorbell.conf", &["vfio-pci".into()]);
+        out += "# An IOMMU has to be on: intel_iommu=on on Intel's processors; `doorbell doctor` says how it is (pci.iommu).\n";
+    }
+    if has(Way::Nvk) {
+        out += "\n# 5. NVIDIA's device files, if none of its programs has made them; everybody may open them\n";
+        out += "nvidia-modprobe -c 0 -u\n";
+    }
+    out
+}
+
+/// Prints a shell script.
+pub fn run(args: &Args) -> Result<(), Error> {
+    match args.print {
+        true => output::line(format_args!("{}", text(&args.ways).trim_end())),
+        // clap does not let it come here.
+        false => Err(Error::Usage("setup: --print is missing".into())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_way_has_what_it_needs_and_nothing_more() {
+        let all = text(&[]);
+        for (way, here) in [
+            (Way::Kfd, &["KERNEL==\"kfd\"", "usermod -aG render"][..]),
+            (
+                Way::Pci,
+                &["SUBSYSTEM==\"vfio\"", "memlock unlimited", "modules-load.d"],
+            ),
+            (Way::Usb, &["ATTR{idVendor}==\"174c\"", "memlock unlimited"]),
+            (Way::Nvk, &["nvidia-modprobe"]),
+        ] {
+            let one = text(&[way]);
+            for part in here {
+                assert!(one.contains(part) && all.contains(part), "{part}: {one}");
+            }
+        }
+        assert!(!text(&[Way::Nvk]).contains("udev"));
+        assert!(!text(&[Way::Kfd]).contains("memlock"));
+    }
+}

@@ -1,0 +1,114 @@
+//! `doorbell trace diff`.
+
+use std::path::{Path, PathBuf};
+
+use drivers::trace::amdgpu;
+use drivers::trace::diff::{Line, Stage, Step, compare, steps};
+use drivers::trace::names::Names;
+use drivers::trace::recording;
+
+use crate::program::error::Error;
+use crate::program::output;
+
+/// The stage of calls of a kernel driver.
+const CALLS: &str = "calls";
+
+/// What is compared.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A recording
+    #[arg(value_name = "FILE")]
+    first: PathBuf,
+    /// Another one, or a log of the tracepoints amdgpu_device_rreg and amdgpu_device_wreg of the same card
+    #[arg(value_name = "OTHER")]
+    second: PathBuf,
+    /// Only this stage
+    #[arg(long, value_name = "STAGE")]
+    stage: Option<String>,
+    /// Also where other values were read: without it only what is written counts
+    #[arg(long)]
+    values: bool,
+}
+
+/// Prints what differs; whether nothing does.
+pub fn run(args: &Args) -> Result<bool, Error> {
+    let recording = super::recording(&args.first)?;
+    let mut names = Names::of(&recording);
+    let mut first = steps(&recording, &mut names);
+    let (second, is_log) = other(&args.second, &names)?;
+    if is_log {
+        // It has registers alone.
+        let others = ["config", "doorbell", "VRAM"];
+        let is_other = |step: &Step| others.iter().any(|start| step.what.starts_with(start));
+        first.retain(|step| step.stage != CALLS && !is_other(step));
+    }
+    let stages = compare(&first, &second, args.values);
+    let wanted = |stage: &&Stage| {
+        let asked = args.stage.as_ref();
+        asked.is_none_or(|name| name.eq_ignore_ascii_case(stage.name))
+    };
+    let mut is_same = true;
+    for stage in stages.iter().filter(wanted) {
+        let (same, other) = (stage.same, stage.lines.len());
+        output::line(format_args!("{}: {same} the same, {other} not", stage.name))?;
+        for line in &stage.lines {
+            is_same = false;
+            let (sign, step, instead) = match line {
+                Line::Less(step) => ('-', step, None),
+                Line::More(step) => ('+', step, None),
+                Line::Other(step, other) => ('~', step, Some(other)),
+            };
+            output::line(format_args!("  {sign} {}", shown(step, instead)))?;
+            let values = (step.value, instead.and_then(|other| other.value));
+            if let (Some(a), Some(b)) = values {
+                let fields = names.differences(&step.what, a, b);
+                if !fields.is_empty() {
+                    output::line(format_args!("      {}", fields.join(", ")))?;
+                }
+            }
+        }
+    }
+    Ok(is_same)
+}
+
+/// The accesses of the other file, and whether it is a log of the kernel driver.
+fn other(path: &Path, names: &Names) -> Result<(Vec<Step>, bool), Error> {
+    let text = super::read(path)?;
+    if !recording::is_one(&text) && amdgpu::is_one(&text) {
+        let steps = amdgpu::steps(&text, names).map_err(|line| {
+            let path = path.display();
+            Error::Usage(format!(
+                "{path}: line {line}: expected device, register and value, each with 0x"
+            ))
+        })?;
+        return Ok((steps, true));
+    }
+    let recording = super::parse(path, &text)?;
+    let mut names = Names::of(&recording);
+    Ok((steps(&recording, &mut names), false))
+}
+
+fn shown(step: &Step, instead: Option<&Step>) -> String {
+    let does = match step.is_write {
+        _ if step.stage == CALLS => "call",
+        true => "write",
+        false => "read",
+    };
+    let value = |step: &Step| {
+        step.value
+            .map_or(String::new(), |value| format!(" {value:#x}"))
+    };
+    let times = match step.times {
+        1 => String::new(),
+        times => format!(", {times} times"),
+    };
+    let instead = instead.map_or(String::new(), |other| {
+        format!(", the other one{} (its line {})", value(other), other.line)
+    });
+    format!(
+        "{does} {}{}{times}{instead} (line {})",
+        step.what,
+        value(step),
+        step.line
+    )
+}

@@ -1,0 +1,65 @@
+//! `doorbell trace replay`: nothing is behind the driver but the recording.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::{Front, Setup};
+use hcq::transport::replay::Tape;
+
+use super::recorded::Work;
+use crate::program::error::Error;
+use crate::program::output::say;
+
+/// What is done again.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What `doorbell trace record` has written
+    #[arg(value_name = "FILE")]
+    recording: PathBuf,
+    /// The model of a recorded `run`, or the folder of a recorded `onnx-test`: what the recording calls it is not opened
+    #[arg(long, value_name = "PATH")]
+    model: Option<PathBuf>,
+}
+
+/// A replay that begins.
+pub struct Replay {
+    /// The recorded device, with the recording in its place.
+    pub setup: Setup,
+    work: Work,
+    tape: Tape,
+}
+
+/// What a recording asks for, with the recording in the place of the machine.
+pub fn replay(args: &Args) -> Result<Replay, Error> {
+    let recording = super::recording(&args.recording)?;
+    let work = Work::of(&recording.origin, &args.recording)?;
+    if args.model.is_none() {
+        work.needs_nothing(&args.recording)?;
+    }
+    let tape = recording.tape();
+    let front = Front::alone(Arc::new(tape.clone()));
+    let setup = work.setup(&args.recording)?.front(front);
+    Ok(Replay { setup, work, tape })
+}
+
+impl Replay {
+    /// Does the work again.
+    pub fn run(&self, args: &Args, started: std::time::Instant) -> Result<(), Error> {
+        let model = args.model.as_deref();
+        self.work.run(&self.setup, &args.recording, model, started)
+    }
+
+    /// Whether everything was as recorded; to be asked once nothing uses the device any more.
+    pub fn finish(self, args: &Args) -> Result<(), Error> {
+        let Replay { setup, tape, .. } = self;
+        drop(setup);
+        let path = args.recording.display();
+        tape.finish().map_err(|fault| {
+            Error::Check(format!(
+                "{path}: the driver does something else now: {fault}"
+            ))
+        })?;
+        say!("{path}: the driver did what was recorded, access by access");
+        Ok(())
+    }
+}

@@ -1,0 +1,207 @@
+//! `doorbell twin exec`: a program on a simulated card.
+//!
+//! The machine is in this process; the program and all that it starts are processes on it.
+
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+use twin::process::Standing;
+use twin::wire;
+use twin_server::Server;
+
+use super::{keep, program, report};
+use crate::program::error::Error;
+use crate::program::output::say;
+
+/// What is run, and on what.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The machine, as in the variable TWIN: `chip=gfx1030,gpus=2`
+    #[arg(
+        long,
+        env = "TWIN",
+        default_value = "",
+        value_name = "CONFIG",
+        hide_env_values = true
+    )]
+    twin: String,
+    /// A rule that may be broken: it is shown, and is no failure
+    #[arg(long, value_name = "RULE")]
+    allow: Vec<String>,
+    /// Print the journal as one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Keep what the program asks of the card, and what both write, for `doorbell twin replay`
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Seconds after which the program is told to end (SIGTERM), and what it had not done is kept
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    deadline: Option<u64>,
+    /// The program, and its arguments
+    #[arg(required = true, last = true)]
+    program: Vec<OsString>,
+}
+
+/// Runs it: the code of the program, 128 and the signal that ended it, 124 if its time was over, or 1 if it has broken a
+/// rule.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let Some((name, arguments)) = args.program.split_first() else {
+        return Err(Error::Usage("no program is named".into()));
+    };
+    let path = program::find(&PathBuf::from(name))?;
+    program::check(&path)?;
+    let mut libraries = program::library()?.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD") {
+        libraries.push(":");
+        libraries.push(others);
+    }
+    // Before there is a thread that could get one; but the program gets them.
+    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
+    let _ = signals.thread_block();
+    let server = match &args.record {
+        Some(record) => Server::recorded(&args.twin, record),
+        None => Server::start(&args.twin),
+    };
+    let server = server.map_err(Error::Usage)?;
+    let _ = signals.thread_unblock();
+    let child = Command::new(&path)
+        .args(arguments)
+        .env("LD_PRELOAD", libraries)
+        .env(wire::VARIABLE, server.folder())
+        .spawn();
+    let child = child.map_err(|source| Error::File {
+        path: path.display().to_string(),
+        source,
+    })?;
+    let _ = signals.thread_block();
+    let server = Arc::new(server);
+    let limit = args.deadline.map(Duration::from_secs);
+    let (status, told) = wait(child, signals, limit, &server)?;
+    let recorded = server.finish();
+    let mut undone = told.undone;
+    for one in server.take_left() {
+        if !undone.contains(&one) {
+            undone.push(one);
+        }
+    }
+    let left = !status.success() && !undone.is_empty();
+    let ended = || format!("has ended with {status}, and not all of its work was done");
+    let early = told.how.clone().or_else(|| left.then(ended));
+    let rows = report::rows(server.violations(), &args.allow);
+    let program = path.display().to_string();
+    let bundle = keep::keep(keep::Ended {
+        rows: &rows,
+        early: early.clone(),
+        undone,
+        program: &program,
+        config: &args.twin,
+    });
+    if let Some(how) = early.filter(|_| !args.json) {
+        say!("{program} {how}");
+    }
+    if args.json || !rows.is_empty() || bundle.is_some() {
+        report::print(&rows, bundle.as_ref(), args.json)?;
+    }
+    recorded.map_err(|source| {
+        let path = args.record.as_deref().unwrap_or(Path::new("the record"));
+        let path = path.display().to_string();
+        Error::File { path, source }
+    })?;
+    Ok(match (report::fails(&rows), told.late) {
+        (true, _) => ExitCode::FAILURE,
+        (false, true) => ExitCode::from(LATE),
+        (false, false) => ExitCode::from(code(status)),
+    })
+}
+
+/// Of a program that has not ended in its time, as timeout(1) has it.
+const LATE: u8 = 124;
+
+/// How long a program that is told to end may take for that.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a program was told.
+#[derive(Default)]
+struct Told {
+    /// By whom it was told to end, if it was.
+    how: Option<String>,
+    /// Whether its time was over.
+    late: bool,
+    /// What was not done then.
+    undone: Vec<Standing>,
+}
+
+/// Waits for the end; who asks us to end asks the program, and is told what it broke. Without an end by `limit`, the
+/// program is told to end, then made to.
+fn wait(
+    mut child: Child,
+    signals: SigSet,
+    limit: Option<Duration>,
+    server: &Arc<Server>,
+) -> Result<(ExitStatus, Told), Error> {
+    let pid = Pid::from_raw(child.id() as i32);
+    let told = Arc::new(Mutex::new(Told::default()));
+    let tell = {
+        let (told, server) = (told.clone(), Arc::downgrade(server));
+        move |how: String, late: bool| {
+            let standing = server.upgrade().map(|server| server.standing());
+            let mut told = lock(&told);
+            if told.how.is_none() {
+                told.undone = standing.unwrap_or_default();
+                (told.how, told.late) = (Some(how), late);
+            }
+        }
+    };
+    let failed = |source| Error::File {
+        path: "the program".into(),
+        source,
+    };
+    let asked = tell.clone();
+    let threads = std::thread::Builder::new().name("signals".into());
+    let watching = threads.spawn(move || {
+        while let Ok(signal) = signals.wait() {
+            asked(format!("was told to end ({signal})"), false);
+            // A terminal asks the program by itself.
+            if signal != Signal::SIGINT {
+                let _ = kill(pid, signal);
+            }
+        }
+    });
+    watching.map_err(failed)?;
+    let (running, ended) = mpsc::channel::<()>();
+    if let Some(limit) = limit {
+        let threads = std::thread::Builder::new().name("deadline".into());
+        let watching = threads.spawn(move || {
+            if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+                tell(format!("has not ended in {} s", limit.as_secs()), true);
+                let _ = kill(pid, Signal::SIGTERM);
+                if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
+                    let _ = kill(pid, Signal::SIGKILL);
+                }
+            }
+        });
+        watching.map_err(failed)?;
+    }
+    let status = child.wait().map_err(failed)?;
+    drop(running);
+    let told = std::mem::take(&mut *lock(&told));
+    Ok((status, told))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // It is changed whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As shells have it.
+fn code(status: ExitStatus) -> u8 {
+    let signal = status.signal().map(|signal| 128 + signal);
+    status.code().or(signal).unwrap_or(1) as u8
+}

@@ -1,0 +1,31 @@
+//! `doorbell twin`: simulated machines for programs that know nothing of them.
+
+mod exec;
+mod keep;
+mod program;
+mod replay;
+mod report;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::program::error::Error;
+
+/// What is done with one.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Run a program, and all that it starts, on a simulated card: what opens /dev/kfd and /dev/dri, or
+    /// NVIDIA's devices
+    Exec(exec::Args),
+    /// Do again what such a program did, without it
+    Replay(replay::Args),
+}
+
+/// Does it.
+pub fn run(command: &Command) -> Result<ExitCode, Error> {
+    match command {
+        Command::Exec(args) => exec::run(args),
+        Command::Replay(args) => replay::run(args),
+    }
+}

@@ -1,0 +1,149 @@
+//! What a command can end with, and the exit code of each.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use drivers::regs::RegsError;
+use drivers_bundle::ReadError;
+use drivers_bundle::limits::TooMuch;
+use drivers_host::pci::LockError;
+use drivers_host::pci::claim::ClaimError;
+use hcq::transport::TransportError;
+use tensor::onnx::OnnxError;
+use thiserror::Error as ThisError;
+
+/// An error that ends the program.
+#[derive(Debug, ThisError)]
+pub enum Error {
+    /// A selection or setting that makes no sense.
+    #[error("{0}")]
+    Usage(String),
+    /// From the library.
+    #[error(transparent)]
+    Library(Box<crate::Error>),
+    /// A check of the program's own results failed.
+    #[error("{0}")]
+    Check(String),
+    /// A file could not be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// About a file of firmware.
+    #[error("{0}")]
+    Firmware(firmware_tools::Error),
+    /// About taking a PCI function over, or giving it back.
+    #[error(transparent)]
+    Claim(ClaimError),
+    /// Another program has a PCI function.
+    #[error(transparent)]
+    Lock(LockError),
+    /// About registers of a card.
+    #[error(transparent)]
+    Registers(RegsError),
+    /// A card that cannot be opened.
+    #[error("{0}")]
+    Transport(TransportError),
+    /// A way to a device that is not there, or closed.
+    #[error("{check}: {what}")]
+    Unusable {
+        /// The row of `doorbell doctor`.
+        check: String,
+        /// What was seen.
+        what: String,
+        /// What to do, or nothing.
+        fix: String,
+    },
+    /// What was begun does not come back.
+    #[error("it did not come back{}: the program waits where no deadline counts; please report it with RUST_LOG=debug", after.map_or(String::new(), |after| format!(" in {after:?}")))]
+    Stuck {
+        /// After so long; without one its thread has ended.
+        after: Option<Duration>,
+    },
+    /// A rung of `doorbell bringup` failed, of which it has printed why.
+    #[error("bringup stopped at the rung {name}")]
+    Rung {
+        /// Which.
+        name: &'static str,
+        /// The exit code of what it failed with.
+        code: u8,
+    },
+    /// A bundle that cannot be read.
+    #[error(transparent)]
+    Bundle(ReadError),
+    /// A file of others that holds too much.
+    #[error(transparent)]
+    TooMuch(TooMuch),
+    /// Signals cannot be held back.
+    #[error("signals: {0}")]
+    Signals(std::io::Error),
+    /// Standard output is gone.
+    #[error("stdout: {0}")]
+    Output(std::io::Error),
+}
+
+impl Error {
+    /// 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Usage(_)
+            | Error::Bundle(ReadError::Other { .. } | ReadError::TooMuch(_))
+            | Error::TooMuch(_)
+            | Error::Registers(RegsError::Chip { .. } | RegsError::Name { .. }) => 2,
+            Error::Library(e) => library_code(e),
+            Error::Claim(ClaimError::Missing { .. }) | Error::Unusable { .. } => 3,
+            Error::Stuck { .. } => 5,
+            Error::Rung { code, .. } => *code,
+            Error::Firmware(firmware_tools::Error::File { source, .. })
+            | Error::File { source, .. }
+            | Error::Claim(
+                ClaimError::Journal { source, .. } | ClaimError::Refused { source, .. },
+            )
+            | Error::Lock(LockError::File { source, .. })
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                4
+            }
+            _ => 1,
+        }
+    }
+}
+
+/// Whatever the library makes an error of its own of.
+impl<E> From<E> for Error
+where
+    crate::Error: From<E>,
+{
+    fn from(e: E) -> Error {
+        Error::Library(Box::new(e.into()))
+    }
+}
+
+fn library_code(e: &crate::Error) -> u8 {
+    use crate::Error::{Device, Model, NoCompiler, Select, Tensor, Twin, Variable};
+    match e {
+        Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } => 2,
+        Device(e) | Tensor(tensor::Error::Device(e)) => device_code(e),
+        Model(e) => match &**e {
+            OnnxError::Engine { source, .. } => match &**source {
+                tensor::Error::Device(e) => device_code(e),
+                _ => 1,
+            },
+            _ => 1,
+        },
+        _ => 1,
+    }
+}
+
+fn device_code(e: &hcq::Error) -> u8 {
+    match e {
+        hcq::Error::NoDevice { .. } => 3,
+        hcq::Error::NoPermission { .. } => 4,
+        hcq::Error::Unsupported { .. } => 6,
+        hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
+        _ => 1,
+    }
+}

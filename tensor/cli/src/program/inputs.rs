@@ -1,0 +1,366 @@
+//! The inputs of a model, from files or made up, as the command line names them.
+
+use std::path::{Path, PathBuf};
+
+use tensor::io::{npy, npz};
+use tensor::onnx::{Array, Dim, Elem, Model, Type, Value, backend};
+use tensor::{DType, Engine, Scalar, Tensor};
+
+use crate::program::error::Error;
+
+/// What the command line says of the inputs of a model.
+#[derive(clap::Args, Default)]
+pub struct Wanted {
+    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
+    /// or NAME=rand:SEED; those that are not given are made up
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = given)]
+    given: Vec<Given>,
+    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
+    dims: Vec<(String, usize)>,
+}
+
+/// The same where no file may be named.
+#[derive(clap::Args)]
+pub struct Made {
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = made)]
+    given: Vec<Given>,
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
+    dims: Vec<(String, usize)>,
+}
+
+impl Made {
+    /// The same as what is wanted.
+    pub fn wanted(&self) -> Wanted {
+        Wanted {
+            given: self.given.clone(),
+            dims: self.dims.clone(),
+        }
+    }
+}
+
+/// One input, and where it comes from.
+#[derive(Clone, Debug)]
+struct Given {
+    name: String,
+    from: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    File(PathBuf),
+    Number(Scalar),
+    Random(u64),
+}
+
+/// Reads the value of `--input`.
+fn given(text: &str) -> Result<Given, String> {
+    let bad = || {
+        format!("expected NAME=FILE.npy, FILE.npz, FILE.pb, a number or rand:SEED, found {text:?}")
+    };
+    let (name, from) = text.split_once('=').ok_or_else(bad)?;
+    let number = || match from.parse::<i64>() {
+        Ok(whole) => Some(whole.into()),
+        Err(_) => from.parse::<f64>().ok().map(Scalar::from),
+    };
+    let from = match from.strip_prefix("rand:") {
+        Some(seed) => Source::Random(seed.parse().map_err(|_| bad())?),
+        None if from == "rand" => Source::Random(0),
+        None => match number() {
+            Some(number) => Source::Number(number),
+            None => Source::File(from.into()),
+        },
+    };
+    Ok(Given {
+        name: name.into(),
+        from,
+    })
+}
+
+/// The same without files.
+fn made(text: &str) -> Result<Given, String> {
+    let given = given(text)?;
+    match given.from {
+        Source::File(_) => Err("expected NAME=NUMBER or NAME=rand:SEED, found a file".into()),
+        Source::Number(_) | Source::Random(_) => Ok(given),
+    }
+}
+
+/// Reads the value of `--dim`: `NAME=N`, or `INPUT.AXIS=N` for one size alone.
+fn dim(text: &str) -> Result<(String, usize), String> {
+    let bad = || format!("expected NAME=N or INPUT.AXIS=N, found {text:?}");
+    let (name, size) = text.rsplit_once('=').ok_or_else(bad)?;
+    Ok((name.into(), size.parse().map_err(|_| bad())?))
+}
+
+/// The shape of an input whose file does not say it: declared sizes, and what `dims` says of the
+/// others. `open` is asked for a size that nobody gave, by what to call it on the command line.
+fn shape(
+    name: &str,
+    ty: &Type,
+    dims: &[(String, usize)],
+    mut open: impl FnMut(&str) -> Option<usize>,
+) -> Result<Vec<usize>, Error> {
+    let (Type::Tensor(_, declared) | Type::Strings(declared)) = ty else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected a tensor to make up, found {ty}; give it with \
+             --input {name}=FILE.pb"
+        )));
+    };
+    let Some(declared) = declared else {
+        return Err(Error::Usage(format!(
+            "input {name}: the model declares no shape; give it with --input {name}=FILE.npy"
+        )));
+    };
+    let given = |key: &str| dims.iter().find(|(name, _)| name == key).map(|(_, n)| *n);
+    let sizes = declared.iter().enumerate().map(|(axis, dim)| {
+        let alone = format!("{name}.{axis}");
+        let shared = match dim {
+            Dim::Fixed(n) => return Ok(*n),
+            Dim::Named(name) => Some(name),
+            Dim::Any => None,
+        };
+        // One name may stand for several sizes: what is said of this one goes first.
+        let found = given(&alone).or_else(|| given(shared?));
+        let key = shared.filter(|name| is_word(name)).unwrap_or(&alone);
+        found.or_else(|| open(key)).ok_or_else(|| {
+            Error::Usage(format!(
+                "input {name}: {ty} has no fixed size on axis {axis}; give it with --dim {key}=N"
+            ))
+        })
+    });
+    sizes.collect()
+}
+
+/// Whether a name is one that people chose and that a shell leaves alone. Others (`?`, `None`,
+/// `batch size`) mostly stand for sizes that have nothing to do with each other.
+fn is_word(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    name != "None" && name.chars().all(plain) && name.starts_with(|c: char| !c.is_ascii_digit())
+}
+
+impl Wanted {
+    /// Whether an input is given.
+    pub fn gives(&self, name: &str) -> bool {
+        self.given.iter().any(|g| g.name == name)
+    }
+
+    /// Every input of a model: those that are given from where they are given, the others random.
+    /// `note` is told what was made up. `open` is asked for sizes that nobody gave, by what to call
+    /// them on the command line.
+    pub fn all(
+        &self,
+        model: &Model,
+        engine: &Engine,
+        mut note: impl FnMut(String),
+        mut open: impl FnMut(&str) -> Option<usize>,
+    ) -> Result<Vec<(String, Value)>, Error> {
+        let mut values = Vec::new();
+        let mut value = |from: &Source, name: &str, ty: &Type| match from {
+            Source::File(path) => read(path, name, ty, engine),
+            Source::Number(number) => {
+                let shape = shape(name, ty, &self.dims, &mut open)?;
+                filled(&shape, ty, *number, name, engine)
+            }
+            Source::Random(seed) => {
+                let shape = shape(name, ty, &self.dims, &mut open)?;
+                random(&shape, ty, *seed, name, engine)
+            }
+        };
+        for (name, ty) in model.inputs() {
+            let value = match self.given.iter().find(|g| g.name == name) {
+                Some(g) => value(&g.from, name, ty)?,
+                None if matches!(ty, Type::Optional(_)) => continue,
+                None => {
+                    note(format!("input {name}: {ty}, random with seed 0"));
+                    value(&Source::Random(0), name, ty)?
+                }
+            };
+            values.push((name.to_string(), value));
+        }
+        for g in &self.given {
+            if values.iter().any(|(name, _)| *name == g.name) {
+                continue;
+            }
+            // An input with a default, or one that the model does not have: it will say so.
+            let known = model.defaults().find(|(name, _)| *name == g.name);
+            let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
+            values.push((g.name.clone(), value(&g.from, &g.name, &ty)?));
+        }
+        Ok(values)
+    }
+}
+
+fn read(path: &Path, name: &str, ty: &Type, engine: &Engine) -> Result<Value, Error> {
+    let fault = |e: &dyn std::fmt::Display| Error::Usage(e.to_string());
+    let array = match path.extension().and_then(|e| e.to_str()) {
+        Some("pb") => return Ok(backend::read(path, ty, engine)?),
+        Some("npy") => npy::read(path).map_err(|e| fault(&e))?,
+        Some("npz") => member(path, name)?,
+        _ => {
+            return Err(Error::Usage(format!(
+                "input {name}: expected a file that ends in .npy, .npz or .pb, found {}",
+                path.display()
+            )));
+        }
+    };
+    let tensor = Tensor::from_bytes(engine, array.data, &array.shape, array.dtype)?;
+    Ok(tensor.into())
+}
+
+/// The array of the input's name, or the only one.
+fn member(path: &Path, name: &str) -> Result<npy::Array, Error> {
+    let fault = |e: npz::NpzError| Error::Usage(e.to_string());
+    let mut file = npz::File::open(path).map_err(fault)?;
+    let names: Vec<String> = file.names().map(String::from).collect();
+    match &names[..] {
+        [only] if only != name => file.array(only).map_err(fault),
+        _ => file.array(name).map_err(fault),
+    }
+}
+
+/// The type that the elements of an input have, if numbers can be made for it, and how many there are.
+fn elements(shape: &[usize], ty: &Type, name: &str) -> Result<(DType, usize), Error> {
+    let Type::Tensor(Elem::Plain(dtype), _) = ty else {
+        return Err(Error::Usage(format!(
+            "input {name}: expected a type that numbers can be made up for, found {ty}; give it \
+             with --input {name}=FILE.pb"
+        )));
+    };
+    let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
+    match count.filter(|&n| n <= MOST) {
+        Some(count) => Ok((*dtype, count)),
+        None => Err(Error::Usage(format!(
+            "input {name}: expected at most {MOST} elements, found {shape:?}"
+        ))),
+    }
+}
+
+/// An input whose elements are all one number.
+fn filled(
+    shape: &[usize],
+    ty: &Type,
+    number: Scalar,
+    name: &str,
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let (dtype, _) = elements(shape, ty, name)?;
+    let tensor = Tensor::full(&Engine::reference(), shape, number, dtype)?;
+    Ok(Tensor::from_bytes(engine, tensor.to_bytes()?, shape, dtype)?.into())
+}
+
+/// Numbers for an input: floats in 0..1; of integers only 0 and 1, which are positions in anything.
+fn random(
+    shape: &[usize],
+    ty: &Type,
+    seed: u64,
+    name: &str,
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let (dtype, count) = elements(shape, ty, name)?;
+    let mut state = seed;
+    let words = std::iter::repeat_with(|| splitmix(&mut state)).take(count);
+    let tensor = match dtype {
+        DType::F32 => {
+            let floats: Vec<f32> = words.map(|w| (w >> 40) as f32 / (1 << 24) as f32).collect();
+            Tensor::from_slice(engine, &floats, shape)?
+        }
+        d if d.is_float() => {
+            let floats: Vec<f64> = words
+                .map(|w| (w >> 11) as f64 / (1u64 << 53) as f64)
+                .collect();
+            let reference = Engine::reference();
+            let cast = Tensor::from_slice(&reference, &floats, shape)?.cast(dtype)?;
+            Tensor::from_bytes(engine, cast.to_bytes()?, shape, dtype)?
+        }
+        d => {
+            let mut bytes = vec![0; count * d.size()];
+            for (element, word) in bytes.chunks_exact_mut(d.size()).zip(words) {
+                element[0] = (word >> 63) as u8;
+            }
+            Tensor::from_bytes(engine, bytes, shape, dtype)?
+        }
+    };
+    let elem = Elem::Plain(dtype);
+    Ok(Array { tensor, elem }.into())
+}
+
+/// Elements of an input that is made up.
+const MOST: usize = 1 << 30;
+
+/// The next number of splitmix64 (Steele, Lea, Flood 2014): any seed will do, and it is the same
+/// everywhere.
+fn splitmix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_read() {
+        assert!(matches!(
+            given("x=rand:7"),
+            Ok(Given {
+                from: Source::Random(7),
+                ..
+            })
+        ));
+        assert!(
+            matches!(given("x=a=b.npy"), Ok(Given { from: Source::File(f), .. }) if f == Path::new("a=b.npy"))
+        );
+        assert!(matches!(
+            given("sr=16000"),
+            Ok(Given {
+                from: Source::Number(Scalar::Int(16000)),
+                ..
+            })
+        ));
+        assert!(given("x").is_err() && given("x=rand:many").is_err());
+        assert!(made("sr=16000").is_ok() && made("x=rand:7").is_ok());
+        assert!(made("x=a.npy").is_err());
+        assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
+        assert_eq!(dim("?=3"), Ok(("?".into(), 3)));
+        assert_eq!(dim("batch size=3"), Ok(("batch size".into(), 3)));
+        assert!(dim("a").is_err() && dim("a=-1").is_err());
+    }
+
+    #[test]
+    fn sizes_are_given_by_name_or_one_by_one_whatever_the_names_are() {
+        let named = |name: &str| Dim::Named(name.into());
+        let dims = [named("n"), named("?"), named("?"), Dim::Any];
+        let ty = Type::Tensor(DType::F32.into(), Some(dims.to_vec()));
+        let of = |given: &[(&str, usize)]| {
+            let given: Vec<_> = given.iter().map(|(n, s)| (n.to_string(), *s)).collect();
+            shape("x", &ty, &given, |_| None).map_err(|e| e.to_string())
+        };
+        let all = [("n", 1), ("?", 2), ("x.2", 3), ("x.3", 4)];
+        assert_eq!(of(&all), Ok(vec![1, 2, 3, 4]));
+        for (given, option) in [(0, "--dim n=N"), (1, "--dim x.1=N"), (3, "--dim x.3=N")] {
+            let error = of(&all[..given]).unwrap_err();
+            assert!(error.contains(option), "{error}");
+        }
+        let mut asked = Vec::new();
+        let made = shape("x", &ty, &[], |key| {
+            asked.push(key.to_string());
+            Some(7)
+        });
+        assert_eq!(made.ok(), Some(vec![7; 4]));
+        assert_eq!(asked, ["n", "x.1", "x.2", "x.3"]);
+        let strange = [
+            "",
+            " ",
+            "?",
+            "None",
+            "DynamicDimension.0",
+            "batch size",
+            "0",
+        ];
+        assert!(is_word("batch_2") && !strange.iter().any(|name| is_word(name)));
+    }
+}

@@ -1,0 +1,382 @@
+//! `doorbell`: the command line. Data goes to stdout, talk to stderr; `--json` on every query.
+
+mod cmd;
+mod digits;
+mod error;
+#[cfg(any(test, not(feature = "twin")))]
+#[cfg_attr(
+    feature = "twin",
+    allow(dead_code, reason = "there is nothing to hand over")
+)]
+mod handover;
+mod inputs;
+mod kernels;
+mod net;
+mod observe;
+mod output;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::Setup;
+
+use crate::program::error::Error;
+use crate::program::output::say;
+
+/// Runs tensor programs by talking to the hardware itself.
+#[derive(Parser)]
+#[command(name = "doorbell", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+struct Cli {
+    /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]`
+    #[arg(long, global = true, value_name = "TARGET")]
+    dev: Option<String>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Variables:
+  DEV    the device: CPU, AMD, PCI+AMD, USB+AMD, NV, TWINKFD+AMD::gfx1100 (simulated); all: `doorbell help targets`
+  DEBUG  1 to 7: devices, kernels, applied optimisations, source, IR, linear IR, assembly
+  All others: `doorbell help variables`.
+
+Pages: `doorbell help targets` (how to name a device), `variables`, `models`, `hangs`, `tracing`.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported hardware.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a small network on handwritten digits, save it, load it, and print its predictions
+    Demo(cmd::demo::Args),
+    /// List the devices that can be opened
+    Devices(cmd::devices::Args),
+    /// Check the system without changing it: what is installed, what is missing, how to fix it
+    Doctor(cmd::doctor::Args),
+    /// Bring up an untested card step by step: from a look at it to a training step
+    Bringup(cmd::bringup::Args),
+    /// Measure the device
+    Bench(cmd::bench::Args),
+    /// Run an ONNX model
+    Run(cmd::run::Args),
+    /// Print what an ONNX model contains: inputs, outputs, operators, parameters, work, what is not supported
+    Inspect(cmd::inspect::Args),
+    /// Run a folder of ONNX backend test cases
+    OnnxTest(cmd::onnx_test::Args),
+    /// Firmware of GPUs: which files are needed, which are installed, what they contain
+    #[command(subcommand)]
+    Fw(firmware_tools::command::Command),
+    #[command(flatten)]
+    Pci(cmd::pci::Command),
+    /// Registers of AMD's cards by the vendor's names: list, decode, read, write
+    #[command(subcommand)]
+    Regs(cmd::regs::Command),
+    /// Print clocks, power, temperature and memory of GPUs, and which processes use them (read-only)
+    Smi(cmd::smi::Args),
+    /// Print udev rules, groups and limits that let users who are not root use devices
+    Setup(cmd::setup::Args),
+    /// Print completions for a shell
+    Completions(cmd::shell::Completions),
+    /// Write a man page for each command
+    Man(cmd::shell::Man),
+    /// Record every access of a command to its device; show, compare and replay recordings
+    #[command(subcommand)]
+    Trace(cmd::trace::Command),
+    /// Print the likely cause of a hang or a fault, from the file that its error named
+    Explain(cmd::explain::Args),
+    /// Bridges from USB to PCIe: list them, and watch their requests
+    #[command(subcommand)]
+    Usb(cmd::usb::Command),
+    /// Print a page about devices, variables, models, hangs or tracing, or the help of a command
+    Help(cmd::help::Args),
+    /// Run other programs on simulated GPUs
+    #[cfg(feature = "twin")]
+    #[command(subcommand)]
+    Twin(cmd::twin::Command),
+    /// Run other programs on simulated GPUs
+    #[cfg(not(feature = "twin"))]
+    #[command(disable_help_flag = true)]
+    Twin {
+        /// For `doorbell-twin`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<std::ffi::OsString>,
+    },
+}
+
+/// What the programs of this package do.
+pub fn main() -> ExitCode {
+    let started = std::time::Instant::now();
+    let cli = Cli::parse();
+    // Files alone: a selection of devices that makes no sense is none of its business.
+    if let Command::Fw(command) = &cli.command {
+        return ended(cmd::fw::run(command));
+    }
+    if let Command::Trace(command) = &cli.command {
+        return trace(command, cli.dev.as_deref(), started);
+    }
+    let text = match &cli.command {
+        Command::Setup(args) => Some(cmd::setup::run(args)),
+        Command::Completions(args) => Some(cmd::shell::completions(args, Cli::command())),
+        Command::Man(args) => Some(cmd::shell::man(args, Cli::command())),
+        Command::Explain(args) => Some(cmd::explain::run(args)),
+        Command::Help(args) => Some(cmd::help::run(args, Cli::command())),
+        _ => None,
+    };
+    if let Some(outcome) = text {
+        return ended(outcome.map(|()| ExitCode::SUCCESS));
+    }
+    if let Command::Pci(command) = &cli.command {
+        observe::start_log();
+        return ended(cmd::pci::run(command, cli.dev.as_deref()));
+    }
+    #[cfg(feature = "twin")]
+    if let Command::Twin(command) = &cli.command {
+        return ended(cmd::twin::run(command));
+    }
+    #[cfg(not(feature = "twin"))]
+    if let Command::Twin { .. } = &cli.command {
+        return ended(Err(handover::run("doorbell twin")));
+    }
+    let setup = chosen(cli.dev.as_deref());
+    ended(setup.and_then(|setup| on_device(&cli.command, &setup, started)))
+}
+
+/// The device that variables and the option name.
+fn chosen(dev: Option<&str>) -> Result<Setup, Error> {
+    let setup = Setup::from_option(dev)?;
+    #[cfg(not(feature = "twin"))]
+    if let Some(target) = setup.simulated() {
+        return Err(handover::run(&target.to_string()));
+    }
+    Ok(setup)
+}
+
+/// Runs a command whose device is chosen by variables and options.
+fn on_device(
+    command: &Command,
+    setup: &Setup,
+    started: std::time::Instant,
+) -> Result<ExitCode, Error> {
+    with_setup(setup, || do_on_device(command, setup, started))
+}
+
+/// What a setup says before work and after it.
+fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result<ExitCode, Error> {
+    observe::start_log();
+    for warning in setup.warnings() {
+        say!("warning: {warning}");
+    }
+    let verbose = setup.settings().debug >= 1;
+    for note in setup.notes().iter().filter(|_| verbose) {
+        say!("note: {note}");
+    }
+    let outcome = work();
+    // Whatever else went wrong: a broken rule may be why.
+    let rules = setup.check_rules();
+    match (&outcome, &rules, setup.twin()) {
+        (Err(_), Err(rules), _) => say!("{rules}"),
+        (_, Ok(()), Some(twin)) if verbose => {
+            say!("the simulated {} saw no rule broken", twin.chip());
+        }
+        _ => {}
+    }
+    outcome.and(rules.map_err(Error::from))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn do_on_device(
+    command: &Command,
+    setup: &Setup,
+    started: std::time::Instant,
+) -> Result<(), Error> {
+    match command {
+        Command::Demo(args) => cmd::demo::run(&args.work, &args.files, setup),
+        Command::Devices(args) => cmd::devices::run(args, setup),
+        Command::Doctor(args) => cmd::doctor::run(args, setup),
+        Command::Bringup(args) => cmd::bringup::run(args, setup),
+        Command::Bench(args) => cmd::bench::run(args, setup, started),
+        Command::Run(args) => cmd::run::run(args, setup),
+        Command::Inspect(args) => cmd::inspect::run(args, setup),
+        Command::OnnxTest(args) => cmd::onnx_test::run(args, setup),
+        Command::Smi(args) => cmd::smi::run(args, setup),
+        Command::Regs(command) => cmd::regs::run(command, setup),
+        Command::Usb(command) => cmd::usb::run(command, setup),
+        // Done above: there is no device, or it is not ours.
+        Command::Fw(_)
+        | Command::Pci(_)
+        | Command::Setup(_)
+        | Command::Completions(_)
+        | Command::Man(_)
+        | Command::Trace(_)
+        | Command::Explain(_)
+        | Command::Help(_) => Ok(()),
+        #[cfg(feature = "twin")]
+        Command::Twin(_) => Ok(()),
+        #[cfg(not(feature = "twin"))]
+        Command::Twin { .. } => Ok(()),
+    }
+}
+
+/// Records a command, does a recorded one again, or looks at recordings.
+fn trace(
+    command: &cmd::trace::Command,
+    dev: Option<&str>,
+    started: std::time::Instant,
+) -> ExitCode {
+    use cmd::trace::Command as Trace;
+    match command {
+        Trace::Show(_) | Trace::Diff(_) => ended(cmd::trace::run(command).map(|same| match same {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })),
+        Trace::Record(args) => ended(record(args, dev, started)),
+        Trace::Replay(args) => ended(replay(args, started)),
+    }
+}
+
+/// The command line of a traced command.
+fn traced(arguments: &[String]) -> Result<Cli, Error> {
+    let name = std::iter::once("doorbell");
+    let all = name.chain(arguments.iter().map(String::as_str));
+    Cli::try_parse_from(all).map_err(|e| Error::Usage(e.to_string()))
+}
+
+fn record(
+    args: &cmd::trace::RecordArgs,
+    dev: Option<&str>,
+    started: std::time::Instant,
+) -> Result<ExitCode, Error> {
+    let words = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    let mut words: Vec<String> = words.collect();
+    // What was said before the command is part of it.
+    if let Some(dev) = dev {
+        words.extend(["--dev".into(), dev.into()]);
+    }
+    let cli = traced(&words)?;
+    let touches = matches!(
+        cli.command,
+        Command::Demo(_)
+            | Command::Bench(_)
+            | Command::Run(_)
+            | Command::OnnxTest(_)
+            | Command::Regs(_)
+            | Command::Bringup(_)
+    );
+    if !touches {
+        let what = words.first().map_or("", |word| word);
+        return Err(Error::Usage(format!(
+            "{what} opens no device by itself: there is nothing to record. Record demo, bench, bringup, run, onnx-test or regs read"
+        )));
+    }
+    let (front, log) = cmd::trace::record(args, &words)?;
+    let setup = chosen(cli.dev.as_deref())?.front(front);
+    let outcome = on_device(&cli.command, &setup, started);
+    drop(setup);
+    match log.failed() {
+        Some(kind) => Err(Error::File {
+            path: args.file.display().to_string(),
+            source: kind.into(),
+        }),
+        None => outcome,
+    }
+}
+
+fn replay(args: &cmd::trace::ReplayArgs, started: std::time::Instant) -> Result<ExitCode, Error> {
+    let replay = cmd::trace::replay(args)?;
+    let outcome = with_setup(&replay.setup, || replay.run(args, started));
+    // A difference is why the rest went wrong.
+    replay.finish(args)?;
+    outcome
+}
+
+fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
+    match outcome {
+        Ok(code) => code,
+        Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(e) => {
+            say!("error: {e}");
+            ExitCode::from(e.exit_code())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::path::Path;
+
+    use super::*;
+
+    /// The pages with commands, from the root of the repository.
+    const PAGES: [&str; 8] = [
+        "README.md",
+        "tensor/README.md",
+        "drivers/README.md",
+        "drivers/amd/README.md",
+        "drivers/asm24/README.md",
+        "drivers/nv/README.md",
+        "scripts/README.md",
+        "tests/twin/README.md",
+    ];
+
+    /// The command lines of this program in the blocks of `sh` of a page, without variables and comments.
+    fn commands(text: &str) -> Vec<Vec<String>> {
+        let mut found = Vec::new();
+        for block in text.split("```sh\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            let joined = block.replace("\\\n", " ");
+            for line in joined.lines() {
+                let line = line.split(" #").next().unwrap();
+                let line = line.split([';', '|', '>']).next().unwrap();
+                let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+                let is_program = |word: &String| {
+                    word == "doorbell" || word.ends_with("release/doorbell") || word == "./doorbell"
+                };
+                // What stands before it: variables, `sudo`.
+                let before = |word: &&String| word.contains('=') || **word == "sudo";
+                let at = words.iter().take_while(before).count();
+                if words.get(at).is_some_and(is_program)
+                    && !line.contains("...")
+                    && !line.contains("[")
+                {
+                    found.push(words[at..].to_vec());
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn commands_of_all_pages_are_ones_that_the_program_takes() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let read = |page: &str| std::fs::read_to_string(root.join(page)).unwrap();
+        let pages = PAGES.iter().map(|page| (*page, read(page)));
+        let help = cmd::help::PAGES.map(|(name, text)| (name, text.to_string()));
+        let mut count = 0;
+        for (page, text) in pages.chain(help) {
+            for words in commands(&text) {
+                count += 1;
+                let parsed = Cli::try_parse_from(&words);
+                let parsed = match parsed {
+                    Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelp => continue,
+                    parsed => parsed.unwrap_or_else(|e| panic!("{page}: {words:?}: {e}")),
+                };
+                let Command::Trace(cmd::trace::Command::Record(args)) = &parsed.command else {
+                    continue;
+                };
+                let inner = args
+                    .command
+                    .iter()
+                    .map(|w| w.to_string_lossy().into_owned());
+                let inner: Vec<String> = inner.collect();
+                traced(&inner).unwrap_or_else(|e| panic!("{page}: {inner:?}: {e}"));
+            }
+        }
+        assert!(count > 60, "{count} commands");
+    }
+}
