@@ -1,4 +1,4 @@
-//! What makes the code of kernels for a kind of device, and how it is asked to.
+//! Backends: code generation for a kind of device.
 
 mod table;
 
@@ -14,7 +14,7 @@ use crate::opt::Opt;
 use crate::render::Emitter;
 use crate::target::Target;
 
-/// A target with the emitter for it, and the compiler of what that writes.
+/// A target with its emitter and the compiler of the emitted source.
 #[derive(Clone)]
 pub struct Backend {
     /// The machine.
@@ -40,7 +40,7 @@ impl Tools {
 }
 
 impl Backend {
-    /// Any combination. Without a compiler the emitter makes what the device takes.
+    /// Any combination. Without a compiler the device takes the emitted source.
     pub fn new(
         target: Target,
         emitter: Arc<dyn Emitter>,
@@ -52,12 +52,12 @@ impl Backend {
         }
     }
 
-    /// The back end of this program with a name as in `DEV`, `DEVICE[:RENDERER]` (`AMD:HIP`; without a renderer
-    /// the best one of the device whose compiler is there), for a machine with an instruction set and so many units. The CPU is always
-    /// the one that runs this program; GPUs have the units of their chip.
+    /// The backend with a name as in `DEV`, `DEVICE[:RENDERER]` (`AMD:HIP`; default: the best renderer of the
+    /// device with an installed compiler), for an instruction set and a number of units. `CPU` is always this
+    /// machine; GPUs have the units of their chip.
     ///
     /// # Errors
-    /// [`Error::NoBackend`]: there is none of that name. Its tools are not there. The instruction set is unknown.
+    /// [`Error::NoBackend`] for an unknown name; [`Error::NoCompiler`]; an unknown instruction set.
     pub fn find(name: &str, arch: &str, units: usize) -> Result<Backend> {
         Backend::find_in(TABLE, name, arch, units)
     }
@@ -118,16 +118,16 @@ impl Backend {
     }
 }
 
-/// What to do with a kernel.
+/// Options of a compilation.
 #[derive(Clone, Default)]
 pub struct Options {
     /// Leave the loops as they are.
     pub noopt: bool,
     /// These steps instead of the heuristics.
     pub opts: Option<Vec<Opt>>,
-    /// Where compiled kernels are kept.
+    /// Cache of compiled kernels on disk.
     pub cache: Option<Arc<Cache>>,
-    /// What this process has compiled. Without it equal modules of different kernels are compiled once more.
+    /// Modules compiled by this process. Without it equal modules of different kernels are compiled again.
     pub modules: Option<Arc<Modules>>,
     /// Sums keep their order: the same bits in every run.
     pub deterministic: bool,

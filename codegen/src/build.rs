@@ -1,4 +1,4 @@
-//! A kernel in, machine code out.
+//! Compiles kernels to machine code.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub use crate::stage::{Stage, StageArg};
 /// A compiled kernel.
 #[derive(Clone)]
 pub struct Built {
-    /// To be run one after the other; all groups of one stage before the next one.
+    /// Stages in order; all groups of one stage finish before the next one.
     pub stages: Vec<Stage>,
     /// Memory that the stages need.
     pub scratch: Vec<ScratchSpec>,
@@ -35,19 +35,19 @@ pub struct Built {
     pub flops: f64,
     /// Bytes of the buffers that are read or written, each element counted once.
     pub bytes: f64,
-    /// What was done.
+    /// Report of the compilation.
     pub report: Report,
     /// The content key of the kernel for this backend and these options.
     pub key: [u8; 32],
 }
 
-/// The texts of a compilation, for people. Without [`Options::explain`] there are only the steps,
-/// and the sources of what was compiled now.
+/// Texts of a compilation, for diagnostics. Without [`Options::explain`] it has only the applied steps, and the
+/// sources compiled in this call.
 #[derive(Clone)]
 pub struct Report {
     /// The steps that were applied, per stage.
     pub opts: Vec<String>,
-    /// The kernel as it came.
+    /// The input kernel.
     pub before: String,
     /// The kernels after optimisation.
     pub after: Vec<String>,
@@ -55,13 +55,13 @@ pub struct Report {
     pub linear: Vec<String>,
     /// The sources.
     pub source: Vec<String>,
-    /// What each stage takes of a GPU; empty for CPUs.
+    /// GPU resources of each stage; empty for CPUs.
     pub resources: Vec<Resources>,
     /// The kernel came from the cache, or all objects did.
     pub cached: bool,
     /// Time in this crate: looking for the kernel, choosing its loops, lowering and rendering it.
     pub own: Duration,
-    /// Time in the compiler of the back end.
+    /// Time in the compiler of the backend.
     pub compiler: Duration,
     objects: Vec<Arc<[u8]>>,
     tools: Tools,
@@ -325,8 +325,7 @@ pub struct Planned {
     pub steps: Vec<Opt>,
 }
 
-/// The kernels that a kernel becomes on a target, to be run one after the other, and the scratch
-/// between them.
+/// Splits a kernel into the kernels that run on a target in order, with the scratch memory between them.
 ///
 /// # Errors
 /// Steps of [`Options::opts`] that do not apply.
@@ -383,7 +382,8 @@ fn plan(
                     return Err(Error::Opt {
                         kernel: kernel.name.clone(),
                         opt: opt.to_string(),
-                        why: "the kernel is not such a contraction, or more steps follow".into(),
+                        why: "the kernel is not a matching contraction, or it is not the last step"
+                            .into(),
                     });
                 };
                 return Ok((staged.stages, staged.scratch, opts.clone()));
@@ -423,7 +423,7 @@ fn fits(program: &Program, target: &Target) -> Result<()> {
         if target.kind == TargetKind::Gpu && found > most {
             return Err(Error::Invalid {
                 kernel: program.name.clone(),
-                what: format!("{found} {what}; {} has {most}", target.cpu),
+                what: format!("{found} {what}; {} supports {most}", target.cpu),
             });
         }
     }
@@ -464,7 +464,7 @@ fn stage_of(
     }
     let too_many = |what: &str, n: i64| Error::Invalid {
         kernel: kernel.name.clone(),
-        what: format!("{n} {what}, more than a launch can have"),
+        what: format!("{n} {what}, more than a launch can hold"),
     };
     Ok(Stage {
         name: program.name.clone(),

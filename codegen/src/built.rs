@@ -1,9 +1,8 @@
 //! A compiled kernel as bytes, for the compile cache: a hit skips everything between the kernel and
 //! the object code.
 //!
-//! The format has no version of its own: the key of an entry covers the code of this crate, and
-//! bytes that do not read to the end as they should are a miss. Nor has it the name of the kernel, which is not in
-//! the key either.
+//! The format has no version: the key of an entry covers the code of this crate, and malformed bytes are a miss.
+//! The name of the kernel is in neither the entry nor the key.
 
 use std::sync::Arc;
 

@@ -1,9 +1,8 @@
 //! Compiled objects on disk, by content, shared by the processes of one user.
 //!
-//! An entry is a file `<key>.o` with a header and a checksum. It is written under another name
-//! and renamed, so a reader sees all of it or nothing; a writer that dies leaves a temporary file
-//! that is swept later. Whatever is not as it should be is a miss, and is removed. What is in an entry is
-//! run, so the folder is one that nobody else writes to (see `folder`).
+//! An entry is a file `<key>.o` with a header and a checksum. It is written under another name and renamed, so a
+//! reader sees all of it or nothing; temporary files of killed writers are swept later. A damaged entry is a miss
+//! and is removed. Entries are executed, so only this user may write to the folder (see `folder`).
 
 mod folder;
 
@@ -43,8 +42,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// A cache in a directory, which is made if it is not there, and closed to other users. `limit` is the size
-    /// in bytes that the directory is kept below; the entries that were not used for the longest time go first.
+    /// A cache in a directory, which is created if needed, and closed to other users. `limit` is the maximum size
+    /// of the directory in bytes; least recently used entries are removed first.
     ///
     /// # Errors
     /// The directory is a link, or belongs to another user, or this process has more rights than the user who
@@ -79,11 +78,11 @@ impl Cache {
         let object = match self.folder.read(&name, most)? {
             Ok(bytes) => payload(key, &bytes)
                 .map(Arc::from)
-                .ok_or("it is damaged".into()),
+                .ok_or("is damaged".into()),
             // It is as good as it was.
             Err(e) if is_want(&e) => {
                 let dir = self.folder.path().display();
-                tracing::warn!(%dir, "compile cache entry not read: {e}");
+                tracing::warn!(%dir, "cannot read a compile cache entry: {e}");
                 return None;
             }
             Err(e) => Err(e.to_string()),
@@ -97,9 +96,9 @@ impl Cache {
                 let path = self.folder.path().join(&name);
                 let path = path.display();
                 match self.folder.remove(&name) {
-                    true => tracing::warn!(%path, "compile cache entry removed: {why}"),
+                    true => tracing::warn!(%path, "removed a compile cache entry: {why}"),
                     false => {
-                        tracing::warn!(%path, "compile cache entry cannot be used, nor removed: {why}; remove it")
+                        tracing::warn!(%path, "cannot use or remove a compile cache entry: {why}; delete it")
                     }
                 }
                 None
@@ -107,7 +106,7 @@ impl Cache {
         }
     }
 
-    /// Keeps an object. A disk that refuses is no error: the object stays in memory.
+    /// Stores an object. Disk errors are not fatal: the object stays in memory.
     pub fn put(&self, key: &[u8; 32], object: &Arc<[u8]>) {
         self.remember(key, object);
         if object.len() as u64 + HEADER as u64 > self.limit {
@@ -121,10 +120,10 @@ impl Cache {
         if let Err(e) = self.folder.write(&name(key), &temporary, &parts) {
             let dir = self.folder.path().display();
             match self.told.swap(true, Ordering::Relaxed) {
-                true => tracing::debug!(%dir, "compile cache entry not written: {e}"),
+                true => tracing::debug!(%dir, "cannot write a compile cache entry: {e}"),
                 false => tracing::warn!(
                     %dir,
-                    "compile cache entry not written: {e}; more of these are at level debug"
+                    "cannot write a compile cache entry: {e}; further ones are logged at level debug"
                 ),
             }
             return;

@@ -1,4 +1,4 @@
-//! What the scripts of a checkout have fetched, for programs that were built in it.
+//! Finds files that scripts of a checkout have fetched, for programs built in it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! What identifies a kernel and its stages, and what a run of it does.
+//! Content keys of kernels and stages, and estimates of their work.
 
 use std::any::TypeId;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -24,8 +24,8 @@ fn built_with() -> u64 {
     hasher.finish()
 }
 
-/// The content key: the structure of the kernel, independent of node numbers that are not
-/// reachable, with everything else that decides the code, which its name does not.
+/// The content key: the structure of the kernel, independent of unreachable nodes, with everything else that
+/// affects the code. The name does not.
 pub fn content_key(kernel: &Kernel, backend: &Backend, options: &Options) -> [u8; 32] {
     key_from((SOURCES, built_with()), kernel, backend, options)
 }

@@ -1,4 +1,4 @@
-//! Element types: what they are called, how wide they are, how they promote.
+//! Element types: names, widths and promotion.
 //!
 //! One closed enum, so that every table over types is checked for completeness by the compiler.
 

@@ -1,4 +1,4 @@
-//! What can go wrong between a kernel and its machine code.
+//! Errors of compiling kernels.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel breaks a rule of the representation or of the lowering.
-    #[error("kernel {kernel}: {what}; this is a fault of whatever made or rewrote the kernel")]
+    #[error("kernel {kernel}: {what}; bug in the code that built or rewrote this kernel")]
     Invalid {
         /// Name of the kernel.
         kernel: String,
@@ -22,10 +22,10 @@ pub enum Error {
         kernel: String,
         /// The optimisation as text.
         opt: String,
-        /// What is in the way.
+        /// The reason.
         why: String,
     },
-    /// The renderer has no spelling for something on this target.
+    /// The renderer cannot express an instruction for this target.
     #[error("{renderer} cannot render {what} of kernel {kernel} for {target}")]
     Render {
         /// Name of the renderer.
@@ -37,23 +37,23 @@ pub enum Error {
         /// Architecture of the target.
         target: String,
     },
-    /// A chip that there are no facts of.
-    #[error("no facts about the chip {name}; there are of {known}")]
+    /// An unknown chip.
+    #[error("unknown chip {name}; known: {known}")]
     NoTarget {
         /// Its name.
         name: String,
-        /// The names that are known.
+        /// The known names.
         known: String,
     },
-    /// A back end that this program does not have.
+    /// A backend that is unknown, or not compiled in.
     #[error(
-        "this program has no back end {name}; of that device it has {known}{}",
-        if cfg!(feature = "llvm") { "" } else { ", without its feature llvm" }
+        "no backend {name}; available for this device: {known}{}",
+        if cfg!(feature = "llvm") { "" } else { " (built without the feature llvm)" }
     )]
     NoBackend {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
-        /// The renderers of the device that are there.
+        /// The available renderers of the device.
         known: String,
     },
     /// The compiler rejected the source.
@@ -65,21 +65,26 @@ pub enum Error {
         entry: String,
         /// Step of the compilation.
         stage: &'static str,
-        /// What it said.
+        /// Its output.
         message: String,
     },
-    /// A compiler is not there or is not usable.
-    #[error("compiler {compiler} is not usable: {message}; install it or choose another backend")]
+    /// A compiler is missing or unusable. The text has several lines: the problem, what to do, where it was
+    /// looked for.
+    #[error("{compiler} {message}{}", help(.fix, .looked_in))]
     NoCompiler {
         /// Name or path of the compiler.
         compiler: String,
-        /// What was tried and what happened.
+        /// What it needs or what failed, in one line that continues its name.
         message: String,
+        /// What to do, then the alternatives.
+        fix: &'static [&'static str],
+        /// Where it was looked for; may be empty.
+        looked_in: String,
     },
-    /// The compile cache directory is not one to run code from.
+    /// The compile cache directory is not safe to run code from.
     #[error(
-        "compile cache {}: {what}. Kernels are compiled anew in every process; for a cache, name a folder of \
-         this user's own with XDG_CACHE_HOME, or leave it out", path.display()
+        "compile cache {}: {what}. Kernels are not cached between processes; point XDG_CACHE_HOME to a folder \
+         that only this user can write, or unset it", path.display()
     )]
     CacheFolder {
         /// The directory.
@@ -97,6 +102,19 @@ pub enum Error {
         /// The error of the operating system.
         source: std::io::Error,
     },
+}
+
+/// Lines with what to do about a missing compiler.
+fn help(fix: &[&str], looked_in: &str) -> String {
+    let labels = std::iter::once("fix: ").chain(std::iter::repeat("or:  "));
+    let mut lines: String = labels
+        .zip(fix)
+        .map(|(label, text)| format!("\n  {label}{text}"))
+        .collect();
+    if !looked_in.is_empty() {
+        lines += &format!("\n  looked in: {looked_in}");
+    }
+    lines
 }
 
 /// Result with the [`enum@Error`] of this crate.

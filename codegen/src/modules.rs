@@ -1,4 +1,4 @@
-//! Machine code that this process has made: kernels that are made of the same text share it.
+//! Machine code compiled by this process; kernels with equal source share it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::recent::Recent;
 /// One module that is being made: empty until somebody has compiled it.
 type Cell = Arc<Mutex<Option<Arc<[u8]>>>>;
 
-/// The modules that were compiled last, by content.
+/// The most recently used modules, by content.
 #[derive(Debug)]
 pub struct Modules(Mutex<Table>);
 
@@ -26,10 +26,10 @@ impl Default for Modules {
 }
 
 impl Modules {
-    /// Bytes that are kept, unless somebody says otherwise.
+    /// Default size in bytes.
     pub const MOST: u64 = 128 << 20;
 
-    /// Keeps modules of at most so many bytes; those that were not asked for for the longest time go first.
+    /// Keeps at most `most` bytes of modules; least recently used ones are dropped first.
     pub fn new(most: u64) -> Modules {
         Modules(Mutex::new(Table {
             made: Recent::new(most),
@@ -37,16 +37,16 @@ impl Modules {
         }))
     }
 
-    /// Modules that are kept, and their bytes.
+    /// Number of modules, and their bytes.
     pub fn kept(&self) -> (usize, u64) {
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         (table.made.len(), table.made.weight())
     }
 
-    /// The module of a content key. Of those who ask for it at the same time one makes it, the others wait.
+    /// The module of a content key. Of concurrent callers one compiles it and the others wait.
     ///
     /// # Errors
-    /// Those of making it; the next one who asks tries again.
+    /// Errors of compiling it; the next caller tries again.
     pub fn get(
         &self,
         key: &[u8; 32],

@@ -1,10 +1,10 @@
-//! A table that keeps what was used last, up to a bound.
+//! A bounded table with least-recently-used eviction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-/// Values by key, each with a weight. What was not used for the longest time goes when the weights are more than the
-/// bound; the newest value stays, whatever its weight is.
+/// Values by key, each with a weight. The least recently used ones are dropped when the weights exceed the bound;
+/// the newest value always stays.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     most: u64,
@@ -49,7 +49,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         self.total
     }
 
-    /// The value of a key, which is used now.
+    /// The value of a key; marks it as used.
     pub fn get(&mut self, key: &K) -> Option<&mut V> {
         let slot = self.slots.get_mut(key)?;
         self.clock += 1;
@@ -60,7 +60,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         Some(&mut slot.value)
     }
 
-    /// Adds a value; gives what had to go for it, the value that had its key among it.
+    /// Adds a value; returns the values dropped for it, including the old value of its key.
     pub fn insert(&mut self, key: K, value: V, weight: u64) -> Vec<(K, V)> {
         let mut gone = Vec::new();
         gone.extend(self.remove(&key).map(|old| (key.clone(), old)));
@@ -86,7 +86,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         gone
     }
 
-    /// Takes a value out.
+    /// Removes a value.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let slot = self.slots.remove(key)?;
         self.order.remove(&slot.used);
@@ -94,7 +94,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
         Some(slot.value)
     }
 
-    /// Takes everything out.
+    /// Removes everything.
     pub fn drain(&mut self) -> impl Iterator<Item = (K, V)> {
         self.order.clear();
         self.total = 0;

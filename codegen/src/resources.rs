@@ -1,4 +1,4 @@
-//! What a compiled kernel takes of a GPU.
+//! GPU resources of a compiled kernel.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use drivers_spec::nv::cubin::{Cubin, SHARED_RESERVED};
 
 use crate::target::Target;
 
-/// Registers and memory of a kernel, and how many waves they leave room for.
+/// Registers and memory of a kernel, and the resulting occupancy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resources {
     /// Vector registers of a work-item, those for accumulators of matrix instructions included.
     pub vector: u32,
     /// Scalar registers of a wave.
     pub scalar: u32,
-    /// Vector registers that were written to memory for lack of room.
+    /// Spilled vector registers.
     pub spilled: u32,
     /// Local memory of a group, bytes.
     pub local: u32,
@@ -81,8 +81,8 @@ impl Resources {
 }
 
 impl Resources {
-    /// Of the one kernel of a cubin with so many work-items in a group. Registers that were written to memory are
-    /// not told apart from other local memory, which kernels of ours have none of: each counts.
+    /// Of the one kernel of a cubin with so many work-items in a group. Spilled registers are indistinguishable
+    /// from other local memory, which our kernels do not use, so all of it counts.
     pub fn of_cubin(cubin: &[u8], target: &Target, items: u32) -> Option<Resources> {
         let file = target.registers?;
         let cubin = Cubin::parse(cubin).ok()?;

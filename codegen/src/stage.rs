@@ -1,4 +1,4 @@
-//! What is launched.
+//! Stages: launches of a kernel.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the optimiser, the renderers and the compilers know about a machine. A target is plain
-//! data and can be made without opening a device.
+//! The description of a machine for the optimiser, renderers and compilers. It is plain data and needs no open
+//! device.
 
 pub(crate) mod amd;
 pub(crate) mod nv;
@@ -8,7 +8,7 @@ use crate::DType;
 use crate::ir::ReduceOp;
 pub use crate::ir::mma::{Fragments, MmaDesc};
 
-/// How work is spread on a target.
+/// How work is distributed on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TargetKind {
     /// Few cores with vectors and caches; groups are chunks of a loop.
@@ -17,7 +17,7 @@ pub enum TargetKind {
     Gpu,
 }
 
-/// What decides how many waves run side by side on a GPU.
+/// Limits of the number of concurrent waves on a GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RegisterFile {
     /// Vector registers of a SIMD, per lane.
@@ -35,8 +35,8 @@ pub struct RegisterFile {
     pub general: usize,
 }
 
-/// What the parts of a launch cost on a GPU, in cycles, and what the code of a work-item has room for: what the
-/// choice of blocks goes by.
+/// Cost model of a launch on a GPU, in cycles, and limits of the code of a work-item. It guides the choice of
+/// blocks.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct GroupCosts {
     /// Registers for addresses and everything else.
@@ -128,7 +128,7 @@ pub struct Target {
     pub arch: String,
     /// LLVM target triple.
     pub triple: String,
-    /// How work is spread.
+    /// How work is distributed.
     pub kind: TargetKind,
     /// CPU name for LLVM (`-mcpu`).
     pub cpu: String,
@@ -155,9 +155,9 @@ pub struct Target {
     /// How far the constant part of an address in global memory reaches, bytes either way; 0 on
     /// CPUs, where it does not matter.
     pub offset_bytes: i64,
-    /// What waves share on a SIMD of a GPU; `None` on CPUs.
+    /// Register file of a SIMD of a GPU; `None` on CPUs.
     pub registers: Option<RegisterFile>,
-    /// What groups cost on a GPU; `None` on CPUs.
+    /// Cost model of groups on a GPU; `None` on CPUs.
     pub groups: Option<GroupCosts>,
     /// Types with native arithmetic; others are computed through f32.
     pub native: Vec<DType>,
@@ -165,7 +165,7 @@ pub struct Target {
     pub f16_convert: bool,
     /// The conversions of 8-bit floats (OCP) to and from f32 are instructions.
     pub f8_convert: bool,
-    /// What a GPU combines with an element of memory in one step.
+    /// Atomic operations of a GPU.
     pub atomics: Atomics,
     /// Sums and products of floats may be spread so that their order, and with it their last bits,
     /// differs from run to run.

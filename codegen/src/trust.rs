@@ -1,6 +1,6 @@
-//! Whose machine code is run: that of the user whose rights this process has, and of root. A place that
-//! somebody else can write to is no place to take code from, and a process with more rights than the one who
-//! started it takes none from places that the environment names.
+//! Whose machine code is run: that of the user whose rights this process has, and of root. A place that others can
+//! write to is no place to take code from, and a process with more rights than the one who started it takes none
+//! from places that the environment names.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -41,15 +41,14 @@ impl Rights {
         let ([eu, eg], [ru, rg]) = (self.effective, self.real);
         if (eu, eg) != (ru, rg) {
             return Some(format!(
-                "this process has the rights of user {eu} and group {eg}, and was started by user {ru} and \
-                 group {rg}"
+                "this process runs as user {eu}, group {eg}, but was started by user {ru}, group {rg}"
             ));
         }
         match self.given {
             Some(false) => None,
-            Some(true) => Some("this process was given more rights than its user has".into()),
+            Some(true) => Some("this process has more rights than its user".into()),
             None => Some(
-                "/proc/self/auxv does not say whether this process was given more rights".into(),
+                "cannot tell from /proc/self/auxv whether this process has more rights than its user".into(),
             ),
         }
     }
@@ -70,7 +69,7 @@ impl Rights {
                 fs::symlink_metadata(part).map_err(|e| format!("{}: {e}", part.display()))?;
             if ![0, self.effective[0]].contains(&meta.uid()) {
                 return Err(format!(
-                    "{} belongs to user {}, expected user {} or root",
+                    "{} is owned by user {}, expected user {} or root",
                     part.display(),
                     meta.uid(),
                     self.effective[0]
@@ -79,7 +78,7 @@ impl Rights {
             let shared = depth > 0 && meta.mode() & STICKY != 0;
             if meta.mode() & BY_OTHERS != 0 && !shared {
                 return Err(format!(
-                    "{} can be written by others (mode {:o}); chmod go-w",
+                    "{} is writable by others (mode {:o}); run chmod go-w",
                     part.display(),
                     meta.mode() & 0o7777
                 ));
@@ -186,7 +185,7 @@ mod tests {
         if plain().effective[0] == 0 {
             nix::unistd::chown(&file, Some(1234.into()), None).unwrap();
             let why = plain().vouch(&file).unwrap_err();
-            assert!(why.contains("belongs to user 1234"), "{why}");
+            assert!(why.contains("is owned by user 1234"), "{why}");
         } else {
             let why = other.vouch(&file).unwrap_err();
             assert!(why.contains("expected user 4321"), "{why}");

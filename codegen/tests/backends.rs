@@ -202,7 +202,7 @@ fn what_is_not_there_is_named() {
         assert!(matches!(error, Error::NoBackend { .. }));
         let text = error.to_string();
         assert!(
-            text.contains(&format!("no back end {name};")) && text.contains(known),
+            text.contains(&format!("no backend {name};")) && text.contains(known),
             "{text}"
         );
     }
@@ -223,7 +223,9 @@ fn a_compiler_that_is_missing_costs_one_way_only() {
         compiler: |_| {
             Err(Error::NoCompiler {
                 compiler: "toys".into(),
-                message: "sold out".into(),
+                message: "is sold out".into(),
+                fix: &["buy toys"],
+                looked_in: "the shop".into(),
             })
         },
         fix: "",
@@ -237,7 +239,8 @@ fn a_compiler_that_is_missing_costs_one_way_only() {
     assert_eq!(find(&[MISSING, PLAIN], "TOY").unwrap().describe(), "words");
     for (rows, name) in [(&[MISSING, PLAIN][..], "TOY:MISSING"), (&[MISSING], "TOY")] {
         let error = find(rows, name).err().unwrap();
-        assert!(error.to_string().contains("sold out"), "{error}");
+        let expected = "toys is sold out\n  fix: buy toys\n  looked in: the shop";
+        assert_eq!(error.to_string(), expected);
     }
 }
 

@@ -244,6 +244,6 @@ r1 = range 4 reduce
     let error = codegen::interp::run(&kernel, &mut buffers, &[])
         .unwrap_err()
         .to_string();
-    assert!(error.contains("touches element 10 of 10"), "{error}");
+    assert!(error.contains("accesses element 10 of 10"), "{error}");
     assert!(error.contains("r0=2 r1=2"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! GPUs on the bus, whatever has them: what can be taken over, and what nobody drives yet.
+//! All GPUs on the bus, whatever driver is bound: those that can be taken over, and unsupported ones.
 
 use drivers_spec::amd::cards;
 use drivers_spec::pci::{CLASS_ACCELERATOR, CLASS_DISPLAY, VENDOR_AMD, VENDOR_NVIDIA};
@@ -11,9 +11,9 @@ pub struct OnBus {
     pub address: String,
     /// Vendor and device, as `lspci -n` has them: `1002:7550`.
     pub id: String,
-    /// The kernel driver that has it.
+    /// The kernel driver bound to it.
     pub driver: Option<String>,
-    /// What its code is compiled for, as far as its identifier tells.
+    /// Its compilation target, as far as known from its PCI ID.
     pub arch: Option<&'static str>,
     /// What it is.
     pub name: String,

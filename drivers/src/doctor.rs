@@ -1,9 +1,9 @@
-//! What a system offers. No file is written: sysfs is read, and the device files of kernel drivers are opened, to
-//! see whether they may be, and closed again. NVIDIA's is asked who may compute on each GPU, and one that is for one
-//! program at a time is reserved for that moment.
+//! System checks. Writes no file: reads sysfs, and opens and closes the device files of kernel drivers to check
+//! access. NVIDIA's driver is asked for the compute mode of each GPU; a GPU in an exclusive mode is reserved for that
+//! moment.
 //!
-//! What the system says is read through [`Files`], so that tests describe a machine as a folder of files, and see
-//! each access; kernel drivers are looked up on a [`Machine`], so that tests describe their states by a twin.
+//! System files are read through [`Files`], so that tests describe a machine as a folder and see each access; kernel
+//! drivers are accessed on a [`Machine`], so that tests describe their states with a twin.
 
 mod kfd;
 mod nvk;
@@ -136,7 +136,7 @@ fn huge_pages(files: &dyn Files) -> Row {
     match files.read(PATH) {
         Ok(text) if text.contains("[never]") => {
             Row::new("cpu.hugepages", Status::Warn, format!("{PATH}: {}", text.trim()))
-                .fix("large tensors are faster with: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)")
+                .fix("as root, for faster large tensors: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled")
         }
         Ok(text) => Row::new("cpu.hugepages", Status::Ok, format!("{PATH}: {}", text.trim())),
         Err(e) => Row::new("cpu.hugepages", Status::Absent, format!("{PATH}: {e}")),
@@ -148,14 +148,12 @@ fn kgsl(files: &dyn Files) -> Row {
     const WHAT: &str = "Adreno GPUs through KGSL";
     let row = |status, text| Row::new("qcom.kgsl", status, text);
     match files.rights(PATH) {
-        Ok(_) => row(Status::Fail, format!("{PATH} is there ({WHAT})"))
+        Ok(_) => row(Status::Fail, format!("{PATH} found ({WHAT})"))
             .fix("Adreno GPUs are not supported yet; README.md lists the supported devices"),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
             row(Status::Absent, format!("{PATH}: no such file ({WHAT})"))
         }
-        Err(e) => {
-            row(Status::Fail, format!("{PATH}: {e}")).fix("look at the permissions of the folder")
-        }
+        Err(e) => row(Status::Fail, format!("{PATH}: {e}")).fix("check the permissions of /dev"),
     }
 }
 
@@ -184,12 +182,10 @@ fn nvidia(gpus: &[&PciFunction]) -> Row {
         return Row::new(CHECK, Status::Ok, found);
     };
     Row::new(CHECK, Status::Fail, found).fix(match gpu.driver.as_deref() {
-        None => "load its kernel driver (`sudo modprobe nvidia`); this version has no driver for the bare PCI \
-                 device"
-            .into(),
+        None => "`sudo modprobe nvidia`: NVIDIA GPUs need their kernel driver".into(),
         Some(other) => format!(
-            "{} belongs to {other}: only what nvidia drives can be used (`echo {0} | sudo tee \
-             /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`)",
+            "rebind {} from {other} to nvidia: `echo {0} | sudo tee \
+              /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`",
             gpu.address
         ),
     })
@@ -276,7 +272,7 @@ mod tests {
         assert_eq!(found.detail, "0000:03:00.0 10de:2684, driver none");
         assert!(found.fix.contains("modprobe nvidia"), "{found:?}");
         let found = driven("nouveau");
-        assert!(found.fix.contains("belongs to nouveau"), "{found:?}");
+        assert!(found.fix.contains("from nouveau to nvidia"), "{found:?}");
         assert_eq!(row(root.path(), "nv.nvk").status, Status::Fail);
         assert_eq!(driven("nvidia").status, Status::Ok);
         assert_eq!(row(root.path(), "amd.pci").status, Status::Absent);

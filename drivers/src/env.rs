@@ -1,7 +1,7 @@
 //! The environment variables, as typed settings.
 //!
-//! Parsed once, from an iterator: nothing in this project reads the environment behind anyone's
-//! back, so tests and embedders decide what it is.
+//! Parsed once, from an iterator: nothing in this project reads the environment directly, so tests and embedders
+//! control it.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "XDG_STATE_HOME",
 ];
 
-/// A variable that does not hold what it must.
+/// A variable with an invalid value.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{name}={value}: expected {expected}, found {value:?}; correct it or unset {name}")]
 pub struct EnvError {
@@ -84,10 +84,10 @@ pub struct EnvError {
     pub expected: String,
 }
 
-/// What the environment says about how to run. An unset and an empty variable are the same.
+/// Settings from the environment. An empty variable counts as unset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// `DEBUG`, 0 to 7: how much is said on stderr. 0 unless set.
+    /// `DEBUG`, 0 to 7: verbosity on stderr. Default 0.
     pub debug: u8,
     /// `BEAM`: the width of a search for kernel variants, which this version does not have; 0 unless set.
     pub beam: u32,
@@ -96,13 +96,12 @@ pub struct Settings {
     pub jit: u8,
     /// `PROFILE`: record timestamps of every kernel and copy.
     pub profile: bool,
-    /// `HCQDEV_WAIT_TIMEOUT_MS`: for how long nothing may move on a device that is waited for before it counts as hung.
-    /// Work that goes on may take as long as it takes. 30 seconds unless set.
+    /// `HCQDEV_WAIT_TIMEOUT_MS`: time without progress after which an awaited device counts as hung. Work that makes
+    /// progress has no limit. Default 30 seconds.
     pub wait_timeout: Duration,
-    /// `HCQDEV_WORK_TIMEOUT_MS`: how long a wait for work may last though the work goes on. Without end unless set.
+    /// `HCQDEV_WORK_TIMEOUT_MS`: maximum wait for work, regardless of progress. Default unlimited.
     pub work_timeout: Option<Duration>,
-    /// `CACHELEVEL`: 0 no cache on disk, 1 (the default) compiled kernels; 2 is searches as well, of which
-    /// there are none yet.
+    /// `CACHELEVEL`: 0 no disk cache, 1 (the default) compiled kernels; 2 searches, too, which do not exist yet.
     pub cache_level: u8,
     /// `CCACHE`: use the cache of compiled kernels. On unless 0.
     pub compile_cache: bool,
@@ -111,22 +110,18 @@ pub struct Settings {
     pub cache_dir: Option<PathBuf>,
     /// `NO_COLOR` is set to anything (<https://no-color.org>).
     pub no_color: bool,
-    /// `DETERMINISTIC`: GPUs keep the order of sums of floats where they combine in memory, so that
-    /// every run gives the same bits.
+    /// `DETERMINISTIC`: GPUs add floats in memory in a fixed order, so that every run gives the same bits.
     pub deterministic: bool,
-    /// `ALLOW_TF32`: tensor cores of NVIDIA GPUs multiply 32-bit floats, of whose operands they read ten bits behind
-    /// the point.
+    /// `ALLOW_TF32`: multiply 32-bit floats on NVIDIA tensor cores, with operands rounded to 10 mantissa bits.
     pub allow_tf32: bool,
-    /// `NV_WGMMA`: tensor cores of Hopper read matrices in shared memory (wgmma), where boxes of tensors are copied
-    /// (TMA). Unset by 0, when these are what is doubted; products are then made as on Ampere.
+    /// `NV_WGMMA`: use wgmma and TMA on Hopper. Set it to 0 to debug them; products then use the Ampere path.
     pub nv_wgmma: bool,
-    /// `AMD_AQL`: compute queues of AMD GPUs take AQL packets (1) or PM4 packets (0); what suits the chip
-    /// unless set.
+    /// `AMD_AQL`: compute queues of AMD GPUs use AQL packets (1) or PM4 packets (0). Default by chip.
     pub amd_aql: Option<bool>,
     /// `AMD_RESET`: AMD GPUs without a kernel driver are reset before they are started, in whatever state they are
     /// found.
     pub amd_reset: bool,
-    /// Where packets of AMD GPUs are those of a driver that has run on cards; no variable says it. Nowhere unless set.
+    /// AMD packets to encode as another, hardware-proven driver does; not a variable. Default none.
     pub amd_recorded: Recorded,
     /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
     pub firmware: Vec<PathBuf>,
@@ -138,18 +133,16 @@ pub struct Settings {
     /// `HCQDEV_PCI_WAIT`: how long a program waits for a card without a kernel driver that another program has, in
     /// seconds. 0 unless set: that is an error then, which names the program.
     pub pci_wait: Duration,
-    /// What stands in front of the machine of devices that are opened, or in its place; no variable says it.
+    /// The tap or replacement for the machine of opened devices; not a variable.
     pub front: Option<Front>,
-    /// Words of each ring, or not many more, for tests that fill them; no variable says it. The driver's choice
-    /// unless set.
+    /// Approximate ring size in words, for tests that fill rings; not a variable. Default chosen by the driver.
     pub ring_words: Option<u32>,
     /// `CPU_COUNT`: how many threads the CPU device uses; `None` for all that it may.
     pub cpu_count: Option<NonZeroUsize>,
-    /// `SUBNORMALS`: kernels of the CPU device compute with subnormal numbers. Unless it is set these
-    /// are zeros to them, and in the weights of models: they are noise that takes a hundred times as long.
+    /// `SUBNORMALS`: CPU kernels compute with subnormal numbers. By default they are flushed to zero, also in model
+    /// weights: they are noise and a hundred times slower.
     pub subnormals: bool,
-    /// `TWIN`: what the simulated machine is like, if one is asked for: its config string, such as
-    /// `gpus=2,seed=7` (tests/twin/README.md).
+    /// `TWIN`: config string of the simulated machine, if selected, such as `gpus=2,seed=7` (tests/twin/README.md).
     pub twin: Option<String>,
     /// `HCQ_STRICT_ENV`: old names of variables are errors.
     pub strict_env: bool,
@@ -189,8 +182,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Parses what concerns this project and ignores the rest; with a name given twice, the last
-    /// one counts.
+    /// Parses this project's variables and ignores the rest; of duplicates, the last one counts.
     ///
     /// # Errors
     /// The first variable that does not hold what it must.
@@ -263,23 +255,23 @@ impl Settings {
         Ok(s)
     }
 
-    /// What was asked for that this version reads and does not do, as sentences.
+    /// Settings that have no effect in this version, as sentences.
     pub fn without_effect(&self) -> Vec<String> {
         let mut all = Vec::new();
         let mut note = |name: &str, value: u64, why: &str| {
             all.push(format!("{name}={value} has no effect: {why}; unset {name}"));
         };
         if self.beam > 0 {
-            let why = "this version chooses kernel variants by rules and does not search";
+            let why = "this version selects kernel variants by heuristics, without a search";
             note("BEAM", self.beam.into(), why);
         }
         match self.jit {
-            0 => note("JIT", 0, "this version always captures what it can"),
-            2 => note("JIT", 2, "this version always batches what it captures"),
+            0 => note("JIT", 0, "this version always captures"),
+            2 => note("JIT", 2, "this version always batches captured work"),
             _ => {}
         }
         if self.cache_level == 2 {
-            let why = "there are no searches to keep; compiled kernels are kept as with 1";
+            let why = "no searches to cache; compiled kernels are cached as with 1";
             note("CACHELEVEL", 2, why);
         }
         all
@@ -402,10 +394,10 @@ mod tests {
         assert_eq!(
             all,
             [
-                "BEAM=8 has no effect: this version chooses kernel variants by rules and does not search; \
-                 unset BEAM",
-                "JIT=0 has no effect: this version always captures what it can; unset JIT",
-                "CACHELEVEL=2 has no effect: there are no searches to keep; compiled kernels are kept as \
+                "BEAM=8 has no effect: this version selects kernel variants by heuristics, without a \
+                 search; unset BEAM",
+                "JIT=0 has no effect: this version always captures; unset JIT",
+                "CACHELEVEL=2 has no effect: no searches to cache; compiled kernels are cached as \
                  with 1; unset CACHELEVEL",
             ]
         );

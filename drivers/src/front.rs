@@ -1,4 +1,4 @@
-//! [`Front`]: what stands in front of the machine, or in its place.
+//! [`Front`]: a tap in front of the machine, or a replacement for it.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

@@ -1,6 +1,6 @@
-//! What GPUs are at: memory, clocks, power, temperature, and who uses them. Read from what kernel drivers write to
-//! sysfs and procfs, and from the locks of our own; nothing is opened, asked or woken: of a card that sleeps no sensor
-//! is read, since that may wake it. What drivers tell who is asked, [`panel`](crate::panel) adds.
+//! GPU gauges: memory, clocks, power, temperature, and users. Read from sysfs, procfs and our own locks; opens and
+//! wakes no device: sensors of a suspended card are not read, since that may wake it. [`panel`](crate::panel) adds
+//! values queried from drivers.
 //!
 //! | of | where | source |
 //! |---|---|---|
@@ -30,14 +30,14 @@ pub enum Way {
     Usb,
 }
 
-/// A GPU at one moment. What nobody tells is `None`.
+/// A snapshot of a GPU. Unknown values are `None`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Gauges {
-    /// What it is and which driver has it.
+    /// Its identity and driver.
     pub card: OnBus,
     /// How it is reached.
     pub way: Way,
-    /// Whether it sleeps: its driver has switched it off until somebody wants it.
+    /// Whether it is runtime-suspended by its driver.
     pub asleep: bool,
     /// Its name, where the driver knows one.
     pub model: Option<String>,
@@ -63,7 +63,7 @@ pub struct Gauges {
     pub link: Option<String>,
     /// Processes that have it.
     pub users: Vec<User>,
-    /// Whether who has it is known.
+    /// Whether its users are known.
     pub users_known: bool,
 }
 
@@ -116,7 +116,7 @@ impl Gauges {
         self.card.taken().is_none() && self.users_known && self.users.is_empty()
     }
 
-    /// With what the SMU has measured.
+    /// With the SMU's measurements.
     pub(crate) fn measured(&mut self, by: &Metrics) {
         self.busy = Some(by.gfx_percent.into());
         self.celsius = Some(by.edge.unwrap_or(by.hotspot).into());

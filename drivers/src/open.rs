@@ -29,7 +29,7 @@ type Open = fn(&Target, Option<u32>, &Settings, Option<&Twin>) -> Result<Arc<dyn
 enum Support {
     /// Opens it.
     Here(Open),
-    /// There is no driver yet; the text says what there would be.
+    /// No driver yet; the text describes the missing support.
     NotYet(&'static str),
 }
 
@@ -76,7 +76,7 @@ pub fn open_with(
             let n = several.len();
             return Err(none(
                 target,
-                format!("it names {n} devices, expected one; open them one by one"),
+                format!("{n} devices selected, expected one; open them one by one"),
             ));
         }
     };
@@ -99,9 +99,8 @@ pub struct Present {
     pub device: Result<Arc<dyn Device>>,
 }
 
-/// Every device that is there and that this version has a driver for, open; those of `twin` last. GPUs that no kernel
-/// driver has are started by being opened: what is behind USB bridges is listed of `twin` alone, what is on the bus not
-/// at all.
+/// Opens every supported device; those of `twin` last. Opening starts GPUs without a kernel driver: of these, only
+/// simulated ones behind USB bridges are included, and none on the bus.
 pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
     let target = Target::any(DeviceKind::Cpu);
     let mut all = vec![Present {
@@ -186,7 +185,7 @@ fn machine(
         return Err(none(
             target,
             format!(
-                "this version reaches {vendor} GPUs by {names} only; use DEV={name}+{device}, or DEV=CPU"
+                "{vendor} GPUs are supported by {names} only; use DEV={name}+{device}, or DEV=CPU"
             ),
         ));
     };
@@ -204,7 +203,7 @@ fn machine(
     twin.cloned().map(before).ok_or_else(|| {
         none(
             target,
-            "this program was built without simulated cards. Switch on the feature twin of the crate doorbell \
+            "built without simulated cards. Enable the feature twin of the crate doorbell \
              (--features twin), or use DEV=CPU"
                 .into(),
         )
@@ -263,16 +262,14 @@ fn not_there(
     let why = match (numbered, first, at, wanted) {
         ([], Some(why), ..) => return unusable(target, why),
         ([], None, ..) => {
-            "the kernel driver has found no GPU that computes (`dmesg | grep kfd`); use \
-                           DEV=CPU"
-                .into()
+            "the kernel driver found no compute GPU (`dmesg | grep kfd`); use DEV=CPU".into()
         }
         (_, _, Some(at), Some(wanted)) => format!("{}, expected {wanted}", named(at)),
         (_, _, None, Some(wanted)) if index.is_none() => {
             format!("{}, expected {wanted}", there())
         }
-        ([_], ..) => "there is one GPU, number 0".into(),
-        (several, ..) => format!("there are GPUs 0 to {}", several.len() - 1),
+        ([_], ..) => "found one GPU, number 0".into(),
+        (several, ..) => format!("found GPUs 0 to {}", several.len() - 1),
     };
     none(target, why)
 }
@@ -346,7 +343,7 @@ fn present_amd(machine: &Arc<dyn Machine>, twin: bool, settings: &Settings) -> V
         let device = match (reason, found.index) {
             (Some(why), _) => Err(unusable(&target, why)),
             (None, Some(index)) => amd(machine, twin, index, settings),
-            (None, None) => Err(none(&target, "it has no number".into())),
+            (None, None) => Err(none(&target, "the GPU has no number".into())),
         };
         Present {
             target,
@@ -369,7 +366,7 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
         }
         Unusable::NoDriver { .. } => none(
             target,
-            format!("{text}. Without a card: DEV=TWINKFD+AMD::gfx1100 is a simulated one"),
+            format!("{text}. For a simulated card, use DEV=TWINKFD+AMD::gfx1100"),
         ),
         _ => none(target, text),
     }
@@ -434,7 +431,7 @@ mod tests {
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();
-        assert!(text.contains("names 2 devices"), "{text}");
+        assert!(text.contains("2 devices selected"), "{text}");
         let mut other = target("CPU");
         other.arch = Some("riscv64".into());
         let text = open(&other).unwrap_err().to_string();

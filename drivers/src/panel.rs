@@ -1,5 +1,5 @@
-//! [`Panel`]: the gauges of all GPUs of a machine, from everybody who tells: files of the kernel, NVIDIA's resource
-//! manager, and, where it is asked for, the power management of AMD's cards that nobody has.
+//! [`Panel`]: the gauges of all GPUs of a machine, from kernel files, NVIDIA's resource manager, and, on request, the
+//! SMU of AMD cards without a driver.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::open::Twin;
 /// NVIDIA's kernel driver.
 const NVIDIA: &str = "nvidia";
 
-/// The gauges of a machine. It keeps what it has opened, so that it is read again at little cost.
+/// The gauges of a machine. Keeps its sources open for cheap repeated reads.
 pub struct Panel {
     machine: Twin,
     /// RM is asked where it has a card that is awake.
@@ -53,7 +53,7 @@ impl Panel {
         }
     }
 
-    /// Every GPU, in the order of the bus, then bridges on USB; and what could not be asked, and why.
+    /// Every GPU, in bus order, then USB bridges; and the sources that failed, with the reason.
     pub fn read(&self) -> (Vec<Gauges>, Vec<String>) {
         let (mut cards, mut notes) = (gauges::read(&*self.machine), self.notes.clone());
         let readings = self.nvidia.iter().flat_map(Meters::read);
@@ -93,7 +93,7 @@ fn measure(machine: &Twin, card: &mut Gauges) -> Option<String> {
             None
         }
         Ok(None) => Some(format!(
-            "{}: its power management is not started: a program that uses the card starts it, and leaves it so",
+            "{}: power management not started; it starts with the first program that uses the card",
             card.card.address
         )),
         Err(error) => Some(error.to_string()),
@@ -123,7 +123,7 @@ fn told(machine: &dyn Machine, card: &mut Gauges, by: Reading) {
 
 /// What is known of a bridge that is not opened.
 fn behind(bridge: &UsbDevice) -> Gauges {
-    let name = bridge.product_name.as_deref().unwrap_or("without a name");
+    let name = bridge.product_name.as_deref().unwrap_or("unnamed");
     let card = OnBus {
         address: bridge.port.clone(),
         id: format!("{:04x}:{:04x}", bridge.vendor, bridge.product),

@@ -1,4 +1,4 @@
-//! Registers of AMD's cards by the vendor's names: what the tables say of a chip, and what a card holds.
+//! Registers of AMD cards by the vendor's names: the tables of a chip, and the values of a card.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum RegsError {
     /// No such chip in the tables.
-    #[error("there are no registers of the chip {chip:?}, only of {}", .known.join(", "))]
+    #[error("no registers known for chip {chip:?}, only for {}", .known.join(", "))]
     Chip {
         /// What was asked for.
         chip: String,
@@ -27,7 +27,7 @@ pub enum RegsError {
         known: Vec<&'static str>,
     },
     /// No such register.
-    #[error("{name}: no register of {chip} has this name{}", nearest(.near))]
+    #[error("{name}: no such register on {chip}{}", nearest(.near))]
     Name {
         /// What was asked for.
         name: String,
@@ -47,7 +47,7 @@ pub enum RegsError {
 fn nearest(near: &Option<&str>) -> String {
     match near {
         Some(near) => format!("; did you mean {near}?"),
-        None => "; `doorbell regs list TEXT` lists those with a text in their names".into(),
+        None => "; search with `doorbell regs list TEXT`".into(),
     }
 }
 
@@ -69,7 +69,7 @@ pub struct Listed {
     pub block: &'static str,
     /// The vendor's name.
     pub name: &'static str,
-    /// The segment of the block, whose base the card tells.
+    /// The segment of the block; the card reports its base.
     pub segment: u8,
     /// How far into it, in dwords.
     pub dword: u32,
@@ -77,7 +77,7 @@ pub struct Listed {
     pub fields: Vec<Bits>,
 }
 
-/// The names of chips that there are registers of.
+/// The names of chips with known registers.
 pub fn chips() -> Vec<&'static str> {
     CHIPS.iter().map(|chip| chip.name).collect()
 }
@@ -114,7 +114,7 @@ fn fields(named: Named, gfx: Gfx) -> Vec<Bits> {
     .collect()
 }
 
-/// The registers of a chip whose name has `part` in it, in any case.
+/// The registers of a chip whose name contains `part`, ignoring case.
 ///
 /// # Errors
 /// [`RegsError::Chip`].
@@ -164,7 +164,7 @@ fn find(among: impl Iterator<Item = Named>, name: &str, chip: &str) -> Result<Na
     })
 }
 
-/// A register with what it holds.
+/// A register and its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Seen {
     /// The block, and which one of several: `GC0`.
@@ -209,11 +209,11 @@ pub enum Change {
     Field(String, u32),
 }
 
-/// A card whose registers are looked at. Nothing is started.
+/// A card opened for register access. Starts nothing.
 pub struct Card(card::Card);
 
 impl Card {
-    /// Asks a card what it is made of. Nothing of it is changed, but that it answers on the bus.
+    /// Reads a card's discovery table. Changes nothing but enabling its memory accesses on the bus.
     ///
     /// # Errors
     /// [`RegsError::Card`].
@@ -339,10 +339,10 @@ mod tests {
             .to_string();
         assert_eq!(
             error,
-            "GRBM_GFX_CTL: no register of gfx1201 has this name; did you mean GRBM_GFX_CNTL?"
+            "GRBM_GFX_CTL: no such register on gfx1201; did you mean GRBM_GFX_CNTL?"
         );
         let error = list("gfx906", "").unwrap_err().to_string();
-        assert!(error.contains("only of gfx942, gfx1100"), "{error}");
+        assert!(error.contains("only for gfx942, gfx1100"), "{error}");
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(written[0].value, 16 << 1);
         let wide = Change::Field("rb_size".into(), 77);
         let error = card.write("IH_RB_CNTL", &wide).unwrap_err().to_string();
-        assert!(error.contains("too large for the field rb_size"), "{error}");
+        assert!(error.contains("bit field rb_size"), "{error}");
         let error = card.read("IH_RB_CTL").unwrap_err().to_string();
         assert!(error.ends_with("did you mean IH_RB_CNTL?"), "{error}");
         assert!(machine.journal().violations().is_empty());

@@ -11,9 +11,8 @@
 //! case; an architecture is taken as it is. Numbers stand in one of their two places:
 //! `KFD:1+AMD` and `KFD+AMD:1` are the same.
 //!
-//! The caller's choice comes before the command line's, that before `DEV`, that before the older
-//! variables (`AMD=1`, `AMD_IFACE=PCI`, ...), and with none of them the devices are looked for.
-//! Pure: the environment is an argument.
+//! Precedence: the caller's choice, the command line, `DEV`, the older variables (`AMD=1`, `AMD_IFACE=PCI`, ...),
+//! then autodetection. Pure: the environment is an argument.
 
 mod legacy;
 mod restrictions;
@@ -91,7 +90,7 @@ impl DeviceKind {
     }
 }
 
-/// A way to reach a device.
+/// An interface to a device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Transport {
     /// AMD's compute driver, `/dev/kfd`.
@@ -100,7 +99,7 @@ pub enum Transport {
     Nvk,
     /// Qualcomm's `/dev/kgsl-3d0`.
     Kgsl,
-    /// The PCI device itself, with no driver of its own in the kernel.
+    /// The PCI device itself, without a kernel driver.
     Pci,
     /// A PCI device behind a USB bridge.
     Usb,
@@ -223,13 +222,13 @@ pub enum Source {
 /// The result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection {
-    /// The targets in their order; empty, with [`Source::Autodetect`], when nobody asked.
+    /// The targets in order; empty, with [`Source::Autodetect`], if none was selected.
     pub targets: Vec<Target>,
     /// Who asked.
     pub source: Source,
     /// What the user should know: old names with their new form, overridden or unknown variables.
     pub notes: Vec<String>,
-    /// What the user must know: a variable by which others restrict GPUs, and which is not followed.
+    /// Notes for the user, such as ignored variables that restrict GPUs in other software.
     pub warnings: Vec<String>,
 }
 
@@ -252,13 +251,13 @@ pub enum SelectError {
         found: String,
         hint: &'static str,
     },
-    #[error("{first} and {second} contradict each other about the {what}; keep one of them")]
+    #[error("{first} and {second} conflict in the {what}; keep one of them")]
     Conflict {
         first: String,
         second: String,
         what: &'static str,
     },
-    #[error("{old}: old names are refused because HCQ_STRICT_ENV=1 is set; write {new}")]
+    #[error("{old}: old name, rejected by HCQ_STRICT_ENV=1; use {new}")]
     Strict { old: String, new: String },
 }
 
@@ -351,7 +350,7 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
         }
     };
     for (_, weaker, _) in asked {
-        notes.push(format!("{weaker} is not followed: {origin} comes first"));
+        notes.push(format!("{weaker} is ignored: {origin} takes precedence"));
     }
     if source != Source::Legacy {
         for (device, weaker) in &legacy.devices {
@@ -367,7 +366,7 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
                     what: "device",
                 });
             }
-            notes.push(format!("{weaker} is not followed: {origin} comes first"));
+            notes.push(format!("{weaker} is ignored: {origin} takes precedence"));
         }
     }
     for target in &mut targets {
@@ -379,7 +378,7 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
         if given("HCQ_STRICT_ENV").is_some_and(|value| value != "0") {
             return Err(SelectError::Strict { old, new });
         }
-        notes.push(format!("{old}: an old name; write {new}"));
+        notes.push(format!("{old}: old name; use {new}"));
     }
     notes.extend(unknown_names(env.keys().map(String::as_str)));
     let warnings = restrictions::not_followed(&targets, given);
@@ -482,7 +481,7 @@ fn parse_interface(origin: &str, device: DeviceKind, text: &str) -> Result<Inter
     if names.is_empty() {
         return Err(SelectError::Malformed {
             origin: origin.to_string(),
-            expected: "a device with more than one interface before which one is named",
+            expected: "no interface, since this device has only one",
             found: format!("{text}+{}", device.name()),
             hint: "leave out the interface and the '+'",
         });
@@ -506,7 +505,7 @@ fn parse_renderer(
     if table.is_empty() {
         return Err(SelectError::Malformed {
             origin: origin.to_string(),
-            expected: "a device with more than one renderer before one is named",
+            expected: "no renderer, since this device has only one",
             found: format!("{}:{text}", device.name()),
             hint: "leave out the renderer",
         });
@@ -565,8 +564,10 @@ fn unknown_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
             .filter(|(distance, _)| *distance <= if ours { 3 } else { 2 })
             .min();
         match near {
-            Some((_, known)) => notes.push(format!("{name} is not known; did you mean {known}?")),
-            None if ours => notes.push(format!("{name} is not known and has no effect")),
+            Some((_, known)) => {
+                notes.push(format!("unknown variable {name}; did you mean {known}?"))
+            }
+            None if ours => notes.push(format!("unknown variable {name} has no effect")),
             None => {}
         }
     }

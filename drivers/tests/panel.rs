@@ -83,7 +83,10 @@ fn power_management_tells_of_cards_without_a_kernel_driver() {
         assert_eq!((silent.way, silent.celsius), (way, None));
         let panel = Panel::new(machine.clone(), true);
         let (_, notes) = panel.read();
-        assert!(notes[0].contains("is not started"), "{notes:?}");
+        assert!(
+            notes[0].contains("power management not started"),
+            "{notes:?}"
+        );
         let device = open(target, &machine);
         let card = look(&panel, |card| card.celsius.is_some());
         assert!(

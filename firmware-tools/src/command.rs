@@ -1,5 +1,4 @@
-//! The commands of `fwtool`, which are those of `doorbell fw`. Data goes to the writer, talk to
-//! nobody.
+//! The commands of `fwtool` and `doorbell fw`. Data goes to the writer; nothing else is printed.
 
 mod dump;
 mod extract;
@@ -18,20 +17,20 @@ use crate::search::Search;
 /// What to do.
 #[derive(clap::Subcommand, Debug)]
 pub enum Command {
-    /// List the files that boots need: which are there, of which version and release
+    /// List the firmware files needed to boot, with presence, version and release
     List(list::Args),
-    /// Show what files hold: headers, versions, parts
+    /// Show headers, versions and parts of files
     Dump(dump::Args),
-    /// Check files: headers against lengths, checksums, hashes against releases or a manifest
+    /// Check lengths, checksums and hashes of files against known releases or a manifest
     Verify(verify::Args),
-    /// Write the parts of files as files
+    /// Extract the parts of files
     Extract(extract::Args),
 }
 
 /// Where to look.
 #[derive(clap::Args, Debug)]
 pub struct From {
-    /// A folder to look in before the system's; may be repeated
+    /// Folder to search before the system's; may be repeated
     #[arg(
         long,
         value_name = "FOLDER",
@@ -47,22 +46,22 @@ impl From {
     }
 }
 
-/// Why a command could not be done.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// About a file.
     #[error(transparent)]
     Firmware(#[from] Error),
-    /// Nobody takes what is written.
-    #[error("the output: {0}")]
+    /// Writing the output failed.
+    #[error("cannot write the output: {0}")]
     Output(#[from] std::io::Error),
-    /// What was asked for makes no sense.
+    /// Invalid arguments.
     #[error("{0}")]
     Usage(String),
 }
 
-/// Does it. False is an answer, too: files are missing or damaged, and the output says which.
+/// Runs a command. Returns false if files are missing or damaged; the output says which.
 ///
 /// # Errors
 /// [`Failure`]
@@ -91,7 +90,7 @@ fn chips(name: Option<&str>) -> Result<Vec<Chip>, Failure> {
     let chip = chip.ok_or_else(|| {
         let known: Vec<&str> = CHIPS.iter().map(|chip| chip.gfx).collect();
         Failure::Usage(format!(
-            "--chip is {name:?}, expected one of {}",
+            "--chip: unknown chip {name:?}, expected one of {}",
             known.join(", ")
         ))
     })?;

@@ -1,4 +1,4 @@
-//! Reading a file of bytes that nobody vouches for: every access is checked and has a name.
+//! Reads untrusted bytes: every access is checked and named.
 
 use zerocopy::{FromBytes, Immutable, KnownLayout, Unaligned};
 

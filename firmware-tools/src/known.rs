@@ -1,4 +1,4 @@
-//! Releases whose files are known by their hash: those that the parsers are tested with.
+//! Releases whose files are known by hash: those that the parsers are tested with.
 
 use std::sync::LazyLock;
 
@@ -46,19 +46,18 @@ pub fn releases(name: &str) -> Vec<Known> {
         .collect()
 }
 
-/// How a file stands to the releases.
+/// How a file compares with the releases.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Standing {
     /// It is the file of this release.
     Of(&'static str),
-    /// Its version is that of this release, its bytes are not: it may be damaged where no checksum
-    /// tells.
+    /// It has the version of this release, but other contents: it may be damaged.
     Differs(&'static str),
-    /// Of no release that is known: older, newer, or damaged.
+    /// An unknown release: older, newer, or damaged.
     Unknown,
 }
 
-/// How a file stands to the releases, the newest first.
+/// Compares a file with the releases, newest first.
 pub fn standing(name: &str, version: u32, sha256: &str) -> Standing {
     let known = releases(name);
     let same = known.iter().rfind(|known| known.sha256 == sha256);

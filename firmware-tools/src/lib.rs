@@ -1,9 +1,7 @@
-//! Firmware images: what they say of themselves, where they are, and whether they are the ones
-//! that were meant.
+//! Finds, parses and verifies firmware images.
 //!
 //! The repository holds no firmware. Distributions package it (Debian: `firmware-amd-graphics`);
-//! [`search`] finds it, [`amd`] takes it apart, [`known`] and a [`manifest`] tell by its hash
-//! which release it is of.
+//! [`search`] finds it, [`amd`] parses it, [`known`] and a [`manifest`] identify its release by hash.
 #![forbid(unsafe_code)]
 
 pub mod amd;
@@ -16,11 +14,11 @@ pub mod search;
 
 use std::path::PathBuf;
 
-/// Where firmware of AMD's GPUs comes from, for messages about a file that is missing or damaged.
+/// Packages with AMD GPU firmware, for messages about missing or damaged files.
 pub const PACKAGES: &str = "Debian: apt install firmware-amd-graphics (component \
-                            non-free-firmware; newer cards: from the backports), Ubuntu: \
+                            non-free-firmware; for newer cards from backports), Ubuntu: \
                             linux-firmware, Fedora: amd-gpu-firmware, Arch: linux-firmware-amdgpu; for \
-                            simulated cards of a checkout: scripts/firmware";
+                            simulated cards in a checkout: scripts/firmware";
 
 /// Why an image or a manifest was refused.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +32,10 @@ pub enum Error {
         /// The system's error.
         source: std::io::Error,
     },
-    /// The file is in none of the folders.
+    /// The file was not found.
     #[error(
-        "{name}: in none of {folders}. Install it ({PACKAGES}), or name its folder: HCQDEV_FIRMWARE, and --from for \
-         `doorbell fw`"
+        "{name}: not found in {folders}. Install it ({PACKAGES}), or point HCQDEV_FIRMWARE (or \
+         `doorbell fw --from`) to its folder"
     )]
     Missing {
         /// The image.
@@ -45,7 +43,7 @@ pub enum Error {
         /// Where it was looked for.
         folders: String,
     },
-    /// A compressed file that is damaged, or that is larger than any firmware.
+    /// A compressed file that is damaged or too large.
     #[error("{path}: {why}. The file is damaged; install it again ({PACKAGES})")]
     Packed {
         /// The file.
@@ -53,16 +51,16 @@ pub enum Error {
         /// What the decompressor says.
         why: String,
     },
-    /// Its name is that of no kind of firmware.
+    /// The file name is not that of a known kind of firmware.
     #[error(
-        "{name}: expected the name of an amdgpu firmware file (gc_11_0_0_mec.bin, \
-         navi10_sdma.bin), found no kind that is known; which header it has follows from it"
+        "{name}: unknown kind of firmware; expected the name of an amdgpu file (gc_11_0_0_mec.bin, \
+         navi10_sdma.bin), which determines the header format"
     )]
     Kind {
         /// The image.
         name: String,
     },
-    /// The file is too short for what it should hold.
+    /// The file is too short for its contents.
     #[error(
         "{name}: {what} needs {needed} bytes at offset {offset}, the file has {len}. The file is \
          truncated or its header is damaged; install it again"
@@ -94,9 +92,9 @@ pub enum Error {
         /// What it should say.
         expected: String,
     },
-    /// The header is right, the bytes are not those that it was made for.
+    /// The checksum in the header does not match the contents.
     #[error(
-        "{name}: crc32 is {found:#010x}, the bytes of the file give {expected:#010x}. The file is \
+        "{name}: the header has crc32 {found:#010x}, the file has {expected:#010x}. The file is \
          damaged; install it again"
     )]
     Checksum {
@@ -107,18 +105,15 @@ pub enum Error {
         /// That of the bytes.
         expected: u32,
     },
-    /// The headers are right, the bytes are not those that AMD has signed.
-    #[error(
-        "{name}: {part} is not what AMD has signed: its signature is one of other bytes. The file is damaged; \
-         install it again"
-    )]
+    /// AMD's signature does not match the contents.
+    #[error("{name}: AMD's signature does not match {part}. The file is damaged; install it again")]
     Signature {
         /// The image.
         name: String,
         /// The part of it.
         part: String,
     },
-    /// A manifest line that makes no sense.
+    /// An invalid line in a manifest.
     #[error("{path} line {line}: {why}")]
     Manifest {
         /// The manifest.

@@ -1,5 +1,5 @@
-//! Manifests: which files were meant, by SHA-256. Lines as `sha256sum` writes them
-//! (`<64 hex digits>  <name>`), `#` starts a comment, so that `sha256sum -c` reads them too.
+//! Manifests: expected files, by SHA-256. Lines as `sha256sum` writes them (`<64 hex digits>  <name>`), `#` starts
+//! a comment, so that `sha256sum -c` reads them too.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,9 +20,9 @@ pub struct Entry {
 /// How a file compares with its entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The file that was meant.
+    /// The expected file.
     Same,
-    /// Not there.
+    /// It is missing.
     Missing,
     /// Another file; its hash.
     Differs(String),
@@ -70,7 +70,7 @@ pub fn read(path: &Path) -> Result<Vec<Entry>, Error> {
             .all(|c| matches!(c, std::path::Component::Normal(_)));
         if !inside || name.as_os_str().is_empty() {
             return Err(bad(format!(
-                "expected a name inside of the folder, found {name:?}"
+                "expected a path inside the folder, found {name:?}"
             )));
         }
         entries.push(Entry {
@@ -146,7 +146,7 @@ mod tests {
             ),
             (
                 &format!("{}  ../x", "0".repeat(64)),
-                "line 1: expected a name inside",
+                "line 1: expected a path inside",
             ),
         ] {
             fs::write(&list, line).unwrap();

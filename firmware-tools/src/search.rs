@@ -1,5 +1,4 @@
-//! Where firmware is: in folders that the person names, then where the kernel looks, plain or
-//! compressed as distributions pack it.
+//! Finds firmware: in given folders, then where the kernel looks, plain or compressed.
 
 use std::fs;
 use std::io::Read;
@@ -7,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// Where the kernel looks, in its order.
+/// Folders that the kernel searches, in order.
 pub const SYSTEM: [&str; 3] = [
     "/lib/firmware/updates",
     "/lib/firmware",
@@ -15,12 +14,12 @@ pub const SYSTEM: [&str; 3] = [
 ];
 /// The folder of amdgpu below those.
 pub const FOLDER: &str = "amdgpu";
-/// How the kernel may find a file packed: what its name ends with then.
+/// File name endings of compressed files that the kernel supports.
 pub const PACKINGS: [&str; 3] = ["", ".zst", ".xz"];
 /// Larger than any firmware of a GPU, so that a packed file cannot fill the memory.
 const MOST: u64 = 64 << 20;
 
-/// The folders that are looked through.
+/// The folders to search.
 #[derive(Clone, Debug)]
 pub struct Search {
     folders: Vec<PathBuf>,
@@ -31,12 +30,12 @@ pub struct Search {
 pub struct Found {
     /// Where.
     pub path: PathBuf,
-    /// What it holds, unpacked.
+    /// Its contents, decompressed.
     pub bytes: Vec<u8>,
 }
 
 impl Search {
-    /// Looks through these folders, each of them or its `amdgpu`, and then through the system's.
+    /// Searches these folders (each or its `amdgpu`), then the system's.
     pub fn new(first: impl IntoIterator<Item = PathBuf>) -> Search {
         let mut search = Search::only(first);
         let system = SYSTEM.iter().map(|folder| Path::new(folder).join(FOLDER));
@@ -44,7 +43,7 @@ impl Search {
         search
     }
 
-    /// Looks through these folders alone.
+    /// Searches only these folders.
     pub fn only(folders: impl IntoIterator<Item = PathBuf>) -> Search {
         let below = |folder: PathBuf| [folder.clone(), folder.join(FOLDER)];
         Search {
@@ -102,7 +101,7 @@ impl Search {
     }
 }
 
-/// Reads a file, and unpacks it if its name says that it is packed.
+/// Reads a file, and decompresses it if its name says so.
 ///
 /// # Errors
 /// [`Error::File`] or [`Error::Packed`].

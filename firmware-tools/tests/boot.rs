@@ -108,7 +108,7 @@ fn a_boot_without_a_file_names_it() {
     let error = Firmware::find(&chip.blocks, Edition::Usual, &search).unwrap_err();
     let text = error.to_string();
     assert!(
-        text.starts_with("psp_13_0_0_sos.bin: in none of "),
+        text.starts_with("psp_13_0_0_sos.bin: not found in "),
         "{text}"
     );
     assert!(text.contains("apt install firmware-amd-graphics"), "{text}");
@@ -136,7 +136,7 @@ fn a_bit_that_amd_has_not_signed_is_found() {
             };
             let damaged = Firmware::of(names.into_iter().map(read).collect());
             let error = damaged.boot().unwrap_err().to_string();
-            let expected = format!("{file}: {part} is not what AMD has signed");
+            let expected = format!("{file}: AMD's signature does not match {part}");
             assert!(error.starts_with(&expected), "{error}");
         }
     }

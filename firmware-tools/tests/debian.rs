@@ -51,7 +51,7 @@ fn every_file_is_taken_apart_or_of_no_use_for_compute() {
     let mut kinds = BTreeMap::<(&str, bool), usize>::new();
     let mut signed = 0;
     for (name, bytes) in files() {
-        let kind = Kind::of(&name).unwrap_or_else(|| panic!("{name}: of no kind that is known"));
+        let kind = Kind::of(&name).unwrap_or_else(|| panic!("{name}: unknown kind of firmware"));
         if kind == Kind::Discovery {
             discovery::check(&name, &bytes).unwrap();
             continue;

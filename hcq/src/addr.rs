@@ -4,7 +4,7 @@
 //! the device puts on the bus ([`BusAddr`]) and where it lies in the card's own memory
 //! ([`VramAddr`]); a page table leads from the first to one of the others ([`PhysAddr`]). Mixing them up compiles in C and corrupts memory; here it does not compile.
 //!
-//! What a [`BusAddr`] means depends on who translates it: [`BusRanges`] gives its addresses to functions of its own
+//! The meaning of a [`BusAddr`] depends on its IOMMU: [`BusRanges`] gives addresses to functions of its own
 //! [`Domain`] only.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-/// Why an address computation has no answer.
+/// Why an address computation failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AddrError {
@@ -36,8 +36,8 @@ pub enum AddrError {
         /// Bytes, or the other address, that was subtracted.
         bytes: u64,
     },
-    /// An address that means something else, or nothing, to who was to use it.
-    #[error("addresses of {of} are none of {asked}: the two share no memory")]
+    /// An address that is not valid for the device that was to use it.
+    #[error("addresses of {of} are not valid in {asked}: the two share no memory")]
     OtherDomain {
         /// Whose addresses they are.
         of: Domain,
@@ -140,13 +140,13 @@ address! {
     VramAddr
 }
 
-/// Functions to which a bus address means the same: all those that no IOMMU translates for, or those of one container of
-/// VFIO.
+/// Functions for which a bus address means the same: all those without IOMMU translation, or those of one VFIO
+/// container.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Domain(u64);
 
 impl Domain {
-    /// Nobody translates: addresses on the bus are physical ones.
+    /// No translation: bus addresses are physical.
     pub const BUS: Domain = Domain(0);
 
     /// One that no other of this process is.
@@ -199,7 +199,7 @@ impl BusRanges {
         }
     }
 
-    /// All of them, for who records and uses none.
+    /// All ranges, for recording only.
     pub(crate) fn recorded(&self) -> &[BusRange] {
         &self.ranges
     }
@@ -303,7 +303,7 @@ mod tests {
         let of_bus = BusRanges::new(Domain::BUS, Vec::new());
         let error = of_bus.for_domain(a).unwrap_err().to_string();
         assert!(
-            error.starts_with("addresses of the bus are none of IOMMU domain "),
+            error.starts_with("addresses of the bus are not valid in IOMMU domain "),
             "{error}"
         );
     }

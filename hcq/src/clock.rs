@@ -34,8 +34,7 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A clock that stands still until someone sleeps: sleeping only moves it. For models of hardware
-/// and tests.
+/// A clock that advances only by sleeping, without waiting. For hardware models and tests.
 #[derive(Debug, Default)]
 pub struct VirtualClock(AtomicU64);
 

@@ -1,11 +1,11 @@
-//! What a queue can be told. Vendor-neutral: a driver encodes these to packets, a fallback over a
-//! vendor's runtime interprets them.
+//! The commands of a queue. Vendor-neutral: a driver encodes them to packets, a fallback over a vendor's runtime
+//! interprets them.
 
 use crate::program::Program;
 use crate::signal::Signal;
 use crate::width::Width;
 
-/// A place in an encoded stream whose value is given at submission: number `0..` into the values.
+/// A placeholder in an encoded stream whose value is given at submission: index into the values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Slot(pub u16);
 
@@ -46,16 +46,15 @@ pub enum Compare {
     GreaterEqual,
 }
 
-/// One command. Commands of one queue start in order; `Exec`, `Copy` and `Fill` may overlap with
-/// those before them unless a [`Command::Barrier`] stands between.
+/// One command. Commands of one queue start in order; `Exec`, `Copy` and `Fill` may overlap earlier ones unless
+/// separated by a [`Command::Barrier`].
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
     /// Holds the queue until the signal is at least `value`.
     ///
-    /// Some engines compare 32 bits at a time. Streams and graphs choose values with which that makes
-    /// no difference. Who counts with a signal of his own lets such a queue see a value before the
-    /// signal leaves its multiple of 2^32; a wait that is encoded once the host has seen it there
-    /// ([`Signal::seen`]) is none.
+    /// Some engines compare 32 bits at a time. Streams and graphs choose values for which that makes no difference.
+    /// With your own signal values, let such a queue see a value before the signal's high half changes; a wait
+    /// encoded after the host has seen the value ([`Signal::seen`]) is skipped.
     Wait {
         /// The signal, of this or of another device that this one can reach.
         signal: &'a Signal,

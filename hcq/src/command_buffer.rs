@@ -1,4 +1,4 @@
-//! Encoded commands: words for the ring, a data block beside them, and the places still open.
+//! Encoded commands: words for the ring, a data block, and open patches.
 //!
 //! Encoding is pure. It writes `words` (what the queue reads) and `data` (what the words point to:
 //! kernel argument blocks, launch descriptors, constant banks). Where a word must hold the address
@@ -79,9 +79,9 @@ pub struct CommandBuffer {
     pub patches: Vec<Patch>,
     /// Places that take the address of `data`.
     pub relocs: Vec<Reloc>,
-    /// How many words an encoder leaves as they are, and [`CommandBuffer::clear`] too: what every submission starts with.
+    /// Number of head words of every submission, kept by encoders and [`CommandBuffer::clear`].
     head: usize,
-    /// What the words name: kept until whoever submits or binds them knows that it is not needed any more.
+    /// Objects used by the words, kept by their submitter or binder until no longer needed.
     pub keep: Vec<Keep>,
 }
 

@@ -1,4 +1,4 @@
-//! The device: identity, memory, programs, queues. Object-safe, one implementation per way in.
+//! The device: identity, memory, programs, queues. Object-safe, one implementation per interface.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::wait::Deadline;
 pub struct DeviceInfo {
     /// Its name in messages.
     pub id: DeviceId,
-    /// The way in: `KFD`, `PCI`, `USB`, `NVK`, `KGSL`, `THREADS`...
+    /// The interface: `KFD`, `PCI`, `USB`, `NVK`, `KGSL`, `THREADS`...
     pub interface: &'static str,
     /// The instruction set, as compilers know it: `gfx1100`, `sm_89`, `x86_64`...
     pub arch: String,
@@ -28,30 +28,30 @@ pub struct DeviceInfo {
     pub memory: u64,
     /// Queues of each kind that can be opened.
     pub queues: Vec<(QueueKind, u32)>,
-    /// How much work at a time pays off.
+    /// Recommended batch sizes.
     pub costs: Costs,
-    /// What not every device can.
+    /// Optional features.
     pub can: Abilities,
 }
 
-/// How much of talking to a device pays off. Estimates.
+/// Recommended batch sizes (estimates).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// Commands of one submission at most: with fewer a submission costs more than they do, with more
-    /// the device has nothing to do meanwhile, and a ring holds too few.
+    /// Commands per submission: with far fewer, submission overhead dominates; with more, the device idles meanwhile
+    /// and the ring holds too few submissions.
     pub batch: usize,
-    /// Submissions under way before the host waits for the oldest one.
+    /// Submissions in flight before the host waits for the oldest one.
     pub in_flight: usize,
 }
 
-/// What not every device can do.
+/// Optional features of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Abilities {
     /// Queues take [`crate::Command::Poll`].
     pub poll: bool,
     /// Queues take [`crate::Command::Write`].
     pub write: bool,
-    /// Kernels compute with subnormal numbers of 32 and 64 bits; otherwise these are zeros to them.
+    /// Kernels support 32-bit and 64-bit subnormal numbers; otherwise they are flushed to zero.
     pub subnormals: bool,
 }
 
@@ -76,10 +76,9 @@ impl ClockInfo {
 
 /// An open device.
 ///
-/// After a fault the device is *lost* for this handle: every call returns
-/// [`crate::Error::DeviceLost`] with the first cause. Opening it again gives a new handle; other
-/// devices go on. All handles that a device gives out (buffers, programs, queues, signals) keep
-/// what they need of it alive.
+/// After a fault the device is *lost* for this handle: every call returns [`crate::Error::DeviceLost`] with the first
+/// cause. Opening it again gives a new handle; other devices are unaffected. Buffers, programs, queues and signals
+/// keep the parts of the device alive that they need.
 pub trait Device: Send + Sync + fmt::Debug {
     /// What the device is.
     fn info(&self) -> &DeviceInfo;
@@ -93,8 +92,8 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Bytes in use and free.
     fn memory(&self) -> MemoryStats;
 
-    /// Whether commands of this device may use the addresses of a buffer, which may be another device's: there is a
-    /// way to its memory then, and both devices wait for each other's signals.
+    /// Whether commands of this device may use the addresses of a buffer, possibly of another device: its memory is
+    /// mapped here, and both devices can wait for each other's signals.
     fn reaches(&self, buffer: &Buffer) -> bool {
         let _ = buffer;
         false
@@ -124,19 +123,18 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// The loss of the device.
     fn clock(&self) -> Result<ClockInfo>;
 
-    /// `Ok` while the device is in good order.
+    /// `Ok` while the device works.
     ///
     /// # Errors
     /// [`crate::Error::DeviceLost`] with the first cause.
     fn status(&self) -> Result<()>;
 
-    /// Gives the device up, with a cause that counts if there was none before: work that is under way
-    /// is not waited for any more. Returns the error that every later call gives.
+    /// Marks the device lost, with a cause unless it has one; work in flight is no longer waited for. Returns the
+    /// error of every later call.
     fn lose(&self, cause: Error) -> Error;
 
-    /// Writes all that is known of the device to a file, because of what somebody has found wrong that the device
-    /// cannot know: a result. Where that is; none where nothing is kept. Faults and hangs are kept without being
-    /// asked for: their errors say where.
+    /// Writes a bundle of the device's state because the caller found a wrong result. Returns its path, or `None` if
+    /// bundles are disabled. Faults and hangs write bundles by themselves, named in their errors.
     fn bundle(&self, cause: &Error) -> Option<String> {
         let _ = cause;
         None

@@ -12,7 +12,7 @@ use crate::progress::Over;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device is lost for this handle; `cause` is what was seen first.
+    /// The device is lost for this handle; `cause` is the first fault.
     #[error("{device} is lost: {cause}. Open the device again; other devices are not affected")]
     DeviceLost {
         /// The device.
@@ -20,8 +20,7 @@ pub enum Error {
         /// The first fault.
         cause: Arc<Error>,
     },
-    /// Nothing moved for as long as a deadline allows, before a signal reached its value; or the work took longer than
-    /// it may.
+    /// No progress within the deadline before a signal reached its value, or the work exceeded its limit.
     #[error("{device} {what}: still {seen} after {after:?}, expected at least {wanted}. {}", why_over(.over))]
     Timeout {
         /// The device that should have signalled.
@@ -34,7 +33,7 @@ pub enum Error {
         seen: u64,
         /// How long the wait lasted.
         after: Duration,
-        /// Why it was over.
+        /// Why the wait ended.
         over: Over,
     },
     /// A kernel, packet processor or copy engine reported a fault.
@@ -44,7 +43,7 @@ pub enum Error {
         device: DeviceId,
         /// Queue, engine or block.
         unit: String,
-        /// What the hardware said, decoded.
+        /// The hardware's report, decoded.
         what: String,
     },
     /// Not enough device memory.
@@ -61,10 +60,10 @@ pub enum Error {
         free: u64,
         /// Bytes in all.
         total: u64,
-        /// What more is known, or nothing.
+        /// Further detail, or empty.
         hint: String,
     },
-    /// An access outside of a buffer.
+    /// An access outside a buffer.
     #[error(
         "{device} buffer at {va:#x}: {what} of {len} bytes at offset {offset} does not fit into \
          its {size} bytes"
@@ -83,8 +82,8 @@ pub enum Error {
         /// Size of the buffer.
         size: u64,
     },
-    /// The host cannot reach this memory in the way that was asked for.
-    #[error("{device} buffer at {va:#x}: host access is {has}, {needs} is needed")]
+    /// The host cannot access this memory in the requested way.
+    #[error("{device} buffer at {va:#x}: host access is {has}, expected {needs}")]
     NoHostAccess {
         /// The device.
         device: DeviceId,
@@ -129,12 +128,12 @@ pub enum Error {
         call: String,
         /// The system's text, with errno.
         source_text: String,
-        /// The number, where the system said one.
+        /// The errno, if the system gave one.
         errno: Option<i32>,
         /// What to do.
         hint: Box<str>,
     },
-    /// The device is there, and this process may not use it.
+    /// The device exists, but this process lacks permission.
     #[error("no permission for {asked}: {why}")]
     NoPermission {
         /// The selection.
@@ -142,20 +141,20 @@ pub enum Error {
         /// What was refused, and what to do.
         why: String,
     },
-    /// The device is there, and nothing here drives it.
+    /// The device exists, but no driver here supports it.
     #[error("{asked} is not supported: {why}")]
     Unsupported {
         /// The selection.
         asked: String,
-        /// What it is, and what would do.
+        /// What it is, and what is supported.
         why: String,
     },
-    /// No device answers to the selection.
+    /// No device matches the selection.
     #[error("no device for {asked}: {why}")]
     NoDevice {
         /// The selection.
         asked: String,
-        /// What was looked at, and what was found.
+        /// Where was searched, and what was found.
         why: String,
     },
 }
@@ -163,16 +162,17 @@ pub enum Error {
 fn why_over(over: &Over) -> String {
     match over {
         Over::Silent(silence) => format!(
-            "There was no progress for {silence:?}: the queue hangs, or raise HCQDEV_WAIT_TIMEOUT_MS if what it waits \
-             for may be silent for longer"
+            "No progress for {silence:?}: raise HCQDEV_WAIT_TIMEOUT_MS if the work may pause for longer; \
+             otherwise the queue is hung"
         ),
         Over::Blind(silence) => format!(
-            "There was no progress for {silence:?}: raise HCQDEV_WAIT_TIMEOUT_MS if one kernel may take longer, which \
-             this device does not tell from a dead one, else the queue hangs"
+            "No progress for {silence:?}: raise HCQDEV_WAIT_TIMEOUT_MS if one kernel may take longer (this device \
+             cannot tell a long kernel from a hung one); otherwise the queue is hung"
         ),
         Over::Long(work) => format!(
-            "Work may take no longer than {work:?}, whether it goes on or not: raise or unset HCQDEV_WORK_TIMEOUT_MS if it \
-             may"
+            "Work limit of {work:?} exceeded, regardless of progress: raise or unset \
+                         HCQDEV_WORK_TIMEOUT_MS if the work \
+             is legitimately long"
         ),
     }
 }

@@ -13,10 +13,10 @@
 //!
 //! # All lanes or none
 //!
-//! A replay has the next turns of all its lanes before it launches any, so that graphs over the same queues never stand
-//! crosswise in them, and patches all of them before it launches any. What fails until then submits nothing, and the
-//! replay may be tried again. Once a lane is launched, it may wait for lanes that are not: a failure then
-//! loses the devices of the launched lanes, with that cause, so that nobody waits for them in vain.
+//! A replay reserves the turns of all its lanes, so that graphs over the same queues never deadlock, and patches all
+//! lanes before launching any. A failure before that submits nothing, and the replay may be retried. A launched lane
+//! may wait for unlaunched ones: a later failure loses the devices of the launched lanes, with that cause, so that no
+//! call waits for them forever.
 
 use crate::command::{Command, Scope, Slot, Val};
 use crate::command_buffer::{CommandBuffer, Keep};
@@ -159,8 +159,8 @@ impl GraphBuilder {
         Ok(Slot(self.slots - 1))
     }
 
-    /// Adds a command with the bytes it reads and writes. Order of addition is program order: a
-    /// later command sees what an earlier one wrote, on whatever lane they are.
+    /// Adds a command with the bytes it reads and writes. Order of addition is program order: a later command sees
+    /// the writes of an earlier one, on any lane.
     pub fn add(
         &mut self,
         lane: Lane,
@@ -340,8 +340,8 @@ impl GraphBuilder {
     }
 }
 
-/// A graph in device memory. Dropped while it runs, it is not waited for: the queues of its lanes keep it, and what it names,
-/// until it is over.
+/// A graph in device memory. Dropping it while it runs does not wait: the queues of its lanes keep it, and the
+/// objects it uses, until it completes.
 pub struct Graph {
     lanes: Vec<LaneInfo>,
     /// Lanes by the place of their timelines: every graph takes them in the same order.

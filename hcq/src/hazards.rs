@@ -21,8 +21,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// `len` bytes at an operand. Ranges of different slots, and of a slot and an address, are taken to
-    /// be apart: whoever passes overlapping buffers in two slots must order them by himself.
+    /// `len` bytes at an operand. Ranges of different slots, and of a slot and an address, are assumed disjoint: the
+    /// caller must order accesses to overlapping buffers in two slots.
     pub fn new(at: Val, len: u64) -> Span {
         let (base, offset) = match at {
             Val::Const(va) => (Base::Memory, va),
@@ -60,8 +60,8 @@ impl Span {
     }
 }
 
-/// Finds on which earlier commands a command depends: those that wrote what it touches, and those that
-/// read what it writes.
+/// Finds the earlier commands a command depends on: those that wrote bytes it accesses, and those that read bytes it
+/// writes.
 #[derive(Default, Debug)]
 pub struct Hazards {
     /// Who wrote or read what last. Short: an entry is dropped when a write covers it.

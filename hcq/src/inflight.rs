@@ -1,11 +1,11 @@
-//! What submissions use, kept for as long as a device may use it.
+//! Keeps objects used by submissions for as long as a device may use them.
 //!
 //! # The rule
 //!
-//! What a submission uses (buffers, programs, signals) is kept until its point is reached, or until its
-//! device is stopped. A deadline that passes is neither, nor is the loss of the device: it may still be writing. Who ends
-//! before that leaves it to the device ([`crate::LostState`]), since memory that a device still writes to must not become
-//! somebody else's.
+//! Objects used by a submission (buffers, programs, signals) are kept until its point is reached or its device is
+//! stopped. A passed deadline or a lost device is not enough: the device may still be writing. An owner that ends
+//! earlier hands them to the device ([`crate::LostState`]), since memory that a device still writes must not be
+//! reused.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::signal::Point;
 use crate::wait::Deadline;
 
-/// Things that are kept, each until a point; oldest first. Dropped, it keeps the rule.
+/// Objects kept until a point each, oldest first. Dropping it keeps the rule.
 #[derive(Debug)]
 pub struct InFlight<T: Any + Send>(VecDeque<(Point, T)>);
 
@@ -35,8 +35,7 @@ impl<T: Any + Send> InFlight<T> {
         self.0.iter()
     }
 
-    /// Lets go what is done, and waits until no more than `most` are left. Whatever happens, what is not
-    /// done is kept.
+    /// Releases completed objects, and waits until at most `most` are left. Objects still in use are always kept.
     ///
     /// # Errors
     /// [`crate::Error::Timeout`], or the loss of a device.
@@ -60,7 +59,7 @@ impl<T: Any + Send> Drop for InFlight<T> {
             if !until.reached().unwrap_or(false) {
                 tracing::debug!(
                     ?until,
-                    "what is given up is kept until its device is stopped"
+                    "still in flight: keeping it until the device is stopped"
                 );
                 until.signal.keep(Box::new(what));
             }

@@ -1,4 +1,4 @@
-//! [`Kernels`]: which addresses are whose code, for drivers that explain a fault.
+//! [`Kernels`]: the code addresses of kernels, to explain faults.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct Kernel {
 }
 
 impl Kernels {
-    /// Notes that the image of a kernel lies at `code`; forgotten with the returned value.
+    /// Registers the image of a kernel at `code`, until the returned value is dropped.
     pub fn register(self: &Arc<Self>, code: Range<u64>, kernel: Kernel) -> Registration {
         let place = Place {
             end: code.end,
@@ -37,7 +37,7 @@ impl Kernels {
         }
     }
 
-    /// The kernel whose image holds an address, and where in it the address is.
+    /// The kernel whose image contains an address, and the offset in it.
     pub fn at(&self, va: u64) -> Option<(Kernel, u64)> {
         let kernels = self.lock();
         let (start, place) = kernels.range(..=va).next_back()?;

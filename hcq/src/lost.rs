@@ -2,11 +2,11 @@
 //!
 //! # Lost and stopped
 //!
-//! A device is *lost* once nobody waits for it any more: a fault was seen, it hangs, it was given up. Its queues may run on
-//! all the same, and read and write what was submitted to them. It is *stopped* once nothing of it can write: its queues were
-//! taken out of the hardware, its threads have ended. Only that frees memory.
+//! A device is *lost* after a fault or a hang, or when the caller gives it up: no call waits for it any more. Its
+//! queues may still run and access the buffers of submitted work. It is *stopped* once it can no longer write: its
+//! queues are off the hardware and its threads have ended. Memory is freed only then.
 //!
-//! Between the two, what is let go ([`LostState::let_go`]) is kept. What is kept by a device that is never stopped is leaked.
+//! Between the two, released objects ([`LostState::let_go`]) are kept. If the device is never stopped, they leak.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,18 +18,16 @@ use crate::id::DeviceId;
 /// How many forks lie between this process and the one that was started.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
-/// How many forks lie between this process and the one that was started, as far as
-/// [`lose_all_by_fork`] was called. Who keeps what is not copied into a child (memory that devices
-/// share, threads, open devices) remembers it, and leaves all that alone once it differs.
+/// Number of forks since the initial process, counted by [`lose_all_by_fork`]. Owners of state that a child does not
+/// inherit (device-shared memory, threads, open devices) record it, and leave that state alone once it differs.
 #[inline]
 pub fn process_generation() -> u32 {
     GENERATION.load(Ordering::Relaxed)
 }
 
-/// Says that this process is a fork of the one that opened what devices there are: all of them are lost
-/// to it, and it may open others. Kernel drivers refuse a fork's calls, memory that devices share is not
-/// copied into it, and threads of drivers are not there. Counts one up: it may be called between a fork
-/// and its return.
+/// Marks all devices opened before a fork as lost in the child, which may open them again. In the child, kernel
+/// drivers refuse calls, device-shared memory is not mapped, and driver threads do not exist. Only increments a
+/// counter, so it is safe between `fork` and its return.
 pub fn lose_all_by_fork() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
 }
@@ -40,11 +38,12 @@ pub(crate) fn inherited(device: &DeviceId) -> Error {
     Error::Fault {
         device: device.clone(),
         unit: "process".into(),
-        what: "it was opened before a fork and belongs to the parent; a child opens its own".into(),
+        what: "opened before a fork and owned by the parent process; open it again in the child"
+            .into(),
     }
 }
 
-/// Whether a device is lost, and stopped. The first cause of a loss stays; later ones are dropped.
+/// Whether a device is lost or stopped. Keeps the first cause of the loss.
 pub struct LostState {
     device: DeviceId,
     /// That of the process which opened the device.
@@ -61,7 +60,7 @@ struct Kept {
 }
 
 impl LostState {
-    /// A device in good order.
+    /// A working device.
     pub fn new(device: DeviceId) -> Self {
         LostState {
             device,
@@ -71,8 +70,7 @@ impl LostState {
         }
     }
 
-    /// Marks the device lost. Returns the error that every later call gives: the first cause,
-    /// which is this one only if none came before.
+    /// Marks the device lost. Returns the error of every later call: the first cause, this one or an earlier one.
     pub fn lose(&self, cause: Error) -> Error {
         // A loss seen through another layer is not wrapped twice.
         let cause = match cause {
@@ -86,7 +84,7 @@ impl LostState {
         }
     }
 
-    /// `Ok` while the device is in good order.
+    /// `Ok` while the device works.
     ///
     /// # Errors
     /// [`Error::DeviceLost`] with the first cause.
@@ -115,18 +113,18 @@ impl LostState {
         self.cause.get().is_some() || self.is_inherited()
     }
 
-    /// Whether this process is a fork of the one that opened it, and has only its handles.
+    /// Whether the device was opened before a fork, so that this process only has its handles.
     #[inline]
     pub fn is_inherited(&self) -> bool {
         self.generation != process_generation()
     }
 
-    /// Whether the device may use what nobody else does any more: it is lost, and not stopped.
+    /// Whether the device may still use released objects: it is lost, but not stopped.
     pub fn runs_on(&self) -> bool {
         self.is_lost() && !self.lock().is_stopped
     }
 
-    /// Drops something that nobody uses but a device that is lost: at once, or when it is stopped.
+    /// Drops an object that only the device may still use: at once, or when a lost device is stopped.
     pub fn let_go<T: Any + Send>(&self, what: T) {
         if self.is_lost() {
             self.keep(Box::new(what));
@@ -150,7 +148,7 @@ impl LostState {
         drop(what);
     }
 
-    /// Says that nothing of the device can write any more: what it was kept for is over.
+    /// Marks the device stopped: it can no longer write. Drops the kept objects.
     pub fn stop(&self) {
         let things = {
             let mut kept = self.lock();
@@ -178,7 +176,7 @@ impl Drop for LostState {
         // To a fork nothing was lost: the memory is the parent's.
         if !kept.things.is_empty() && self.generation == process_generation() {
             let (device, things) = (&self.device, kept.things.len());
-            tracing::warn!(%device, things, "a device that was never stopped may still use memory: it is leaked");
+            tracing::warn!(%device, things, "device was not stopped and may still access this memory: leaking it");
         }
         std::mem::forget(std::mem::take(&mut kept.things));
     }

@@ -1,5 +1,5 @@
-//! Buffers: memory is a capability. A buffer says where the device sees it, and *how the host
-//! reaches it*; code that reads or writes it works the same over a mapping and over a cable.
+//! Buffers: memory is a capability. A buffer has a device address and a mode of *host access*; code that reads or
+//! writes it works the same over a mapping and over a cable.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::transport::TransportError;
 /// What a buffer is for; drivers choose heap, caching and mapping by it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum MemoryKind {
-    /// Tensors: fastest for the device, host access by whatever way there is.
+    /// Tensors: fastest for the device, any kind of host access.
     Device,
     /// Staging and results: fast for the host, reachable by the device.
     Host,
@@ -62,8 +62,7 @@ pub struct MemoryStats {
     pub total: u64,
 }
 
-/// Memory that is reached by copies which the driver makes (VRAM through a copy engine, a vendor
-/// runtime's buffer).
+/// Memory accessed through copies by the driver (VRAM through a copy engine, a vendor runtime's buffer).
 pub trait RemoteMemory: Send + Sync {
     /// Reads bytes at an offset.
     ///
@@ -81,8 +80,7 @@ pub trait RemoteMemory: Send + Sync {
 /// How the host reaches a buffer.
 #[derive(Clone)]
 pub enum HostAccess {
-    /// By accesses of its own: loads and stores, with maintenance around them or without, or
-    /// transfers. See [`Window`].
+    /// Directly: loads and stores, with or without cache maintenance, or transfers. See [`Window`].
     Window(Window),
     /// By copies.
     Remote(Arc<dyn RemoteMemory>),
@@ -92,7 +90,7 @@ impl HostAccess {
     fn name(&self) -> &'static str {
         match self {
             HostAccess::Window(window) if window.view().is_some() => "a mapping",
-            HostAccess::Window(_) => "by transfers or with maintenance",
+            HostAccess::Window(_) => "by transfers or with cache maintenance",
             HostAccess::Remote(_) => "by copies",
         }
     }
@@ -109,9 +107,8 @@ struct Block {
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-/// A piece of device memory; clones and slices share the allocation, which is returned when the
-/// last of them is gone. The device may still be working on it then: whoever submits work keeps
-/// the buffers of it until its [`crate::Point`] is reached.
+/// A piece of device memory; clones and slices share the allocation, which is freed with the last of them. The device
+/// may still be using it then: the submitter of work keeps its buffers until its [`crate::Point`] is reached.
 #[derive(Clone)]
 pub struct Buffer {
     block: Arc<Block>,
@@ -181,24 +178,23 @@ impl Buffer {
         })
     }
 
-    /// The host's accesses to it, for what devices and host share: signals, rings, arguments.
+    /// The host's window to it, for memory shared with the device: signals, rings, arguments.
     ///
     /// # Errors
-    /// [`Error::NoHostAccess`] if there are none but copies.
+    /// [`Error::NoHostAccess`] if it is reached by copies only.
     pub fn window(&self) -> Result<Window> {
         match &self.block.host {
             HostAccess::Window(window) => window
                 .sub(self.offset, self.bytes)
                 .map_err(|e| self.refused("window", e)),
-            _ => Err(self.no_access("accesses of its own")),
+            _ => Err(self.no_access("a window")),
         }
     }
 
-    /// The mapping, for code that must have one: a futex, an atomic.
+    /// The mapping, for code that needs one: a futex, an atomic.
     ///
     /// # Errors
-    /// [`Error::NoHostAccess`] if there is none, or one that must not be reached around its
-    /// maintenance.
+    /// [`Error::NoHostAccess`] if there is none, or one that needs cache maintenance.
     pub fn view(&self) -> Result<View> {
         match self.window()?.view() {
             Some(view) => Ok(view.clone()),
@@ -266,7 +262,7 @@ impl Buffer {
             call: format!("{what} of the buffer at {:#x}", self.va().0),
             source_text: error.to_string(),
             errno: error.fault.errno(),
-            hint: "See what the transport says".into(),
+            hint: "Check the transport error".into(),
         }
     }
 
@@ -326,7 +322,7 @@ mod tests {
         assert_eq!(part.window().unwrap().read::<u32>(0), Ok(7));
         let error = part.view().unwrap_err().to_string();
         assert!(
-            error.contains("by transfers or with maintenance, a mapping is needed"),
+            error.contains("by transfers or with cache maintenance, expected a mapping"),
             "{error}"
         );
         let mut byte = [0];

@@ -1,11 +1,11 @@
-//! Whether work goes on: what a wait asks before it calls a device hung.
+//! Progress of submitted work: how a wait tells a long kernel from a hung device.
 //!
-//! A wait for submitted work ends after a silence, however long the work takes. Only the device can tell the two apart,
-//! and only when it is asked: nothing of this is on the way of a submission or of a short wait. A [`Silence`] asks now
-//! and then once a wait is long, and the device compares what it sees with what it saw before ([`Seen`]).
+//! A wait for submitted work times out on lack of progress, not on duration. Checking progress costs nothing for
+//! submissions and short waits: a [`Silence`] polls the device only once a wait is long, and the device compares its
+//! counters with earlier ones ([`Seen`]).
 //!
-//! A queue that stands at a wait for another one is as silent as that one, on whatever device it is:
-//! [`raising`] asks all devices of the process.
+//! A queue that waits for another one progresses as that one does, on whatever device: [`raising`] asks all devices
+//! of the process.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -19,30 +19,30 @@ const LOOKS: u32 = 8;
 /// The first look, after this part of the limit, is what later ones are compared with.
 const FIRST: u32 = 64;
 
-/// The queues of a device, as others see them.
+/// The queues of a device, as seen by waits.
 pub trait Queues: Send + Sync {
-    /// For how long nothing has moved that may raise the signal at an address: packets in flight that raise it, and
-    /// what they wait for. None if nothing here does. `asked` goes to [`raising`].
+    /// Time without progress of the packets in flight that raise the signal at an address, and of what they wait for.
+    /// `None` if none here raises it. Pass `asked` to [`raising`].
     fn raising(&self, at: u64, asked: &mut Asked) -> Option<Duration>;
 }
 
-/// The signals that were asked about for one wait. Each is asked about once: queues may wait for each other in a circle.
+/// The signals queried for one wait. Each is queried once: queues may wait for each other in a cycle.
 #[derive(Debug, Default)]
 pub struct Asked(Vec<u64>);
 
 /// The queues of every open device.
 static ALL: Mutex<Vec<Weak<dyn Queues>>> = Mutex::new(Vec::new());
 
-/// Notes the queues of a device that is open. Others hold them while they look, each for a moment and in threads of
-/// their own: nothing may end when they are let go.
+/// Registers the queues of an open device. Waits hold them for a moment while they poll, in their own threads:
+/// dropping such a reference must not close the device.
 pub fn watch(queues: Weak<dyn Queues>) {
     let mut all = lock();
     all.retain(|queues| queues.strong_count() > 0);
     all.push(queues);
 }
 
-/// For how long nothing has moved that may raise the signal at an address, on any device of the process. None if nothing
-/// in flight raises it: it is the host's to set. None as well for a signal that was asked about.
+/// Time without progress of all work in the process that may raise the signal at an address. `None` if no work in
+/// flight raises it (the host must set it), and for a signal already queried.
 pub fn raising(at: u64, asked: &mut Asked) -> Option<Duration> {
     if asked.0.contains(&at) {
         return None;
@@ -59,7 +59,7 @@ fn lock() -> MutexGuard<'static, Vec<Weak<dyn Queues>>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What was last seen of a queue, and since when it is so.
+/// Last observed state of a queue, and since when it is unchanged.
 #[derive(Debug)]
 pub struct Seen(Mutex<(Vec<u64>, Instant)>);
 
@@ -70,7 +70,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Compares pointers and counters with those of the last call. Returns for how long they are known to be the same.
+    /// Compares pointers and counters with those of the last call. Returns how long they have been unchanged.
     pub fn note(&self, marks: &[u64]) -> Duration {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if seen.0 != marks {
@@ -79,26 +79,26 @@ impl Seen {
         seen.1.elapsed()
     }
 
-    /// Something moves that no counter shows.
+    /// Records progress that no counter shows.
     pub fn moves(&self) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1 = Instant::now();
     }
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// Nothing has moved for so long.
+    /// No progress for this long.
     Silent(Duration),
-    /// The same, on a device that does not tell a long kernel from a dead one.
+    /// The same, on a device that cannot tell a long kernel from a hung one.
     Blind(Duration),
-    /// The work was given no more time than this, whether it goes on or not: [`Deadline::within`].
+    /// The work exceeded its time limit, regardless of progress: [`Deadline::within`].
     Long(Duration),
 }
 
-/// A wait for submitted work: over once nothing has moved for as long as its deadline allows, or once the work has taken
-/// as long as that is allowed to take, if it is.
+/// A wait for submitted work. It ends after the deadline's limit without progress, or after the work's own time
+/// limit, if any.
 #[derive(Debug)]
 pub struct Silence {
     deadline: Deadline,
@@ -123,13 +123,13 @@ impl Silence {
         self.next.saturating_sub(self.deadline.elapsed(clock))
     }
 
-    /// What is waited for has moved, though not far enough.
+    /// The awaited value has changed, but not far enough.
     pub fn hear(&mut self, clock: &dyn Clock) {
         self.heard = self.deadline.elapsed(clock);
     }
 
-    /// Whether the wait is over; else there is time left again. `silent` says for how long nothing has moved that it
-    /// waits for, as far as that is known.
+    /// Whether the wait is over; otherwise its time is extended. `silent` is the time without progress of the awaited
+    /// work, if known.
     pub fn over(
         &mut self,
         clock: &dyn Clock,

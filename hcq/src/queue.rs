@@ -13,9 +13,9 @@ use crate::wait::Deadline;
 
 /// One hardware queue of one device.
 ///
-/// `encode` is pure: it looks at nothing but the commands and the facts of the chip (and may leave out
-/// a wait for what the host has [seen](crate::Signal::seen)), so it is tested without a device. A fallback over a
-/// vendor's runtime encodes commands to words of its own and interprets them in `submit`.
+/// `encode` is pure: it depends on the commands and the chip only (and may skip a wait for a value the host has
+/// already [seen](crate::Signal::seen)), so it is tested without a device. A fallback over a vendor's runtime encodes
+/// commands to its own words and interprets them in `submit`.
 pub trait Queue: Send + Sync {
     /// The device it belongs to.
     fn device(&self) -> &DeviceId;
@@ -33,7 +33,7 @@ pub trait Queue: Send + Sync {
     /// cleared by the caller.
     fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()>;
 
-    /// Appends the packets that set a signal once everything before is done: each submission has them.
+    /// Appends the packets that set a signal once all earlier work is done; every submission ends with them.
     ///
     /// # Errors
     /// [`Error::Command`].
@@ -43,21 +43,21 @@ pub trait Queue: Send + Sync {
         self.encode(&[Command::Signal { signal, value }], out)
     }
 
-    /// Writes the packets of a turn to the ring and rings the doorbell. Returns before they are done. They hold no open
-    /// patches; the address of their data block is filled in, and they are copied.
+    /// Writes the packets of a turn to the ring and rings the doorbell. Returns before they complete. The packets
+    /// have no open patches; they are copied, with the address of their data block filled in.
     ///
     /// # Errors
     /// The loss of the device; [`Error::Timeout`] if the ring stays full; [`Error::Command`] for a turn of another queue.
     /// Nothing is submitted then.
     fn submit(&self, turn: &mut Turn<'_>) -> Result<()>;
 
-    /// Places packets where the device can read them again and again.
+    /// Places packets in device memory for repeated execution.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or the loss of the device.
     fn bind(&self, packets: CommandBuffer) -> Result<Box<dyn IndirectBuffer>>;
 
-    /// What counts its submissions; every handle of the queue gives the same one.
+    /// The timeline that counts its submissions; the same for every handle of the queue.
     fn timeline(&self) -> &Timeline;
 
     /// Takes the next value for a turn, whose packets wait for `after`.
@@ -105,8 +105,8 @@ pub trait Queue: Send + Sync {
     }
 }
 
-/// Packets in device memory. Owner of one indirect buffer: patched while the device does not run
-/// it, then launched with as little traffic as the way in allows.
+/// Packets in device memory: one indirect buffer, patched while the device does not run it, then launched with
+/// minimal traffic.
 pub trait IndirectBuffer: Send {
     /// Writes the patched words.
     ///
@@ -114,7 +114,7 @@ pub trait IndirectBuffer: Send {
     /// [`Error::Graph`] for a slot without value, or the loss of the device.
     fn patch(&mut self, values: &[u64]) -> Result<()>;
 
-    /// Queues one run behind the packets of a turn (what it waits for, if it does), and rings the doorbell once.
+    /// Queues one run after the packets of a turn (its waits, if any), and rings the doorbell once.
     ///
     /// # Errors
     /// As [`Queue::submit`].
@@ -124,13 +124,13 @@ pub trait IndirectBuffer: Send {
 /// The error for an open slot.
 pub fn no_value(slot: u16, given: usize) -> Error {
     Error::Graph(format!(
-        "slot {slot} has no value: {given} were given; pass one value per slot in slot order"
+        "slot {slot} has no value, {given} values given; pass one value per slot, in slot order"
     ))
 }
 
-/// A way to submit to a queue: commands in order, each submission with a [`Point`] to wait for.
+/// Submits to a queue: commands in order, each submission with a [`Point`] to wait for.
 ///
-/// A cheap handle. What counts is the queue's [`Timeline`], so any number of streams, in any threads, may
+/// A cheap handle. Submissions are counted by the queue's [`Timeline`], so any number of streams in any threads may
 /// submit to one queue.
 #[derive(Clone)]
 pub struct Stream {
@@ -157,8 +157,8 @@ impl Stream {
         self.queue.run(after, commands)
     }
 
-    /// Runs packets that are bound to the queue, after `after`. `values` are patched into them; it is
-    /// given the value that they have to raise the timeline to.
+    /// Runs packets bound to the queue, after `after`. `values` are patched into them; it receives the value to which
+    /// they must raise the timeline.
     ///
     /// # Errors
     /// Those of [`IndirectBuffer::patch`] and [`IndirectBuffer::launch`].

@@ -12,8 +12,8 @@ use crate::wait::Deadline;
 /// How the host reaches a signal. The driver hides which bits the hardware really compares, how a
 /// narrow value wraps, and whether a read is a load or a round trip over a bus.
 pub trait SignalMemory: Send + Sync {
-    /// The logical value now. A look that finds less than another before it (a value that is written by
-    /// halves) counts for nothing: [`Signal`] keeps the largest.
+    /// The current logical value. A smaller value than before (a value written in halves) is ignored: [`Signal`]
+    /// keeps the largest.
     ///
     /// # Errors
     /// The loss of the device.
@@ -37,7 +37,7 @@ pub trait SignalMemory: Send + Sync {
     /// [`crate::Error::Timeout`] naming the signal, or the loss of the device.
     fn wait(&self, value: u64, deadline: Deadline) -> Result<()>;
 
-    /// Keeps something that the device may still use, until it is stopped ([`crate::LostState`]); for ever if there is no
+    /// Keeps an object that the device may still use until it is stopped ([`crate::LostState`]); forever without a
     /// device.
     fn keep(&self, what: Box<dyn Any + Send>) {
         std::mem::forget(what);
@@ -78,7 +78,7 @@ impl Signal {
         self.0.va
     }
 
-    /// The logical value now: never less than an earlier call gave, or a wait has waited for.
+    /// The current logical value: never less than that of an earlier call or completed wait.
     ///
     /// # Errors
     /// The loss of the device.
@@ -86,7 +86,7 @@ impl Signal {
         Ok(self.see(self.0.memory.value()?))
     }
 
-    /// The largest value that the host has seen, by any of the handles. The signal is not looked at.
+    /// The largest value seen by the host through any handle. Does not read the signal.
     #[inline]
     pub fn seen(&self) -> u64 {
         // Acquire, with the release in `see`: who finds a value here sees what was done before it.
@@ -161,8 +161,7 @@ impl Point {
         Ok(self.signal.seen() >= self.value || self.signal.value()? >= self.value)
     }
 
-    /// Blocks until the work before the point is done. What was seen to be done stays so when its device is
-    /// lost.
+    /// Blocks until the work before the point is done. Work seen completed stays so when its device is lost.
     ///
     /// # Errors
     /// [`crate::Error::Timeout`] naming the signal, or the loss of the device.

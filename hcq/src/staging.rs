@@ -1,5 +1,5 @@
-//! Copies between the host and memory that it does not reach, through two pieces of memory that both
-//! reach: the device copies one while the host fills or empties the other.
+//! Copies between the host and memory it cannot access, through two staging pieces: the device copies one while the
+//! host fills or empties the other.
 
 use std::any::Any;
 use std::ops::Range;
@@ -10,9 +10,8 @@ use crate::inflight::InFlight;
 use crate::signal::Point;
 use crate::wait::Deadline;
 
-/// Two pieces of memory, used in turn. What a piece is and how it is copied is the caller's: a driver
-/// has its own memory and queue for that, an engine has buffers and streams. Dropped, it keeps the rule
-/// of [`InFlight`].
+/// Two pieces of memory, used alternately. The caller defines the pieces and the copies: a driver uses its own memory
+/// and queue, an engine buffers and streams. Dropping it keeps the rule of [`InFlight`].
 #[derive(Debug)]
 pub struct Staging<P: Any + Send> {
     /// Each with the copy that it is part of.
@@ -40,8 +39,8 @@ impl<P: Any + Send> Staging<P> {
         self.part
     }
 
-    /// From the host. `fill` writes a range of the bytes to the start of a piece, `copy` submits its way
-    /// from there. Returns the last copy, which is not waited for; none for no bytes.
+    /// From the host. `fill` writes a range of the bytes to the start of a piece, `copy` submits the copy from there.
+    /// Returns the last copy without waiting for it; `None` for 0 bytes.
     ///
     /// # Errors
     /// Those of the two; [`Error::Timeout`]; the loss of the device.
@@ -63,8 +62,8 @@ impl<P: Any + Send> Staging<P> {
         Ok(last)
     }
 
-    /// To the host. `copy` submits the way of a range of the bytes to the start of a piece, `empty` takes
-    /// them from there.
+    /// To the host. `copy` submits the copy of a range of the bytes to the start of a piece, `empty` reads them from
+    /// there.
     ///
     /// # Errors
     /// Those of the two; [`Error::Timeout`]; the loss of the device.

@@ -1,13 +1,11 @@
-//! Timelines: what counts the submissions to a queue.
+//! Timelines: counters of the submissions to a queue.
 //!
-//! A [`Timeline`] lives with its queue, and is the only one that counts there: however many streams,
-//! engines and threads submit, no two submissions make the same point. The value is reserved, encoded and
-//! submitted under one lock, so the signal only grows. What a driver knows of its queue lies under the same lock: a
-//! submission takes no other.
+//! A queue has one [`Timeline`]: however many streams, engines and threads submit, no two submissions make the same
+//! point. The value is reserved, encoded and submitted under one lock, so the signal only grows. The driver's queue
+//! state is under the same lock: a submission takes no other.
 //!
-//! Who submits to several queues at once has the turn of each reserved, and holds the lock of the one
-//! that he submits to alone. Others that want to submit to one of them wait for him; who looks at one waits only while its
-//! lock is held.
+//! To submit to several queues at once, reserve a turn on each, and hold the lock only of the queue being submitted
+//! to. Other submitters to these queues wait; readers wait only while the lock is held.
 
 use std::any::Any;
 use std::fmt;
@@ -24,7 +22,7 @@ use crate::lost::{inherited, process_generation};
 use crate::signal::{Point, Signal};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
-/// What counts the submissions to one queue. Made by drivers, one per queue, with what of theirs lies under its lock.
+/// Counts the submissions to one queue. Made by drivers, one per queue, with their state under its lock.
 ///
 /// It counts by one, except where it passes a multiple of 2^32: see [`Counter`].
 pub struct Timeline {
@@ -53,8 +51,8 @@ struct State {
 }
 
 impl Timeline {
-    /// The timeline of a new queue; `signal`, which nobody else sets, has value 0. All submissions start with the words of
-    /// `head`: their packets begin with them. `own` is the driver's.
+    /// The timeline of a new queue; `signal` has value 0 and is set by nobody else. The packets of all submissions
+    /// start with the words of `head`. `own` is the driver's state.
     pub fn new(
         device: &DeviceId,
         kind: QueueKind,
@@ -91,7 +89,7 @@ impl Timeline {
         self.point(self.last.load(Ordering::Acquire))
     }
 
-    /// Goes on behind `value`, as if so much had been submitted.
+    /// Advances to `value`, as if so much had been submitted.
     ///
     /// # Errors
     /// [`Error::Command`] while something is in flight, or for a value before the last; the loss of the
@@ -104,8 +102,8 @@ impl Timeline {
         if value < last.signal || now < last.point {
             let last = last.point;
             return Err(self.refused(format!(
-                "it cannot skip to {value:#x}: it stands at {now:#x}, and {last:#x} was submitted; \
-                 wait for that, and skip forwards"
+                                "cannot advance to {value:#x}: current value is {now:#x}, last submitted {last:#x}; \
+                 wait for that and advance to a larger value"
             )));
         }
         self.signal.set(value)?;
@@ -114,11 +112,11 @@ impl Timeline {
         Ok(())
     }
 
-    /// Submits once, for drivers with a queue of their own: the packets of the turn that `submit` is given have to raise the
-    /// signal to what it makes.
+    /// Submits once, for drivers with their own queue: `submit` gets a turn, whose packets must raise the signal to
+    /// its value.
     ///
     /// # Errors
-    /// What `submit` returns; the value is not used up then. [`Error::Command`] once 64 bits are.
+    /// That of `submit`; the value is not consumed then. [`Error::Command`] when the 64-bit timeline is exhausted.
     pub fn submit(&self, submit: impl FnOnce(&mut Turn<'_>) -> Result<()>) -> Result<Point> {
         self.check()?;
         let mut turn = self.turn();
@@ -127,7 +125,7 @@ impl Timeline {
         Ok(turn.submitted())
     }
 
-    /// `Ok` in the process that has made it. In a fork of that it cannot be locked.
+    /// `Ok` in the process that made it. In a fork it cannot be locked.
     ///
     /// # Errors
     /// [`Error::DeviceLost`].
@@ -142,12 +140,12 @@ impl Timeline {
         }
     }
 
-    /// What is the driver's; nobody submits meanwhile.
+    /// The driver's state; blocks submissions.
     pub fn hold(&self) -> Held<'_> {
         Held::of(self.lock())
     }
 
-    /// The same if nobody else holds it.
+    /// The same, if the lock is free.
     #[cfg(not(loom))]
     pub fn try_hold(&self) -> Option<Held<'_>> {
         match self.state.try_lock() {
@@ -251,7 +249,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// The right to submit once. Dropped before it was submitted, its value is not used up.
+/// The right to submit once. If dropped before the submission, its value is not consumed.
 pub struct Turn<'a> {
     timeline: &'a Timeline,
     held: Held<'a>,
@@ -279,7 +277,7 @@ impl<'a> Turn<'a> {
         let (timeline, state) = (self.timeline, &mut *self.held.state);
         let passed = |border| timeline.signal.value().is_ok_and(|now| now >= border);
         let Some(next) = state.count.next(passed) else {
-            return Err(timeline.refused("it has used up 64 bits: open the device again".into()));
+            return Err(timeline.refused("64-bit timeline exhausted: open the device again".into()));
         };
         state.next = next;
         Ok(())
@@ -291,14 +289,13 @@ impl<'a> Turn<'a> {
         &self.timeline.signal
     }
 
-    /// What the submission raises the signal to.
-    #[inline]
+    /// The value to which the submission raises the signal. #[inline]
     pub fn signal_value(&self) -> u64 {
         self.held.state.next.last().signal
     }
 
-    /// Packets of the submission, none at first but what every one starts with. They are the timeline's, so that a steady
-    /// state does not allocate.
+    /// Packets of the submission; initially the common head. Owned by the timeline, so that a steady state does not
+    /// allocate.
     #[inline]
     pub fn packets(&mut self) -> &mut CommandBuffer {
         let packets = &mut self.held.state.packets;
@@ -309,8 +306,8 @@ impl<'a> Turn<'a> {
         packets
     }
 
-    /// What a driver submits by: what is its own with what it lets go of, and the packets, if anybody has asked for them: a
-    /// replay mostly has none. Nothing if this is the turn of another timeline.
+    /// The parts a driver submits with: its state, its released objects, and the packets if any were requested (a
+    /// replay mostly has none). `None` if this is the turn of another timeline.
     #[inline]
     pub fn parts<T: Any>(&mut self, of: &Timeline) -> Option<Parts<'_, T>> {
         if !std::ptr::eq(of, self.timeline) {
@@ -325,12 +322,12 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Whether anybody has asked for its packets.
+    /// Whether its packets were requested.
     pub fn has_packets(&self) -> bool {
         self.begun
     }
 
-    /// Lets go of the lock and keeps the turn.
+    /// Releases the lock and keeps the turn.
     pub(crate) fn reserved(self) -> Reserved<'a> {
         let (signal_value, timeline, begun) = (self.signal_value(), self.timeline, self.begun);
         let mut held = self.held;
@@ -342,7 +339,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// It is in the queue. Returns the moment at which it is done.
+    /// Marks it submitted. Returns its completion point.
     #[inline]
     pub(crate) fn submitted(&mut self) -> Point {
         let next = self.held.state.next;
@@ -353,7 +350,7 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// A turn of who submits to other queues, too, and holds no lock meanwhile. Dropped, it is given up.
+/// A reserved turn without the lock, for submissions to several queues. Dropped, it is released.
 pub(crate) struct Reserved<'a> {
     timeline: &'a Timeline,
     begun: bool,
@@ -383,11 +380,11 @@ impl Drop for Reserved<'_> {
     }
 }
 
-/// What a driver submits a turn by.
+/// The parts a driver submits a turn with.
 pub struct Parts<'a, T> {
     /// The driver's.
     pub own: &'a mut T,
-    /// What is dropped once nobody holds the timeline.
+    /// Objects dropped once the timeline is unlocked.
     pub freed: &'a mut Vec<Keep>,
     /// The packets, if there are any.
     pub packets: Option<&'a mut CommandBuffer>,

@@ -1,7 +1,7 @@
 //! Waiting with a limit: [`Deadline`] and [`poll_until`].
 //!
-//! Hardware that does not answer is the normal failure, so there is no way to wait without a
-//! limit, and a [`Timeout`] says what was awaited, for how long, and what was seen instead.
+//! Unresponsive hardware is the normal failure, so every wait has a limit, and a [`Timeout`] names what was awaited,
+//! for how long, and the last value.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::clock::Clock;
 ///
 /// Made from wall time, or on a [`Clock`] where time may be virtual. "No limit" is not offered.
 ///
-/// A register, a mailbox or an interrupt has until then. Work that was submitted may take as long as it takes: for waits
-/// for points, signals and room in rings, and for whole devices, the limit is that of a silence, in which nothing
-/// moves that they wait for ([`crate::progress`]). [`Deadline::within`] bounds the work itself.
+/// For registers, mailboxes and interrupts it limits the time. Waits for submitted work (points, signals, ring space,
+/// whole devices) have no time limit: there it limits the time without progress ([`crate::progress`]).
+/// [`Deadline::within`] bounds the work itself.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     start: Start,
@@ -48,8 +48,8 @@ impl Deadline {
         }
     }
 
-    /// The same, and work that is waited for may take so long at most, from when the deadline was made, however much
-    /// it moves.
+    /// The same, and the awaited work may take at most this long from the creation of the deadline, regardless of
+    /// progress.
     pub fn within(self, work: Duration) -> Deadline {
         Deadline {
             work: Some(work),
@@ -70,7 +70,7 @@ impl Deadline {
         self.work
     }
 
-    /// The limit as it was given: of the time, or of the silence of work.
+    /// The given limit: of the time, or of the time without progress.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -105,9 +105,9 @@ impl Deadline {
     }
 }
 
-/// Something did not happen in time.
+/// An awaited event did not happen in time.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{what} did not happen within {limit:?} (waited {waited:?}{})", last_seen(.last))]
+#[error("timed out waiting for {what}: limit {limit:?} (waited {waited:?}{})", last_seen(.last))]
 pub struct Timeout {
     /// What was awaited.
     pub what: String,
@@ -148,8 +148,8 @@ const LONGEST_NAP: Duration = Duration::from_millis(1);
 ///
 /// Spins first (most answers take less than a microsecond), then yields, then sleeps on `clock`
 /// for 5 µs doubling up to 1 ms. It looks at least eight times, and once more after the deadline, so a
-/// thread that was descheduled does not report a timeout for something that did happen, or that hardware
-/// tells at the third look.
+/// descheduled thread does not report a timeout for an event that did happen, or that hardware reports at the third
+/// look.
 ///
 /// # Errors
 /// [`Timeout`], converted; or the error of `look`, at once.
@@ -200,7 +200,7 @@ mod tests {
         assert!(error.waited >= limit);
         assert_eq!(
             error.to_string(),
-            "SOS alive did not happen within 100ms (waited 100ms, last value 0x80)"
+            "timed out waiting for SOS alive: limit 100ms (waited 100ms, last value 0x80)"
         );
     }
 

@@ -3,12 +3,12 @@
 //! The gradient is again a graph of ordinary operations, so it is fused and run like any other, and
 //! can itself be differentiated. There is one rule per [`Op`], in `sources`.
 //!
-//! Choices where the derivative does not exist, as PyTorch's: `abs` has 0 at 0; `maximum` and `minimum`
-//! split the gradient between equal operands, and reductions by maximum or minimum among all equal
-//! elements; `clamp` has 0 at limits that are numbers, and shares it with those that are tensors; `norm`,
-//! `normalize` and `std` have 0 where the norm is 0 (a root of a sum that is written out has NaN there);
-//! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans and bit
-//! casts have no gradient, and nothing that is made in a [`no_grad`](crate::no_grad()).
+//! Where the derivative does not exist, the choices are PyTorch's: `abs` has 0 at 0; `maximum` and `minimum` split
+//! the gradient between equal operands, and reductions by maximum or minimum among all equal elements; `clamp` has
+//! 0 at limits that are numbers, and shares it with limits that are tensors; `norm`,
+//! `normalize` and `std` have 0 where the norm is 0 (an explicit square root of a sum has NaN there);
+//! running extrema give it to the latest of equals; rounding has 0 everywhere. Integers, booleans and bit casts
+//! have no gradient, nor has anything computed in [`no_grad`](crate::no_grad()).
 
 mod looped;
 mod products;
@@ -30,9 +30,8 @@ use looped::looped;
 /// zeros where it does not depend on one.
 ///
 /// # Errors
-/// A tensor with more than one element (see [`gradients_from`]), or of a type that is no float. A
-/// value of a parameter, if it depends on an earlier value of that parameter instead. A tensor whose
-/// graph was given up by [`crate::nn::Optimizer::minimize`].
+/// A tensor with more than one element (see [`gradients_from`]), or of a non-float type. A current parameter value,
+/// if the tensor depends on an earlier one. A tensor whose graph was freed by [`crate::nn::Optimizer::minimize`].
 pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
     or_zeros(dependence(of, with)?, with)
 }
@@ -43,7 +42,7 @@ pub(crate) fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
         return shape_error(
             "gradients",
             format!(
-                "shape {:?} has not one element; reduce it, or give a seed to gradients_from",
+                "expected exactly one element, found shape {:?}; reduce it, or pass a seed to gradients_from",
                 of.shape()
             ),
         );
@@ -54,7 +53,7 @@ pub(crate) fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
 /// The derivative of the sum of `of * seed` with respect to each of `with`.
 ///
 /// # Errors
-/// A seed of another shape or type; types that are no floats.
+/// A seed of another shape or type; non-float types.
 pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
     or_zeros(seeded(of, seed, with)?, with)
 }
@@ -87,7 +86,10 @@ fn seeded(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
     {
         return dtype_error(
             "gradients",
-            format!("{} has no derivative; differentiate floats", wrong.dtype()),
+            format!(
+                "{} has no derivative; only floats can be differentiated",
+                wrong.dtype()
+            ),
         );
     }
     backward(&[(of.clone(), seed.clone())], with)
@@ -104,8 +106,8 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
         return shape_error(
             "gradients",
             format!(
-                "it depends on none of the tensors asked for, and is made of {output:?}, an output of a \
-                 captured function, which has no graph; take the gradients inside of the function"
+                "it depends on none of the requested tensors. It is computed from {output:?}, an output \
+                 of a captured function without a graph; take the gradients inside the function"
             ),
         );
     }
@@ -118,8 +120,8 @@ fn backward(of: &[(Tensor, Tensor)], with: &[&Tensor]) -> Result<Vec<Option<Tens
             return shape_error(
                 "gradients",
                 format!(
-                    "{t:?} is what a parameter holds now, and this was made of what it held before, \
-                     {other:?}; build it again after the parameter was set"
+                    "{t:?} is the current value of a parameter, but this was computed from its old \
+                     value {other:?}; rebuild it after the parameter is set"
                 ),
             );
         }
@@ -252,8 +254,8 @@ fn parameters<'a>(
             return shape_error(
                 "gradients",
                 format!(
-                    "the graph of {tensor:?} was given up by a step of an optimizer (`minimize`); \
-                     build it again, or take all gradients of it before the step"
+                    "the graph of {tensor:?} was freed by an optimizer step (`minimize`); rebuild it, \
+                     or take its gradients before the step"
                 ),
             );
         }

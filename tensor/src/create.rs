@@ -19,10 +19,7 @@ impl Tensor {
         if numel != data.len() {
             return shape_error(
                 "from_slice",
-                format!(
-                    "shape {shape:?} has {numel} elements, {} were given",
-                    data.len()
-                ),
+                format!("shape {shape:?} has {numel} elements, found {}", data.len()),
             );
         }
         let mut bytes = Vec::with_capacity(numel * T::DTYPE.size());
@@ -47,7 +44,7 @@ impl Tensor {
             return shape_error(
                 "from_bytes",
                 format!(
-                    "shape {shape:?} of {dtype} has {want} bytes, {} were given",
+                    "shape {shape:?} of {dtype} has {want} bytes, found {}",
                     bytes.len()
                 ),
             );
@@ -95,7 +92,7 @@ impl Tensor {
     /// A tensor of one number, which must fit into the type, see [`Scalar`].
     ///
     /// # Errors
-    /// More bytes than an address reaches; a number that does not fit.
+    /// A shape that exceeds the address space; a number that does not fit.
     pub fn full(
         engine: &Engine,
         shape: &[usize],
@@ -108,7 +105,7 @@ impl Tensor {
     /// A tensor of zeros.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn zeros(engine: &Engine, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::full(engine, shape, 0, dtype)
     }
@@ -116,7 +113,7 @@ impl Tensor {
     /// A tensor of ones.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn ones(engine: &Engine, shape: &[usize], dtype: DType) -> Result<Tensor> {
         Tensor::full(engine, shape, 1, dtype)
     }
@@ -131,16 +128,14 @@ impl Tensor {
 
     /// Zeros in the shape, type and engine of this tensor.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn zeros_like(&self) -> Result<Tensor> {
         self.full_like(0)
     }
 
     /// Ones in the shape, type and engine of this tensor.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn ones_like(&self) -> Result<Tensor> {
         self.full_like(1)
     }
@@ -183,7 +178,7 @@ impl Tensor {
         if dtype == DType::Bool {
             return dtype_error(
                 "arange",
-                "bool has no steps; compare a numeric arange".into(),
+                "arange is not defined for bool; compare a numeric arange".into(),
             );
         }
         let len = len as usize;
@@ -224,7 +219,7 @@ impl Tensor {
     /// `steps` numbers from `start` to `stop`, both included, shape `[steps]`.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn linspace(
         engine: &Engine,
         start: f64,
@@ -291,7 +286,10 @@ impl Tensor {
     /// Where `column - row > diagonal`.
     fn above(&self, op: &'static str, diagonal: i64) -> Result<Tensor> {
         if self.rank() < 2 {
-            return shape_error(op, format!("{:?} has no rows and columns", self.shape()));
+            return shape_error(
+                op,
+                format!("expected at least two axes, found {:?}", self.shape()),
+            );
         }
         let row = self.positions(-2)?.cast(DType::I64)?;
         let column = self.positions(-1)?.cast(DType::I64)?;

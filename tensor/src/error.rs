@@ -1,10 +1,10 @@
 //! Errors of the tensor engine.
 
-/// What can go wrong between building a graph and reading its values.
+/// An error of building, compiling, running or reading tensors.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Shapes that do not go together.
+    /// Incompatible shapes.
     #[error("{op}: {what}")]
     Shape {
         /// The operation.
@@ -12,7 +12,7 @@ pub enum Error {
         /// Expected, found, and what to do.
         what: String,
     },
-    /// A type that the operation does not take.
+    /// A type that the operation does not support.
     #[error("{op}: {what}")]
     DType {
         /// The operation.
@@ -21,7 +21,7 @@ pub enum Error {
         what: String,
     },
     /// Tensors of different engines in one operation.
-    #[error("{op}: tensors on {a} and on {b}; move one of them with `to`")]
+    #[error("{op}: tensors are on different engines, {a} and {b}; move one of them with `to`")]
     Engines {
         /// The operation.
         op: &'static str,
@@ -30,11 +30,10 @@ pub enum Error {
         /// The other.
         b: String,
     },
-    /// An index that was computed, or read by a device, and is out of range.
+    /// An out-of-range index that was computed, or read by a device.
     #[error(
-        "{op}: a result that was waited for, or one before it, was made with index {index}, which is out of \
-         range for {len} elements; use {low}..{len}. It has 0 where it was read, and nothing where it was \
-         written: compute it again with indices in range"
+        "{op}: index {index} is out of range for {len} elements, in this result or an earlier one; use \
+         {low}..{len}. Such reads returned 0, such writes were dropped: recompute with valid indices"
     )]
     Index {
         /// The operation.
@@ -46,13 +45,13 @@ pub enum Error {
         /// Elements of the axis.
         len: usize,
     },
-    /// A file of tensors that cannot be read or written.
+    /// A safetensors file cannot be read or written.
     #[error(transparent)]
     File(#[from] Box<crate::io::safetensors::SafetensorsError>),
-    /// A file of an array that cannot be read or written.
+    /// An npy file cannot be read or written.
     #[error(transparent)]
     Array(#[from] Box<crate::io::npy::NpyError>),
-    /// A kernel that could not be compiled or run.
+    /// A kernel could not be compiled or run.
     #[error("kernel {kernel}: {what}")]
     Kernel {
         /// Its name.
@@ -66,32 +65,30 @@ pub enum Error {
         /// What was found, and what to do.
         what: String,
     },
-    /// The bytes of a tensor that cannot be read from where they are.
-    #[error("{what}: {source}; the file may have been changed or removed while it is in use")]
+    /// The bytes of a tensor cannot be read from their file.
+    #[error("{what}: {source}; the file may have been changed or removed while in use")]
     Source {
         /// What was read.
         what: String,
-        /// What the system answered.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// More memory than an executor may use.
-    #[error(
-        "{what} needs {bytes} bytes of memory, of which {engine} may use {most}; make it smaller"
-    )]
+    /// Not enough memory.
+    #[error("{what} needs {bytes} bytes of memory; {engine} may use {most}; make it smaller")]
     Memory {
         /// Which value, or what it is part of.
         what: String,
-        /// What it takes, with what is alive at that time.
+        /// Its size, with all memory in use at that time.
         bytes: u128,
         /// The executor.
         engine: String,
         /// What it may use.
         most: u64,
     },
-    /// An error of another kind, from a function of a program that is captured.
+    /// Any other error, returned by a captured function.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// A device said no.
+    /// Device error.
     #[error(transparent)]
     Device(#[from] hcq::Error),
 }

@@ -1,4 +1,4 @@
-//! Tensors in files of numpy. [`crate::nn::state`] has those of safetensors.
+//! Tensors in npy files. For safetensors see [`crate::nn::state`].
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ impl Tensor {
     /// The array of an `.npy` file.
     ///
     /// # Errors
-    /// What the file system answered, or a file that is no array.
+    /// File system errors, or a file that is not an npy array.
     pub fn read_npy(engine: &Engine, path: impl AsRef<Path>) -> Result<Tensor> {
         let array = npy::read(path).map_err(Box::new)?;
         Tensor::from_bytes(engine, array.data, &array.shape, array.dtype)
     }
 
-    /// Writes the values as an `.npy` file, replacing what was at `path` in one step.
+    /// Writes the values as an `.npy` file, atomically replacing `path`.
     ///
     /// # Errors
-    /// A type that numpy has no name for (bf16, 8-bit floats); from computing or reading the values;
-    /// what the file system answered.
+    /// A type that numpy has no name for (bf16, 8-bit floats); from computing or reading the values; file system
+    /// errors.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let bytes = self.to_bytes()?;
         npy::write(path, self.dtype(), self.shape(), &bytes).map_err(Box::new)?;

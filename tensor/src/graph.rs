@@ -1,4 +1,4 @@
-//! The lazy graph: what a tensor is before anything ran.
+//! The lazy graph of tensors.
 //!
 //! A [`Tensor`] is a handle of an immutable node. Building one checks shapes and types and costs
 //! nothing else; [`Engine::realize`] runs what is needed and fills in the storage.
@@ -16,28 +16,28 @@ use crate::no_grad;
 /// Sizes of the axes, outermost first. A scalar has none.
 pub type Shape = Vec<usize>;
 
-/// How [`Op::Scatter`] combines with what is there.
+/// How [`Op::Scatter`] combines with existing elements.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ScatterMode {
     /// Overwrite; of several writes to one element the last in row-major order of the source wins.
     Set,
-    /// Overwrite, where no two writes are to one element, which whoever makes the node knows: they run in
-    /// any order. Where it is not so, one of the values is there.
+    /// Overwrite in any order. The creator of the node guarantees that no two writes have the same element;
+    /// otherwise one of them wins.
     Distinct,
     /// Combine with the element, in row-major order of the source.
     Combine(ReduceOp),
 }
 
-/// What an index may be.
+/// The valid range of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Bounds {
-    /// Who asks.
+    /// The operation, for errors.
     pub op: &'static str,
     /// Elements of the axis.
     pub len: usize,
     /// Whether negative ones count from the end.
     pub negative: bool,
-    /// A value that stands for no element.
+    /// A value that is ignored.
     pub ignore: Option<i64>,
 }
 
@@ -50,12 +50,12 @@ impl Bounds {
         }
     }
 
-    /// Whether it is one.
+    /// Whether an index is valid.
     pub fn has(&self, index: i64) -> bool {
         (self.low()..self.len as i64).contains(&index) || self.ignore == Some(index)
     }
 
-    /// What a wait says of an index that nobody has seen before.
+    /// The error of a newly found index.
     pub(crate) fn error(&self, index: i64) -> Error {
         Error::Index {
             op: self.op,
@@ -66,7 +66,7 @@ impl Bounds {
     }
 }
 
-/// The rule of a gradient that the operations of a value do not give, or not with its digits.
+/// A gradient rule for values whose operations give none, or an inaccurate one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Slope {
     /// Of the distance from the origin: each coordinate over the distance, and 0 where both are 0 or infinite.
@@ -152,7 +152,7 @@ pub enum Op {
     Sloped(Slope),
     /// The same value on this node's engine, from the source's engine. src: `[a]`.
     Copy,
-    /// A value inside of a loop, another one at each step. src: `[]`.
+    /// A value inside a loop that differs at each step. src: `[]`.
     Param,
     /// A value that each replay of a captured function is given: an input, a parameter, random
     /// numbers. It is a value only while the function is traced. src: `[]`.
@@ -183,7 +183,7 @@ pub struct Loop {
     pub results: Vec<Tensor>,
 }
 
-/// What a node takes from a loop.
+/// The output of a loop that a node returns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LoopOutput {
     /// This result, which is a state, of the last step.
@@ -246,21 +246,21 @@ impl Op {
 
 /// Where the elements of a realized tensor are, in row-major order without gaps.
 ///
-/// They never change while anybody holds the storage. New values of a parameter are written over the
-/// old ones only if nobody else holds these; see [`crate::param`].
+/// They never change while the storage is shared. New values of a parameter overwrite the old ones only if nothing
+/// else holds these; see [`crate::param`].
 #[derive(Clone, Debug)]
 pub enum Storage {
     /// In host memory; uploaded when first used by a device.
     Host(Arc<[u8]>),
-    /// In the memory of the engine's device. The count of this handle is that of the tensors, and of
-    /// whoever reads them; work in flight holds the buffer inside.
+    /// In the memory of the engine's device. Tensors and readers share this handle; work in flight holds the buffer
+    /// inside.
     Device(Arc<hcq::Buffer>),
-    /// Somewhere else, in a file for example; read when first used. What is constant for a
-    /// [`crate::jit::Frozen`] function is read once and not kept.
+    /// Elsewhere, such as in a file; read when first used. Constants of a [`crate::jit::Frozen`] function are read
+    /// once and not kept.
     Source(Arc<dyn Source>),
 }
 
-/// Bytes that can be read again and again and never change.
+/// Immutable bytes that can be read repeatedly.
 pub trait Source: Send + Sync + fmt::Debug {
     /// How many there are.
     fn bytes(&self) -> usize;
@@ -276,7 +276,7 @@ impl dyn Source {
     /// All bytes.
     ///
     /// # Errors
-    /// From what is behind it.
+    /// Errors of the source.
     pub fn all(&self) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.bytes()];
         self.fill(&mut bytes)?;
@@ -286,12 +286,16 @@ impl dyn Source {
     /// All bytes, into a slice of that length.
     ///
     /// # Errors
-    /// From what is behind it; another length.
+    /// Errors of the source; another length.
     pub fn fill(&self, into: &mut [u8]) -> Result<()> {
         if into.len() != self.bytes() {
             return Err(Error::Shape {
                 op: "read",
-                what: format!("{self:?} has {} bytes, not {}", self.bytes(), into.len()),
+                what: format!(
+                    "{self:?} has {} bytes, expected {}",
+                    self.bytes(),
+                    into.len()
+                ),
             });
         }
         self.part(0, into)
@@ -300,7 +304,7 @@ impl dyn Source {
     /// The bytes from `offset` on.
     ///
     /// # Errors
-    /// From what is behind it.
+    /// Errors of the source.
     pub fn part(&self, offset: usize, into: &mut [u8]) -> Result<()> {
         self.read_at(offset, into).map_err(|source| Error::Source {
             what: format!("{self:?}"),
@@ -320,17 +324,17 @@ pub trait Waiting: Send + Sync {
     /// The value that waits. It is the stored one if that was never computed.
     fn value(&self, i: usize) -> &Tensor;
 
-    /// Which of them may be written over the values that the parameters have.
+    /// Which of them may overwrite the current values of the parameters.
     fn donated(&self, roots: &[Tensor], cut: &[Tensor]) -> Vec<bool>;
 
-    /// The parameter has this value from now on.
+    /// Sets the value of the parameter.
     fn settle(&self, i: usize, value: Tensor);
 
-    /// Calls `submit`, and all of these parameters have these values from then on, which will be in the memory
-    /// of the old ones. `false`, and `submit` is not called, if somebody has taken one of them since the look.
+    /// Calls `submit`, and sets these parameters to these values, which reuse the memory of the old ones. Returns
+    /// `false` without calling `submit` if one of the old values has been taken since the check.
     ///
     /// # Errors
-    /// Those of `submit`; then nothing is changed. Whoever wants one of the values meanwhile waits.
+    /// Those of `submit`; then nothing is changed. Readers of these values wait meanwhile.
     fn settle_over(
         &self,
         all: &[(usize, Tensor)],
@@ -377,8 +381,8 @@ pub trait Executor: Send + Sync {
         Ok(())
     }
 
-    /// Where kernels note an index that is out of these bounds: an `I64`, 0 until then. `None` if whoever
-    /// computes sees it himself.
+    /// The word where kernels store an index outside these bounds: an `I64`, initially 0. `None` if the executor
+    /// checks indices itself.
     ///
     /// # Errors
     /// From the device.
@@ -418,7 +422,7 @@ pub struct Node {
     pub shape: Shape,
     /// Element type.
     pub dtype: DType,
-    /// Who runs it.
+    /// Its engine.
     pub engine: Engine,
     /// Filled once the value is in memory.
     pub storage: Slot,
@@ -435,7 +439,7 @@ pub struct Node {
 struct Sources(RwLock<Option<Arc<[Tensor]>>>);
 
 impl Node {
-    /// From what it is computed; nothing if the node has no sources, or has given them up.
+    /// Its sources; empty if it has none, or has freed them.
     pub fn src(&self) -> Arc<[Tensor]> {
         let src = self.src.0.read();
         let src = src.unwrap_or_else(|broken| broken.into_inner());
@@ -661,7 +665,7 @@ impl Tensor {
         self.0.dtype
     }
 
-    /// Who runs it.
+    /// Its engine.
     pub fn engine(&self) -> &Engine {
         &self.0.engine
     }

@@ -38,24 +38,24 @@ pub enum Order {
     Backward,
 }
 
-/// What a loop makes.
+/// The result of a loop.
 #[derive(Clone, Debug)]
 pub struct Recurrence {
     /// Each state after the last step.
     pub last: Vec<Tensor>,
     /// Each state after every step, `[steps, ...]`. Costs nothing unless it is used.
     pub states: Vec<Tensor>,
-    /// What else the body makes, of every step, `[steps, ...]`.
+    /// Other outputs of the body at every step, `[steps, ...]`.
     pub outputs: Vec<Tensor>,
 }
 
-/// Calls `body` for every row of some inputs, with what it made of the states for the row before.
+/// Calls `body` for every row of the inputs, with the states returned for the previous row.
 ///
 /// `states` are the values before the first step, of any shape. `inputs` have the steps as their
-/// first axis, `[steps, ...]`; the body gets a row `[...]` of each. It returns the new states, in
-/// shapes and types of the old ones, and any number of outputs. It may use tensors from outside:
-/// what depends on them only is computed once, before the loop. It is called once, to be traced, and
-/// must not read or realize what depends on its arguments.
+/// first axis, `[steps, ...]`; the body gets a row `[...]` of each. It returns the new states, in shapes and types
+/// of the old ones, and any number of outputs. It may use tensors from outside: values that depend only on them are
+/// computed once, before the loop. The body is called once, for tracing, and must not read or realize values that
+/// depend on its arguments.
 ///
 /// # Errors
 /// Neither states nor inputs; inputs with another first axis; new states of another number, shape or
@@ -125,7 +125,7 @@ fn made(
             each.collect()
         };
         let what = format!(
-            "expected new states {:?}, as they were, found {:?}",
+            "expected new states {:?}, like the old ones, found {:?}",
             list(&own[..states]),
             list(next)
         );

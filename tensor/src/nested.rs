@@ -1,4 +1,4 @@
-//! Tensors as they are written down: numbers, and arrays of arrays.
+//! Tensors from literals: numbers and nested arrays.
 
 use crate::element::Element;
 use crate::error::Result;
@@ -41,8 +41,8 @@ impl<A: Nested, const N: usize> Nested for [A; N] {
 }
 
 impl Tensor {
-    /// The tensor that is written down; its type is that of the numbers. [`Tensor::from_slice`] takes
-    /// numbers whose count is not known when the program is compiled.
+    /// A tensor from a literal, with the type of its numbers. For a number of elements known at run time only, use
+    /// [`Tensor::from_slice`].
     ///
     /// ```
     /// # fn main() -> tensor::Result<()> {
@@ -57,7 +57,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new<A: Nested>(engine: &Engine, values: A) -> Result<Tensor> {
         let mut bytes = Vec::new();
         values.write(&mut bytes);

@@ -1,4 +1,4 @@
-//! Work of which no gradient is wanted.
+//! Computation without gradients.
 
 use std::cell::Cell;
 
@@ -20,14 +20,14 @@ impl Drop for Scope {
     }
 }
 
-/// Calls a function whose tensors need no gradients, as PyTorch's `no_grad`: what it makes counts as made of
-/// nothing where gradients are taken, and holds nothing of what it was made of once it is in memory.
+/// Calls a function without recording gradients, like PyTorch's `no_grad`: its results are constants for
+/// differentiation, and keep no graph once they are in memory.
 ///
 /// It is for loops that carry a value from step to step: a validation, a simulation, a generated text. Without it a
 /// tensor in memory keeps the graph that its gradient would need, which grows with each step. [`Tensor::detach`]
-/// of the value that is carried, behind [`Tensor::realize`], does the same for one tensor.
+/// after [`Tensor::realize`] does the same for one tensor.
 ///
-/// It is a scope of the calling thread. What is made before it, and after it, is as always.
+/// It affects only the calling thread, and only tensors made in the scope.
 ///
 /// ```
 /// # fn run(engine: &tensor::Engine) -> tensor::Result<()> {

@@ -2,20 +2,16 @@
 //!
 //! # The rule
 //!
-//! A tensor is a value: it is what it was when it was made. A [`Parameter`] is a cell that holds one
-//! value after the other. [`Parameter::get`] gives the value of now, and whatever is made of it stays
-//! made of it: a kept handle of a weight, a loss that is read after the step, a tensor that is still
-//! lazy when the parameter moves on.
+//! A tensor is an immutable value. A [`Parameter`] is a cell whose value changes over time. [`Parameter::get`]
+//! returns the current value, and tensors computed from it keep that value: a handle of a weight, a loss that is
+//! read after the step, a tensor that is still lazy when the parameter changes.
 //!
-//! The new value is written over the old one in memory where nobody can tell the difference, which is
-//! when no tensor and no reader holds the old one any more. Otherwise the old value keeps its memory,
-//! and the parameter gets other memory. So state that nobody looks at is updated in place, as if
-//! there were no rule.
+//! The new value overwrites the old one in memory if no tensor and no reader holds the old one. Otherwise the old
+//! value keeps its memory, and the parameter gets new memory. So unshared state is updated in place.
 //!
-//! What is kept is memory: a lazy tensor holds the parameters that it needs, and a realized one those
-//! that its gradient needs. Hold [`Tensor::detach`] of a realized tensor, or numbers, to hold neither; what is
-//! made in a [`no_grad`](crate::no_grad()) holds neither, either.
-//! [`crate::nn::Optimizer::minimize`] gives the graph of its loss up, as PyTorch's `backward` does.
+//! This costs memory: a lazy tensor holds the parameters that it needs, a realized one those that its gradient
+//! needs. [`Tensor::detach`] of a realized tensor, and tensors made in [`no_grad`](crate::no_grad()), hold neither.
+//! [`crate::nn::Optimizer::minimize`] frees the graph of its loss, as PyTorch's `backward` does.
 
 pub(crate) mod cell;
 mod donate;
@@ -59,14 +55,14 @@ impl Parameter {
         parameter
     }
 
-    /// State that optimizers leave alone: running statistics, counters, moments.
+    /// State that optimizers do not change: running statistics, counters, moments.
     pub fn buffer(tensor: Tensor) -> Parameter {
         let parameter = Parameter::with(tensor, false);
         tracing::made(&parameter);
         parameter
     }
 
-    /// The value of now. It stays what it is, whatever the parameter is set to.
+    /// The current value. It does not change when the parameter is set.
     pub fn get(&self) -> Tensor {
         let value = match tracing::read(self) {
             Seen::Given(value) => value,
@@ -75,7 +71,7 @@ impl Parameter {
         value.owned_by(self.born())
     }
 
-    /// A new value, which must have the shape, type and engine of the old one.
+    /// Sets a new value, with the shape, type and engine of the old one.
     ///
     /// # Errors
     /// Another shape, type or engine; [`Error::Capture`] in a function whose parameters are constants
@@ -94,7 +90,7 @@ impl Parameter {
                 return Err(Error::Shape {
                     op: "parameter",
                     what: format!(
-                        "holds {:?} {}, was given {:?} {}",
+                        "expected {:?} {}, found {:?} {}",
                         old.shape(),
                         old.dtype(),
                         value.shape(),
@@ -117,16 +113,15 @@ impl Parameter {
     }
 }
 
-/// Computes the waiting values of parameters, together, on their engines; those that were never
-/// computed are computed, too. Cells named twice count once.
+/// Computes the pending values of parameters together, on their engines, including initial values that were never
+/// computed. Duplicate cells count once.
 ///
-/// It takes one of them, or any list: `commit(&w)`, `commit([&w, &b])`, `commit(adam.state())`.
+/// It takes one parameter, or any list: `commit(&w)`, `commit([&w, &b])`, `commit(adam.state())`.
 ///
-/// In a function that is being captured it does nothing: there the values wait for the end of the
-/// function anyway.
+/// In a function that is being captured it does nothing: values are set at the end of the function anyway.
 ///
 /// # Errors
-/// From compiling, or from the device; then those of this engine wait as before.
+/// From compiling, or from the device; then the values of this engine stay pending.
 pub fn commit<P: Borrow<Parameter>>(parameters: impl IntoIterator<Item = P>) -> Result<()> {
     let parameters = parameters.into_iter().map(|p| p.borrow().clone());
     commit_with(&[], &parameters.collect::<Vec<_>>(), &[])

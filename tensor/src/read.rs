@@ -1,4 +1,4 @@
-//! Running what is needed, and reading values.
+//! Realizing and reading tensors.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ impl Engine {
         self.0.name()
     }
 
-    /// Computes these tensors together, so that what they share is computed once.
+    /// Computes these tensors together; shared parts are computed once.
     ///
     /// # Errors
     /// A tensor of another engine; errors of compiling and of the device.
@@ -45,7 +45,7 @@ impl Engine {
 }
 
 impl Tensor {
-    /// Computes the value into memory, if it is not there yet; returns the tensor itself.
+    /// Computes the value into memory, if necessary; returns the tensor itself.
     ///
     /// # Errors
     /// From compiling, or from the device.
@@ -83,7 +83,7 @@ impl Tensor {
             return dtype_error(
                 "to_vec",
                 format!(
-                    "the tensor holds {}, {} was asked for; cast it first",
+                    "the tensor is {}, but {} was requested; cast it first",
                     self.dtype(),
                     T::DTYPE
                 ),
@@ -109,7 +109,7 @@ impl Tensor {
             .collect())
     }
 
-    /// The one element of a tensor that has one.
+    /// The only element of a tensor.
     ///
     /// # Errors
     /// Another number of elements; as [`Tensor::to_vec`].
@@ -117,12 +117,15 @@ impl Tensor {
         if self.numel() != 1 {
             return shape_error(
                 "item",
-                format!("shape {:?} has not one element; use to_vec", self.shape()),
+                format!(
+                    "expected exactly one element, found shape {:?}; use to_vec",
+                    self.shape()
+                ),
             );
         }
         match self.to_vec()?.pop() {
             Some(element) => Ok(element),
-            None => shape_error("item", "nothing was read".into()),
+            None => shape_error("item", "no value was read".into()),
         }
     }
 

@@ -39,8 +39,8 @@ impl Engine {
         Engine(Arc::new(Reference::default()))
     }
 
-    /// One that refuses graphs whose values take more than so many bytes at one time, before it
-    /// allocates them. An element takes 8 bytes whatever its type.
+    /// An engine that refuses graphs whose values need more memory than this at a time, before allocating it. An
+    /// element takes 8 bytes whatever its type.
     pub fn reference_within(bytes: u64) -> Engine {
         Engine(Arc::new(Reference { most: bytes }))
     }
@@ -74,7 +74,11 @@ impl Executor for Reference {
         if bytes.len() != into.len() {
             return Err(Error::Shape {
                 op: "read",
-                what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
+                what: format!(
+                    "the storage has {} bytes, expected {}",
+                    bytes.len(),
+                    into.len()
+                ),
             });
         }
         into.copy_from_slice(bytes);
@@ -342,13 +346,13 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
         Op::Data | Op::Copy | Op::Loop(..) => Err(foreign("data without storage")),
         Op::Given => Err(Error::Capture {
             what: format!(
-                "{tensor:?} is a value inside of a captured function; return it as an output"
+                "{tensor:?} is a value inside a captured function; return it as an output"
             ),
         }),
         Op::Param => Err(Error::Capture {
             what:
-                "a value inside of the body of a loop was asked for, which is another one at each \
-                   step; return it as an output of the body"
+                "a value inside a loop body, which differs at each step, was read; return it as an \
+                 output of the body"
                     .into(),
         }),
         Op::Const(bits) => Ok(Arc::new(vec![*bits])),

@@ -582,7 +582,7 @@ fn a_parameter_that_only_the_captured_call_makes_is_refused() {
     assert_eq!(first(&f.call(std::slice::from_ref(&x)).unwrap()[0]), 3.0);
     let error = f.call(std::slice::from_ref(&x)).unwrap_err().to_string();
     assert!(
-        error.contains("is made in the call that is captured"),
+        error.contains("was created in the captured call"),
         "{error}"
     );
     // The thread goes on.
@@ -648,12 +648,12 @@ fn errors_name_the_layer_that_was_called() {
     let text = |r: Result<Tensor>| r.unwrap_err().to_string();
     assert_eq!(
         text(linear.forward(&x)),
-        "Linear: takes [.., 4], was given [5, 3]"
+        "Linear: expected [.., 4], found [5, 3]"
     );
     let norm = BatchNorm::new(&e, 4, DType::F32).unwrap();
     assert_eq!(
         text(norm.forward(&x, false)),
-        "BatchNorm: takes [n, 4, ..], was given [5, 3]"
+        "BatchNorm: expected [n, 4, ..], found [5, 3]"
     );
     let alone = Tensor::zeros(&e, &[1, 4], DType::F32).unwrap();
     assert!(text(norm.forward(&alone, true)).contains("has one value per channel"));

@@ -235,7 +235,7 @@ fn what_does_not_fit_is_said() {
         })
         .unwrap();
         let error = out.unwrap().to_vec::<f32>().unwrap_err().to_string();
-        assert!(error.contains("inside of the body of a loop"), "{error}");
+        assert!(error.contains("inside a loop body"), "{error}");
     }
 }
 

@@ -427,8 +427,8 @@ fn texts_of_errors() -> Result<()> {
     let table = [
         (
             text(a.add(&b)),
-            "add: shapes [[2, 3], [4]] do not broadcast: sizes 3 and 4 meet; sizes aligned from the \
-             last axis must be equal or 1",
+            "add: shapes [[2, 3], [4]] do not broadcast: sizes 3 and 4 differ; aligned from the \
+             last axis, sizes must be equal or 1",
         ),
         (
             text(a.reshape(&[5])),
@@ -446,41 +446,44 @@ fn texts_of_errors() -> Result<()> {
             text(a.sum(&[1, -1], false)),
             "sum: axes [1, -1] name one axis twice",
         ),
-        (text(a.shl(1)), "shl: takes integers, found f32; cast both"),
+        (
+            text(a.shl(1)),
+            "shl: expected integers, found f32; cast both",
+        ),
         (
             text(a.not()),
-            "not: takes integers or bool, found f32; cast it",
+            "not: expected integers or bool, found f32; cast it",
         ),
         (
             text(b.add(&far)),
-            "add: tensors on REFERENCE and on REFERENCE; move one of them with `to`",
+            "add: tensors are on different engines, REFERENCE and REFERENCE; move one of them with `to`",
         ),
         (
             text(Tensor::from_slice(&e, &[1u8], &[2])),
-            "from_slice: shape [2] has 2 elements, 1 were given",
+            "from_slice: shape [2] has 2 elements, found 1",
         ),
         (
             text(a.expand(&[usize::MAX, 2, 3])),
-            "expand: shape [18446744073709551615, 2, 3] of f32 has more bytes than an address \
-             reaches",
+            "expand: shape [18446744073709551615, 2, 3] of f32 exceeds the address \
+             space",
         ),
         (
             text(b.windows(0, 5, 1, 1)),
-            "windows: a window of 5 elements 1 apart is longer than axis 0 of [4]; pad the axis",
+            "windows: a window of 5 elements with dilation 1 is longer than axis 0 of [4]; pad the axis",
         ),
         (
             text(a.conv(&b, None, &ConvParams::default(), 1)),
-            "conv: input [2, 3], weight [4], 1 groups: wants [n, c_in, s..] and \
+            "conv: input [2, 3], weight [4], 1 groups: expected [n, c_in, s..] and \
              [c_out, c_in / groups, k..] with groups dividing c_out",
         ),
         (
             text(Tensor::einsum("ij,jk->il", &[&a, &a.t()?])),
-            "einsum: `ij,jk->il` of [[2, 3], [3, 2]]: the result names an axis twice, or one that \
-             no operand has",
+            "einsum: `ij,jk->il` of [[2, 3], [3, 2]]: the result names an axis twice, or an \
+             unknown one",
         ),
         (
             text(tensor::gradients(&a, &[&a]).map(|mut g| g.remove(0))),
-            "gradients: shape [2, 3] has not one element; reduce it, or give a seed to \
+            "gradients: expected exactly one element, found shape [2, 3]; reduce it, or pass a seed to \
              gradients_from",
         ),
         (
@@ -494,7 +497,7 @@ fn texts_of_errors() -> Result<()> {
     let wrong = a.to_vec::<i32>().err().map(|e| e.to_string());
     assert_eq!(
         wrong.as_deref(),
-        Some("to_vec: the tensor holds f32, i32 was asked for; cast it first")
+        Some("to_vec: the tensor is f32, but i32 was requested; cast it first")
     );
     Ok(())
 }
@@ -531,7 +534,10 @@ fn options_that_make_no_sense_are_refused() -> Result<()> {
         mask: Some(ints(&e, &[1, 0])?),
         ..Attention::default()
     };
-    says(heads.attention(&heads, &heads, &options), "the mask is i32");
+    says(
+        heads.attention(&heads, &heads, &options),
+        "found i32; convert zeros and ones",
+    );
     // A negative target has no logarithm; PyTorch gives NaN, too.
     let loss = x.kl_div(&x.neg()?, Reduction::Mean)?;
     assert!(loss.item::<f64>()?.is_nan());

@@ -1,5 +1,5 @@
-//! The back ends of this program, a row each: another one is a row here, its emitter, its compiler if it has one,
-//! and the facts of its target.
+//! The backends, one row each. A new one needs a row, an emitter, a compiler if necessary, and a target
+//! description.
 
 use std::sync::Arc;
 
@@ -11,30 +11,30 @@ use crate::error::Result;
 use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer, PtxRenderer};
 use crate::target::Target;
 
-/// A compiler, if one is needed, or why it cannot be had.
+/// A compiler, if one is needed, or why it is not available.
 pub type Found = Result<Option<Arc<dyn Compiler>>>;
 
-/// How code for a kind of device is made.
+/// One backend of a device.
 pub struct Row {
     /// The device, as in `DEV`.
     pub device: &'static str,
-    /// The way, as in `DEV`.
+    /// The renderer, as in `DEV`.
     pub renderer: &'static str,
-    /// The facts of a machine, by its instruction set and its units.
+    /// Returns the target for an instruction set and a number of units.
     pub target: fn(&str, usize) -> Result<Target>,
-    /// What spells programs out.
+    /// Creates the emitter.
     pub emitter: fn() -> Arc<dyn Emitter>,
-    /// Looks for the compiler of what the emitter writes; `None` where the device takes that as it is.
+    /// Finds the compiler of the emitted source; `None` if the device takes the source.
     pub compiler: fn(&Target) -> Found,
-    /// What to do where the compiler is not there.
+    /// How to install the compiler.
     pub fix: &'static str,
 }
 
 impl Row {
-    /// The back end for a machine.
+    /// The backend for a machine.
     ///
     /// # Errors
-    /// Its tools are not there, or the instruction set is unknown.
+    /// Missing tools, or an unknown instruction set.
     pub fn open(&self, arch: &str, units: usize) -> Result<Backend> {
         let target = (self.target)(arch, units)?;
         let compiler = (self.compiler)(&target)?;
@@ -85,7 +85,7 @@ pub const TABLE: &[Row] = &[
         target: amd,
         emitter: || Arc::new(HipRenderer),
         compiler: |target| found(ComgrCompiler::find(target)?),
-        fix: "optional, for DEV=AMD:HIP: GPUs are compiled for by LLVM",
+        fix: "optional, only for DEV=AMD:HIP: install ROCm or libamd-comgr3",
     },
     Row {
         device: "NV",
@@ -110,7 +110,7 @@ pub const TABLE: &[Row] = &[
         target: Target::nv,
         emitter: || Arc::new(LlvmRenderer),
         compiler: |_| found(NvptxCompiler::of(&Toolkits::of_this_system())?),
-        fix: "its PTX is assembled as that of DEV=NV:PTX",
+        fix: "needs the assembler of DEV=NV:PTX",
     },
 ];
 

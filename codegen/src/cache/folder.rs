@@ -1,5 +1,5 @@
-//! A folder of machine code that nobody else can write to: everything in it is opened relative to the folder
-//! itself, which was checked once, and no link is followed.
+//! A folder of machine code that only this user can write to. It is checked once; its files are opened relative to
+//! it, and links are not followed.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
@@ -62,20 +62,20 @@ impl Folder {
         builder.recursive(true).mode(FOLDER.bits());
         builder
             .create(&path)
-            .map_err(failed("making the directory"))?;
+            .map_err(failed("creating the directory"))?;
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let handle = match open(&path, flags, Mode::empty()) {
             Ok(handle) => File::from(handle),
             Err(Errno::ELOOP | Errno::ENOTDIR) => {
-                return Err(refused("it is a link, expected a folder".into()));
+                return Err(refused("is a symlink, expected a folder".into()));
             }
             Err(e) => return Err(failed("opening the directory")(e.into())),
         };
-        let meta = handle.metadata().map_err(failed("looking at it"))?;
+        let meta = handle.metadata().map_err(failed("stat"))?;
         let [user, _] = rights.effective;
         if meta.uid() != user {
             return Err(refused(format!(
-                "it belongs to user {}, expected user {user}",
+                "is owned by user {}, expected user {user}",
                 meta.uid()
             )));
         }
@@ -112,15 +112,15 @@ impl Folder {
         let meta = file.metadata()?;
         let [user, _] = self.rights.effective;
         let wrong = if !meta.is_file() {
-            "it is not a file".into()
+            "is not a regular file".into()
         } else if meta.uid() != user {
-            format!("it belongs to user {}, expected user {user}", meta.uid())
+            format!("is owned by user {}, expected user {user}", meta.uid())
         } else if meta.mode() & BY_OTHERS != 0 {
-            format!("others could write to it (mode {:o})", meta.mode() & 0o7777)
+            format!("is writable by others (mode {:o})", meta.mode() & 0o7777)
         } else if meta.nlink() != 1 {
-            format!("it has {} names, expected 1", meta.nlink())
+            format!("has {} hard links, expected 1", meta.nlink())
         } else if meta.len() > most {
-            format!("it has {} bytes, expected at most {most}", meta.len())
+            format!("has {} bytes, expected at most {most}", meta.len())
         } else {
             let mut bytes = Vec::with_capacity(meta.len() as usize);
             Read::by_ref(&mut file).take(most).read_to_end(&mut bytes)?;
@@ -252,7 +252,7 @@ mod tests {
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::create_dir(&real).unwrap();
         symlink(&real, &link).unwrap();
-        refused(&link, rights(), "it is a link");
+        refused(&link, rights(), "is a symlink");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     }
 
@@ -272,7 +272,7 @@ mod tests {
             refused(
                 dir.path(),
                 rights(),
-                "it belongs to user 1234, expected user 0",
+                "is owned by user 1234, expected user 0",
             );
         } else {
             println!("not tried: chown needs root");
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(
             fs::read_dir(dir.path()).unwrap().count(),
             0,
-            "nothing was made"
+            "nothing was created"
         );
     }
 
@@ -315,9 +315,9 @@ mod tests {
         symlink(path("good"), path("link")).unwrap();
         refused("link", "symbolic links");
         fs::create_dir(path("folder")).unwrap();
-        refused("folder", "not a file");
+        refused("folder", "not a regular file");
         nix::unistd::mkfifo(&path("pipe"), Mode::S_IRWXU).unwrap();
-        refused("pipe", "not a file");
+        refused("pipe", "not a regular file");
         for loose in [0o620, 0o602, 0o666] {
             fs::write(path("loose"), "code").unwrap();
             set_mode(&path("loose"), loose);
@@ -327,11 +327,11 @@ mod tests {
         refused("long", "101 bytes");
         folder.write("twice", "t", &[b"code"]).unwrap();
         fs::hard_link(path("twice"), path("again")).unwrap();
-        refused("twice", "2 names");
+        refused("twice", "2 hard links");
         if rights().effective[0] == 0 {
             folder.write("foreign", "t", &[b"code"]).unwrap();
             nix::unistd::chown(&path("foreign"), Some(1234.into()), None).unwrap();
-            refused("foreign", "belongs to user 1234");
+            refused("foreign", "is owned by user 1234");
         } else {
             println!("not tried: chown needs root");
         }

@@ -29,7 +29,9 @@ impl ClangCompiler {
         }
         Err(last.unwrap_or_else(|| Error::NoCompiler {
             compiler: "clang".into(),
-            message: "no candidate name".into(),
+            message: "is not installed".into(),
+            fix: &FIX,
+            looked_in: "PATH".into(),
         }))
     }
 
@@ -39,12 +41,14 @@ impl ClangCompiler {
         let no = |message: String| Error::NoCompiler {
             compiler: path.display().to_string(),
             message,
+            fix: &FIX,
+            looked_in: String::new(),
         };
         let out = Command::new(&path)
             .arg("--version")
             .stdin(Stdio::null())
             .output()
-            .map_err(|e| no(format!("--version: {e}")))?;
+            .map_err(|e| no(format!("cannot be run: {e}")))?;
         let text = String::from_utf8_lossy(&out.stdout);
         let Some(version) = text
             .lines()
@@ -52,7 +56,7 @@ impl ClangCompiler {
             .filter(|l| out.status.success() && l.contains("clang"))
         else {
             return Err(no(format!(
-                "--version said {:?}, expected a clang",
+                "is not clang: --version printed {:?}",
                 text.trim()
             )));
         };
@@ -60,6 +64,8 @@ impl ClangCompiler {
         Ok(ClangCompiler { path, version })
     }
 }
+
+const FIX: [&str; 1] = ["apt-get install clang-22"];
 
 /// Options for LLVM assembly of GPUs.
 const IR_FLAGS: [&str; 4] = ["-x", "ir", "-O2", "-nogpulib"];
@@ -172,7 +178,7 @@ impl Compiler for ClangCompiler {
                     s,
                     "input",
                     format!(
-                        "{language:?} source for {}, which needs the other one",
+                        "the clang backend cannot compile {language:?} source for {}",
                         t.arch
                     ),
                 ));
@@ -194,7 +200,7 @@ impl Compiler for ClangCompiler {
 /// The instructions of an object, by the first llvm-objdump that runs. The object goes through a
 /// pipe: nothing is left on the disk.
 pub(super) fn objdump(obj: &[u8]) -> Result<String> {
-    let mut said = String::new();
+    let mut said = Vec::new();
     for tool in ["llvm-objdump-22", "llvm-objdump"] {
         match piped(
             Command::new(tool).args(["-d", "--no-show-raw-insn", "-"]),
@@ -205,14 +211,16 @@ pub(super) fn objdump(obj: &[u8]) -> Result<String> {
             }
             Ok(out) => {
                 let why = String::from_utf8_lossy(&out.stderr);
-                said += &format!("{tool}: {}: {}; ", out.status, why.trim());
+                said.push(format!("{tool}: {}: {}", out.status, why.trim()));
             }
-            Err(e) => said += &format!("{tool}: {e}; "),
+            Err(e) => said.push(format!("{tool}: {e}")),
         }
     }
     Err(Error::NoCompiler {
         compiler: "llvm-objdump".into(),
-        message: format!("{said}install llvm-22 to see machine code"),
+        message: format!("cannot be run: {}", said.join("; ")),
+        fix: &["apt-get install llvm-22"],
+        looked_in: String::new(),
     })
 }
 

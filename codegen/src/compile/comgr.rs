@@ -1,4 +1,4 @@
-//! HIP C through `libamd_comgr`, the compiler library of ROCm, which is loaded when it is there.
+//! HIP C through `libamd_comgr`, the compiler library of ROCm, which is loaded at run time.
 //!
 //! Source: `amd_comgr.h` of ROCm: version 2.4 (ROCm 5.2, as Debian packages it) and version 3
 //! (ROCm 6.4), whose enumerations have other numbers from `HC`, which is gone, on.
@@ -103,22 +103,30 @@ fn candidates() -> Vec<PathBuf> {
         .collect()
 }
 
-fn missing(message: String) -> Error {
+const FIX: [&str; 2] = [
+    "install ROCm, or the package libamd-comgr3 or libamd-comgr2",
+    "DEV=AMD:LLVM, which does not need libamd_comgr",
+];
+
+fn missing(message: String, looked_in: String) -> Error {
     Error::NoCompiler {
         compiler: "AMD:HIP".into(),
         message,
+        fix: &FIX,
+        looked_in,
     }
 }
 
 fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
-    let (library, path) = load_first(candidates, rights).map_err(|said| {
-        missing(format!(
-            "libamd_comgr is not installed (looked for it as {said}). ROCm has it, and the package \
-             libamd-comgr3 or libamd-comgr2; AMD:LLVM needs neither"
+    let (library, path) = load_first(candidates, rights)
+        .map_err(|e| missing(e.message("libamd_comgr"), e.looked_in()))?;
+    let broken = |message: String| missing(message, String::new());
+    let f = Functions::of(library, |name| format!("amd_comgr_{name}")).map_err(|e| {
+        let path = path.display();
+        broken(format!(
+            "needs libamd_comgr, but {path} is another library: {e}"
         ))
     })?;
-    let f = Functions::of(library, |name| format!("amd_comgr_{name}"))
-        .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both point to a `usize`.
     unsafe { (f.get_version)(&mut major, &mut minor) };
@@ -126,8 +134,8 @@ fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
         2 => VERSION_2,
         3 => VERSION_3,
         _ => {
-            return Err(missing(format!(
-                "{} has version {major}.{minor}, expected 2 or 3",
+            return Err(broken(format!(
+                "needs libamd_comgr 2 or 3; {} has version {major}.{minor}",
                 path.display()
             )));
         }
@@ -141,7 +149,7 @@ fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<Comgr> {
     };
     comgr.clang = comgr.clang().map_err(|why| {
         let path = comgr.path.display();
-        missing(format!("{path} does not say which compiler it has: {why}"))
+        broken(format!("cannot read the compiler version of {path}: {why}"))
     })?;
     Ok(comgr)
 }
@@ -250,8 +258,8 @@ impl Comgr {
         let ((major, minor), path) = (self.version, self.path.display());
         let newest = isas.last().and_then(|name| name.split("--").nth(1));
         Err(format!(
-            "{path}, version {major}.{minor}, does not know {}, the newest that it knows is {}; install a \
-             newer ROCm, or choose AMD:LLVM",
+            "cannot compile for {}: {path} (version {major}.{minor}) supports up to {}; install a newer ROCm, \
+             or use AMD:LLVM",
             t.cpu,
             newest.unwrap_or("none"),
         ))
@@ -322,7 +330,7 @@ impl Comgr {
     /// The version of its clang, which a macro of it has.
     fn clang(&self) -> Said<String> {
         let isas = self.isas()?;
-        let isa = isas.first().ok_or("it knows no chip")?;
+        let isa = isas.first().ok_or("it supports no chip")?;
         let isa = CString::new(isa.as_str()).map_err(|e| e.to_string())?;
         let options = HIP_FLAGS.map(String::from);
         let source = self.source("__VERSION__")?;
@@ -332,7 +340,7 @@ impl Comgr {
         let said = text.lines().find_map(|line| line.trim().strip_prefix('"'));
         said.and_then(|line| line.strip_suffix('"'))
             .map(str::to_owned)
-            .ok_or_else(|| format!("expected a text for __VERSION__, found {text:?}"))
+            .ok_or_else(|| format!("expected a string for __VERSION__, found {text:?}"))
     }
 
     fn compile(&self, s: &Source, t: &Target) -> Said<Vec<u8>> {
@@ -368,7 +376,7 @@ impl ComgrCompiler {
     /// The library, loaded once, to compile for a chip.
     ///
     /// # Errors
-    /// It is not there: where it was looked for, and what to install. It is too old for the chip.
+    /// It is not installed, or too old for the chip.
     pub fn find(t: &Target) -> Result<Self> {
         static LOADED: OnceLock<Arc<Comgr>> = OnceLock::new();
         let library = match LOADED.get() {
@@ -378,7 +386,12 @@ impl ComgrCompiler {
                 LOADED.get_or_init(|| library).clone()
             }
         };
-        library.knows(t).map_err(missing)?;
+        library.knows(t).map_err(|message| Error::NoCompiler {
+            compiler: "AMD:HIP".into(),
+            message,
+            fix: &[],
+            looked_in: String::new(),
+        })?;
         Ok(ComgrCompiler { library })
     }
 }
@@ -439,7 +452,7 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         let text = load(vec!["libc.so.6".into()]).err().unwrap().to_string();
-        assert!(text.contains("libc.so.6 is not the library"), "{text}");
+        assert!(text.contains("libc.so.6 is another library"), "{text}");
         assert!(candidates().contains(&"/opt/rocm/lib/libamd_comgr.so".into()));
     }
 
@@ -464,17 +477,14 @@ mod tests {
         );
         mode(0o646);
         let text = said(&Rights::own());
-        assert!(
-            text.contains("can be written by others (mode 646)"),
-            "{text}"
-        );
+        assert!(text.contains("is writable by others (mode 646)"), "{text}");
         mode(0o644);
         let given = Rights {
             given: Some(true),
             ..Rights::own()
         };
         let text = said(&given);
-        assert!(text.contains("more rights than its user has"), "{text}");
+        assert!(text.contains("more rights than its user"), "{text}");
     }
 
     /// Of every chip that we know, the library is asked before it is chosen, and says the same when it
@@ -503,12 +513,7 @@ mod tests {
             let compiled = library.compile(&source, &t).unwrap_err();
             let found = found.unwrap_err().to_string();
             assert!(found.contains(&compiled), "{found}\n{compiled}");
-            for part in [
-                "does not know",
-                chip,
-                "the newest that it knows is gfx",
-                "AMD:LLVM",
-            ] {
+            for part in ["cannot compile for", chip, "supports up to gfx", "AMD:LLVM"] {
                 assert!(compiled.contains(part), "{compiled}");
             }
         }

@@ -1,4 +1,4 @@
-//! Where the tools of CUDA may be: a toolkit, or packages of Python's index, which hold parts of one.
+//! Finds CUDA tools in toolkits, and in Python packages that hold parts of one.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,15 +11,15 @@ use crate::checkout;
 use crate::error::{Error, Result};
 use crate::trust::Rights;
 
-/// Folders that have the libraries and programs of a toolkit below them, the first one first.
+/// Folders of CUDA toolkits, in the order in which they are searched.
 #[derive(Clone, Debug)]
 pub struct Toolkits(Vec<PathBuf>);
 
 impl Toolkits {
-    /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), in the environment of conda that is active, where their
-    /// installer puts them (the one that `/usr/local/cuda` stands for, then the newest), and where Python
-    /// keeps packages: of the environment that is active, of this user, of the system. Where none is said, the last
-    /// is what `scripts/cuda` has fetched for the checkout that this program was built in.
+    /// In order: `CUDA_PATH`, `CUDA_HOME`, the active conda environment, `/usr/local/cuda`, `/opt/cuda`, other
+    /// versions in `/usr/local` (newest first), and Python packages of the active virtual environment, this user
+    /// and the system. If none of these variables is set, the last is what `scripts/cuda` has fetched into the
+    /// checkout that this program was built in.
     pub fn of_this_system() -> Toolkits {
         let named = ["CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX"]
             .into_iter()
@@ -64,11 +64,11 @@ impl Toolkits {
         found.chain(names.iter().map(PathBuf::from)).collect()
     }
 
-    /// A program of a toolkit, or by that name in the search path.
+    /// A program of a toolkit, or by that name in the search path. `fix` says how to install it.
     ///
     /// # Errors
-    /// It is not there: where it was looked for, and what has it.
-    pub(super) fn program(&self, name: &str, package: &str) -> Result<PathBuf> {
+    /// It is not installed.
+    pub(super) fn program(&self, name: &str, fix: &'static [&'static str]) -> Result<PathBuf> {
         let mut said = Vec::new();
         for path in self.0.iter().map(|root| root.join("bin").join(name)) {
             if !path.exists() {
@@ -86,12 +86,11 @@ impl Toolkits {
             .ok_or_else(|| Error::NoCompiler {
                 compiler: name.into(),
                 message: match said.as_slice() {
-                    [] => format!(
-                        "it is neither in PATH nor in {}; {package} has it",
-                        self.shown()
-                    ),
-                    said => said.join("; "),
+                    [] => "is not installed".into(),
+                    said => format!("cannot be run: {}", said.join("; ")),
                 },
+                fix,
+                looked_in: format!("PATH, {}", self.shown()),
             })
     }
 
@@ -159,14 +158,16 @@ pub(super) fn on_files(command: &mut Command, input: &[u8]) -> Result<Vec<u8>, S
 pub(super) fn nvdisasm(toolkits: &Toolkits, cubin: &[u8]) -> Result<String> {
     let program = toolkits.program(
         "nvdisasm",
-        "a CUDA toolkit, and the package nvidia-cuda-nvdisasm of Python's index,",
+        &["pip install nvidia-cuda-nvdisasm, or install a CUDA 12 or 13 toolkit and set CUDA_PATH"],
     )?;
     let text = on_files(Command::new(program).args(["-c", "/dev/stdin"]), cubin);
     match text {
         Ok(text) => Ok(String::from_utf8_lossy(&text).into_owned()),
         Err(message) => Err(Error::NoCompiler {
             compiler: "nvdisasm".into(),
-            message,
+            message: format!("failed: {message}"),
+            fix: &[],
+            looked_in: String::new(),
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! PTX through nvJitLink, NVIDIA's linker library, which is loaded when it is there. It needs no driver.
+//! PTX through nvJitLink, NVIDIA's linker library, which is loaded at run time. It needs no driver.
 //!
 //! Source: `nvJitLink.h` of CUDA 12 and 13. Its functions are exported under names with a version, and those of
 //! all earlier ones of the same major version.
@@ -75,7 +75,7 @@ impl JitLink {
         Self::check("Create", unsafe {
             (f.Create)(&mut handle, options.len() as u32, options.as_ptr())
         })
-        .map_err(|e| format!("{e}; does it know {}?", t.cpu))?;
+        .map_err(|e| format!("{e}; it may not support {}", t.cpu))?;
         let link = Owned { handle, of: self };
         let bytes = text.as_bytes_with_nul();
         let said = |e| {
@@ -108,6 +108,13 @@ impl JitLink {
     }
 }
 
+/// How to install an assembler of PTX.
+pub(super) const FIX: [&str; 2] = [
+    "pip install nvidia-nvjitlink (or nvidia-cuda-nvcc for ptxas), or install a CUDA 12 or 13 toolkit \
+     and set CUDA_PATH",
+    "in a checkout: scripts/cuda",
+];
+
 /// Assembles PTX with NVIDIA's linker.
 #[derive(Clone)]
 pub struct JitLinkCompiler {
@@ -118,11 +125,13 @@ impl JitLinkCompiler {
     /// That of a toolkit.
     ///
     /// # Errors
-    /// It is not there: where it was looked for, and what to install.
+    /// It is not installed.
     pub fn of(toolkits: &Toolkits) -> Result<Self> {
-        let missing = |message: String| Error::NoCompiler {
+        let missing = |message: String, looked_in: String| Error::NoCompiler {
             compiler: "nvJitLink".into(),
             message,
+            fix: &FIX,
+            looked_in,
         };
         let names = [
             "libnvJitLink.so.13",
@@ -130,12 +139,9 @@ impl JitLinkCompiler {
             "libnvJitLink.so",
         ];
         let (library, path) =
-            load_first(toolkits.libraries(&names), &Rights::own()).map_err(|said| {
-                missing(format!(
-                    "libnvJitLink is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 \
-                     (set CUDA_PATH to the folder); or: pip install nvidia-nvjitlink; or, in a checkout: scripts/cuda",
-                    toolkits.shown()
-                ))
+            load_first(toolkits.libraries(&names), &Rights::own()).map_err(|e| {
+                let looked_in = format!("{}, {}", toolkits.shown(), e.looked_in());
+                missing(e.message("libnvJitLink"), looked_in)
             })?;
         let forms = [("__", "_13_0"), ("__", "_12_0"), ("", "")];
         let form = forms.into_iter().find(|(before, behind)| {
@@ -144,8 +150,13 @@ impl JitLinkCompiler {
             unsafe { library.get::<*const c_void>(name.as_bytes()) }.is_ok()
         });
         let (before, behind) = form.unwrap_or(("", ""));
-        let f = Functions::of(library, |name| format!("{before}nvJitLink{name}{behind}"))
-            .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
+        let f = Functions::of(library, |name| format!("{before}nvJitLink{name}{behind}")).map_err(
+            |e| {
+                let path = path.display();
+                let message = format!("needs libnvJitLink, but {path} is another library: {e}");
+                missing(message, String::new())
+            },
+        )?;
         Ok(JitLinkCompiler {
             library: Arc::new(JitLink {
                 f,

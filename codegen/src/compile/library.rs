@@ -1,7 +1,8 @@
-//! Compilers that are shared libraries, loaded where they are installed: who wrote one is looked at, and its
-//! functions are looked up by their names.
+//! Compilers that are shared libraries. They are loaded at run time, after a check that only this user or root can
+//! write them.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
@@ -38,29 +39,79 @@ macro_rules! functions {
 }
 pub(super) use functions;
 
-/// The first of some files that can be loaded, and where it is; what was said of all of them if there is none.
+/// Why none of some files could be loaded.
+pub(super) struct NotLoaded {
+    /// Errors of files that exist.
+    failed: Vec<String>,
+    /// Paths and names that do not.
+    absent: Vec<PathBuf>,
+}
+
+impl NotLoaded {
+    /// For [`crate::Error::NoCompiler`].
+    pub(super) fn message(&self, library: &str) -> String {
+        match self.failed.as_slice() {
+            [] => format!("needs {library}, which is not installed"),
+            failed => format!("cannot load {library}: {}", failed.join("; ")),
+        }
+    }
+
+    /// The paths and names that do not exist, in one line.
+    pub(super) fn looked_in(&self) -> String {
+        let (names, paths): (Vec<_>, Vec<_>) = self.absent.iter().partition(|path| is_name(path));
+        let list = |all: Vec<&PathBuf>| {
+            let all: Vec<String> = all.iter().map(|path| path.display().to_string()).collect();
+            all.join(", ")
+        };
+        match (list(paths), list(names)) {
+            (paths, names) if names.is_empty() => paths,
+            (paths, names) if paths.is_empty() => format!("the loader's path ({names})"),
+            (paths, names) => format!("{paths}, the loader's path ({names})"),
+        }
+    }
+}
+
+/// A name without a folder is looked up by the system's loader.
+fn is_name(path: &Path) -> bool {
+    path.parent()
+        .is_some_and(|folder| folder.as_os_str().is_empty())
+}
+
+/// The first of some files that can be loaded, with its path.
 pub(super) fn load_first(
     candidates: Vec<PathBuf>,
     rights: &Rights,
-) -> Result<(Library, PathBuf), String> {
-    let mut said = Vec::new();
+) -> Result<(Library, PathBuf), NotLoaded> {
+    let (mut failed, mut absent) = (Vec::new(), Vec::new());
     for path in candidates {
-        // A name without a folder is looked up by the system's loader.
-        let path = match path.parent() {
-            Some(folder) if folder.as_os_str().is_empty() => path,
-            _ => match rights.vouch(&path) {
+        let path = if is_name(&path) {
+            path
+        } else if std::fs::metadata(&path).is_err_and(|e| e.kind() == ErrorKind::NotFound) {
+            absent.push(path);
+            continue;
+        } else {
+            match rights.vouch(&path) {
                 Ok(real) => real,
                 Err(why) => {
-                    said.push(format!("{} ({why})", path.display()));
+                    failed.push(format!("{} ({why})", path.display()));
                     continue;
                 }
-            },
+            }
         };
         // SAFETY: loading runs the initialisers of the library, which is the one of that name.
         match unsafe { Library::new(&path) } {
             Ok(library) => return Ok((library, path)),
-            Err(e) => said.push(e.to_string()),
+            // The loader's text, with the missing file first: another file is one that this library needs.
+            Err(e) => match e.to_string() {
+                text if is_name(&path)
+                    && text.starts_with(&format!("{}: ", path.display()))
+                    && text.ends_with("No such file or directory") =>
+                {
+                    absent.push(path);
+                }
+                text => failed.push(text),
+            },
         }
     }
-    Err(said.join("; "))
+    Err(NotLoaded { failed, absent })
 }

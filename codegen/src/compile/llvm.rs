@@ -1,5 +1,4 @@
-//! LLVM in the process. Each compilation has a context of its own, so that threads compile side
-//! by side.
+//! LLVM in the process. Each compilation has its own context, so threads compile in parallel.
 
 use std::cell::RefCell;
 use std::sync::Once;

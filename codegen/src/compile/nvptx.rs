@@ -1,4 +1,4 @@
-//! LLVM assembly for NVIDIA's GPUs: LLVM in the process makes PTX of it, which NVIDIA's assembler takes.
+//! LLVM assembly for NVIDIA's GPUs: in-process LLVM compiles it to PTX, NVIDIA's assembler does the rest.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::render::{Language, Source};
 use crate::resources::Resources;
 use crate::target::{Target, nv};
 
-/// LLVM, and what assembles its PTX.
+/// LLVM, and the assembler of its PTX.
 pub struct NvptxCompiler {
     assembler: Arc<dyn Compiler>,
 }
@@ -19,12 +19,19 @@ impl NvptxCompiler {
     /// With the assembler of a toolkit.
     ///
     /// # Errors
-    /// It is not there.
+    /// It is not installed.
     pub fn of(toolkits: &Toolkits) -> Result<Self> {
         let assembler = ptxas::assembler(toolkits).map_err(|error| match error {
-            Error::NoCompiler { message, .. } => Error::NoCompiler {
+            Error::NoCompiler {
+                message,
+                fix,
+                looked_in,
+                ..
+            } => Error::NoCompiler {
                 compiler: "NV:LLVM".into(),
                 message,
+                fix,
+                looked_in,
             },
             other => other,
         })?;

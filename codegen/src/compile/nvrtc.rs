@@ -1,4 +1,4 @@
-//! CUDA C through NVRTC, NVIDIA's compiler library, which is loaded when it is there. It needs no driver.
+//! CUDA C through NVRTC, NVIDIA's compiler library, which is loaded at run time. It needs no driver.
 //!
 //! Source: `nvrtc.h` of CUDA 12 and 13.
 
@@ -45,30 +45,40 @@ struct Nvrtc {
     toolkits: Toolkits,
 }
 
-fn missing(message: String) -> Error {
+const FIX: [&str; 3] = [
+    "pip install nvidia-cuda-nvrtc, or install a CUDA 12 or 13 toolkit and set CUDA_PATH",
+    "DEV=NV:PTX, which does not need libnvrtc",
+    "in a checkout: scripts/cuda",
+];
+
+fn missing(message: String, looked_in: String) -> Error {
     Error::NoCompiler {
         compiler: "NV:CUDA".into(),
         message,
+        fix: &FIX,
+        looked_in,
     }
 }
 
 fn load(toolkits: &Toolkits, rights: &Rights) -> Result<Nvrtc> {
     let names = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
-    let (library, path) = load_first(toolkits.libraries(&names), rights).map_err(|said| {
-        missing(format!(
-            "libnvrtc is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 (set CUDA_PATH to \
-             the folder); or: pip install nvidia-cuda-nvrtc; or, in a checkout: scripts/cuda. NV:PTX does not need it",
-            toolkits.shown()
+    let (library, path) = load_first(toolkits.libraries(&names), rights).map_err(|e| {
+        let looked_in = format!("{}, {}", toolkits.shown(), e.looked_in());
+        missing(e.message("libnvrtc"), looked_in)
+    })?;
+    let broken = |message: String| missing(message, String::new());
+    let f = Functions::of(library, str::to_owned).map_err(|e| {
+        let path = path.display();
+        broken(format!(
+            "needs libnvrtc, but {path} is another library: {e}"
         ))
     })?;
-    let f = Functions::of(library, str::to_owned)
-        .map_err(|e| missing(format!("{} is not the library: {e}", path.display())))?;
     let (mut major, mut minor) = (0, 0);
     // SAFETY: both point to an integer.
     unsafe { (f.nvrtcVersion)(&mut major, &mut minor) };
     if major < 12 {
-        return Err(missing(format!(
-            "{} has version {major}.{minor}, expected 12 or newer",
+        return Err(broken(format!(
+            "needs libnvrtc 12 or newer; {} has version {major}.{minor}",
             path.display()
         )));
     }
@@ -126,8 +136,8 @@ impl Nvrtc {
         let newest = all.last().map_or("none".into(), |n| format!("sm_{n}"));
         let ((major, minor), path) = (self.version, self.path.display());
         Err(format!(
-            "{path}, version {major}.{minor}, does not know {}, the newest that it knows is {newest}; install a newer \
-             CUDA toolkit or package nvidia-cuda-nvrtc",
+            "cannot compile for {}: {path} (version {major}.{minor}) supports up to {newest}; install a newer CUDA \
+             toolkit or nvidia-cuda-nvrtc",
             t.cpu
         ))
     }
@@ -200,7 +210,7 @@ impl NvrtcCompiler {
     /// The library, loaded once, to compile for a chip.
     ///
     /// # Errors
-    /// It is not there: where it was looked for, and what to install. It is too old for the chip.
+    /// It is not installed, or too old for the chip.
     pub fn find(t: &Target) -> Result<Self> {
         static LOADED: OnceLock<Arc<Nvrtc>> = OnceLock::new();
         let library = match LOADED.get() {
@@ -223,7 +233,12 @@ impl NvrtcCompiler {
     }
 
     fn for_chip(self, t: &Target) -> Result<Self> {
-        self.library.knows(t).map_err(missing)?;
+        self.library.knows(t).map_err(|message| Error::NoCompiler {
+            compiler: "NV:CUDA".into(),
+            message,
+            fix: &[],
+            looked_in: String::new(),
+        })?;
         Ok(self)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Compiler;
 use super::cuda::{Toolkits, nvdisasm, on_files};
-use super::jitlink::JitLinkCompiler;
+use super::jitlink::{FIX, JitLinkCompiler};
 use crate::error::{Error, Result};
 use crate::render::{Language, Source};
 use crate::resources::Resources;
@@ -25,19 +25,20 @@ impl PtxasCompiler {
     /// That of a toolkit, or the one in the search path.
     ///
     /// # Errors
-    /// It is not there, or does not run.
+    /// It is not installed, or does not run.
     pub fn of(toolkits: &Toolkits) -> Result<Self> {
-        let package = "a CUDA toolkit, and the package nvidia-cuda-nvcc of Python's index,";
-        let path = toolkits.program("ptxas", package)?;
+        let path = toolkits.program("ptxas", &FIX)?;
         let no = |message: String| Error::NoCompiler {
             compiler: path.display().to_string(),
             message,
+            fix: &FIX,
+            looked_in: String::new(),
         };
         let out = Command::new(&path)
             .arg("--version")
             .stdin(Stdio::null())
             .output()
-            .map_err(|e| no(format!("--version: {e}")))?;
+            .map_err(|e| no(format!("cannot be run: {e}")))?;
         let text = String::from_utf8_lossy(&out.stdout);
         let version = text.lines().find(|line| line.contains("release"));
         match version.filter(|_| out.status.success()) {
@@ -47,7 +48,7 @@ impl PtxasCompiler {
                 toolkits: toolkits.clone(),
             }),
             None => Err(no(format!(
-                "--version said {:?}, expected a release of ptxas",
+                "is not ptxas: --version printed {:?}, expected a release",
                 text.trim()
             ))),
         }
@@ -88,22 +89,39 @@ impl Compiler for PtxasCompiler {
     }
 }
 
-/// What assembles PTX: the program, whose code is one piece, or else the library, which calls what takes more than
-/// a few instructions (quotients of odd numbers) as a function and takes registers for that.
+/// The assembler of PTX: ptxas if installed, because it inlines longer operations (integer division), else
+/// nvJitLink, which calls them as functions at the cost of registers.
 ///
 /// # Errors
-/// Neither is there.
+/// Neither is installed.
 pub fn assembler(toolkits: &Toolkits) -> Result<Arc<dyn Compiler>> {
     let program = match PtxasCompiler::of(toolkits) {
         Ok(program) => return Ok(Arc::new(program)),
         Err(e) => e,
     };
-    match JitLinkCompiler::of(toolkits) {
-        Ok(library) => Ok(Arc::new(library)),
-        Err(library) => Err(Error::NoCompiler {
+    let library = match JitLinkCompiler::of(toolkits) {
+        Ok(library) => return Ok(Arc::new(library)),
+        Err(e) => e,
+    };
+    match (program, library) {
+        (
+            Error::NoCompiler {
+                compiler: program,
+                message,
+                ..
+            },
+            Error::NoCompiler {
+                message: library,
+                looked_in,
+                ..
+            },
+        ) => Err(Error::NoCompiler {
             compiler: "NV:PTX".into(),
-            message: format!("{program}; {library}"),
+            message: format!("has no assembler: {program} {message}; nvJitLink {library}"),
+            fix: &FIX,
+            looked_in: format!("PATH, {looked_in}"),
         }),
+        (_, e) => Err(e),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The meaning of the intermediate representation, executed: the judge of every rewrite.
+//! An interpreter of the intermediate representation: the reference for every rewrite.
 
 pub mod run;
 pub mod scalar;

@@ -1,4 +1,4 @@
-//! Executes a kernel as its graph says, one scalar at a time.
+//! Executes the graph of a kernel, one scalar at a time.
 //!
 //! Every store becomes a nest of loops over the ranges it depends on, outermost axis first; every
 //! node is evaluated in the outermost loop in which all its ranges have values. All kinds of ranges
@@ -19,7 +19,7 @@ use crate::symbolic::ranges::axis;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum InterpError {
     /// A load or store outside of its memory.
-    #[error("kernel {kernel}: {node} touches element {index} of {len}, at {at}")]
+    #[error("kernel {kernel}: {node} accesses element {index} of {len}, at {at}")]
     OutOfBounds {
         /// Name of the kernel.
         kernel: String,
@@ -32,9 +32,9 @@ pub enum InterpError {
         /// Values of the loop indices.
         at: String,
     },
-    /// Two `Store(Set)` wrote different values to the same element. The same value twice is what a
-    /// vector that overlaps another one does.
-    #[error("kernel {kernel}: {node} sets element {index} a second time, at {at}")]
+    /// Two `Store(Set)` wrote different values to the same element. Writing the same value twice is allowed,
+    /// because vectors may overlap.
+    #[error("kernel {kernel}: {node} writes element {index} twice, at {at}")]
     DoubleSet {
         /// Name of the kernel.
         kernel: String,
@@ -56,7 +56,7 @@ pub enum InterpError {
         why: &'static str,
     },
     /// The buffers do not match the argument list.
-    #[error("kernel {kernel}: buffer {slot} needs {need} bytes, {found} were given")]
+    #[error("kernel {kernel}: buffer {slot} needs {need} bytes, found {found}")]
     Buffer {
         /// Name of the kernel.
         kernel: String,
@@ -68,7 +68,7 @@ pub enum InterpError {
         found: usize,
     },
     /// The variables do not match.
-    #[error("kernel {kernel}: variable {slot} must lie in {min}..={max}; {found:?} was given")]
+    #[error("kernel {kernel}: expected variable {slot} in {min}..={max}, found {found:?}")]
     Variable {
         /// Name of the kernel.
         kernel: String,
@@ -83,7 +83,7 @@ pub enum InterpError {
     },
 }
 
-/// Deepest nesting of reductions inside of each other.
+/// Deepest nesting of reductions inside each other.
 const MAX_NESTING: usize = 200;
 
 /// Runs a kernel. `buffers` holds the bytes of each buffer argument by slot, `vars` the integer
@@ -189,7 +189,7 @@ impl<'k> LoopNest<'k> {
         }
     }
 
-    /// Opens a loop nest over `ranges` inside of `chain`; gives the first new loop.
+    /// Opens a loop nest over `ranges` inside `chain`; gives the first new loop.
     fn nest(&mut self, ranges: &[Id], chain: &mut Vec<(Id, usize)>) -> Result<usize, InterpError> {
         let g = &self.kernel.graph;
         let first = self.loops.len();
@@ -283,7 +283,7 @@ impl<'k> LoopNest<'k> {
                 let set = self.sets.of(g, n);
                 let level = chain.iter().rposition(|(r, _)| set.contains(r));
                 if set.iter().any(|r| !chain.iter().any(|(c, _)| c == r)) {
-                    return Err(self.undefined(n, "it depends on a range that nothing binds"));
+                    return Err(self.undefined(n, "it depends on an unbound range"));
                 }
                 let block = level.map_or(root, |l| chain[l].1);
                 if !placed.insert((n, block)) {
@@ -323,7 +323,7 @@ impl<'k> LoopNest<'k> {
                         self.loops[block].steps.push(Step::Scan(n, others));
                     }
                     Op::Store(_) | Op::Sink => {
-                        return Err(self.undefined(n, "a store is no value"));
+                        return Err(self.undefined(n, "a store is not a value"));
                     }
                     _ => self.loops[block].steps.push(Step::Eval(n)),
                 }
@@ -442,7 +442,7 @@ impl Machine<'_> {
     fn combine(&self, id: Id, op: ReduceOp, a: u64, b: u64) -> Result<u64, InterpError> {
         scalar::binary(op.binary(), self.graph().dtype(id), a, b).ok_or_else(|| {
             self.nest
-                .undefined(id, "the operation has no meaning for this type")
+                .undefined(id, "the operation is not defined for this type")
         })
     }
 
@@ -478,7 +478,7 @@ impl Machine<'_> {
         let node = kernel.graph.node(id);
         let undefined = || {
             self.nest
-                .undefined(id, "the operation has no meaning for this type")
+                .undefined(id, "the operation is not defined for this type")
         };
         let of = |i: usize| node.src.get(i).map_or(0, |&s| self.value(s));
         let from = node
@@ -514,7 +514,7 @@ impl Machine<'_> {
                 }
                 value
             }
-            _ => return Err(self.nest.undefined(id, "it is no value")),
+            _ => return Err(self.nest.undefined(id, "it is not a value")),
         };
         self.put(id, bits);
         Ok(())
@@ -532,7 +532,7 @@ impl Machine<'_> {
     fn place(&self, id: Id, ptr: Id, index: i64) -> Result<usize, InterpError> {
         let len = match self.graph().op(ptr) {
             Op::Param { slot } => self.kernel.params.get(slot as usize).map_or(0, |p| p.len),
-            _ => return Err(self.nest.undefined(id, "its first source is no pointer")),
+            _ => return Err(self.nest.undefined(id, "its first source is not a pointer")),
         };
         match usize::try_from(index) {
             Ok(i) if i < len => Ok(i * self.graph().dtype(ptr).size()),

@@ -1,5 +1,5 @@
 //! Scalar semantics: every arithmetic op on every element type, on values given as the bits of
-//! [`Op::Const`](crate::ir::Op::Const). Constant folding and the interpreter share this one place.
+//! [`Op::Const`](crate::ir::Op::Const). Shared by constant folding and the interpreter.
 //!
 //! Choices that the laws leave open:
 //!

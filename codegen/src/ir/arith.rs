@@ -1,9 +1,8 @@
-//! The arithmetic operations: one row for each, with everything that the crates above need to know
-//! of it.
+//! The arithmetic operations, one row each, with everything that other crates need.
 //!
-//! A new operation is a row here, and what the compiler then asks for: its text where a renderer
-//! spells it, its decomposition where a target lacks it, its gradient. The interpreter, constant
-//! folding, checks of types, costs and the tests over all operations read the rows.
+//! A new operation needs a row here, and what the compiler then reports as missing: its text in the renderers, its
+//! decomposition for targets that lack it, its gradient. The interpreter, constant folding, checks of types, costs
+//! and the tests over all operations read the rows.
 
 use std::cmp::Ordering;
 
@@ -54,7 +53,7 @@ impl Types {
 pub enum Cost {
     /// One instruction everywhere.
     One,
-    /// One or two, not on every machine, and not always a fast one.
+    /// One or two instructions, not on every machine, and not always fast.
     Few,
     /// A sequence, or an instruction of many cycles.
     Several,
@@ -62,7 +61,7 @@ pub enum Cost {
     Function,
 }
 
-/// What is known of a [`Unary`].
+/// Properties of a [`Unary`].
 #[derive(Debug)]
 pub struct UnaryRow {
     /// For messages.
@@ -77,7 +76,7 @@ pub struct UnaryRow {
     pub int: Option<fn(DType, i128) -> i128>,
 }
 
-/// What is known of a [`Binary`].
+/// Properties of a [`Binary`].
 #[derive(Debug)]
 pub struct BinaryRow {
     /// For messages.
@@ -106,7 +105,7 @@ pub enum BinaryValue {
     },
 }
 
-/// What is known of a [`ReduceOp`].
+/// Properties of a [`ReduceOp`].
 #[derive(Debug)]
 pub struct ReduceRow {
     /// For messages.
@@ -131,7 +130,7 @@ macro_rules! operations {
             /// Every operation.
             pub const ALL: &'static [$name] = &[$($name::$op),*];
 
-            /// What is known of it.
+            /// Its properties.
             pub const fn row(self) -> &'static $row {
                 match self {
                     $($name::$op => const { &$value },)*

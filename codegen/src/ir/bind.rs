@@ -3,9 +3,9 @@
 use super::{Id, Kernel, Op, Src};
 
 impl Kernel {
-    /// The same kernel with these values as constants. `values` has one entry for each argument that is no buffer;
-    /// one that is `None` stays an argument, of the same number. A kernel that was made with the constants in the
-    /// first place has the same nodes in the same order.
+    /// The same kernel with these values as constants. `values` has one entry for each non-buffer argument; `None`
+    /// keeps it an argument with the same number. The nodes and their order equal those of a kernel built with
+    /// these constants.
     pub fn bound(&self, values: &[Option<u64>]) -> Kernel {
         let mut graph = super::Graph::new();
         let mut new: Vec<Id> = Vec::with_capacity(self.graph.len());

@@ -2,17 +2,17 @@
 
 use crate::DType;
 
-/// A digit of a number: it counts to `n`, and each step of it goes so far along both coordinates.
+/// A digit of a mixed-radix number with `n` values; each increment moves by `step` along the two coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Digit {
-    /// How many values it has.
+    /// Number of values.
     pub n: u8,
-    /// How far one more of it goes along each coordinate.
+    /// Distance of an increment along each coordinate.
     pub step: [u8; 2],
 }
 
 impl Digit {
-    /// One that is not there.
+    /// No digit.
     pub const NONE: Digit = Digit::new(1, [0, 0]);
 
     /// One with `n` values.

@@ -17,12 +17,12 @@
 //!   `crate::lower::exec` runs.
 //! - Two `Store(Set)` of one kernel never write the same element, but for iterations of one
 //!   `Serial` range: they run in order, so the last one wins.
-//! - A `Check` says what it finds wherever its value is computed, at least where it is needed.
+//! - A `Check` reports wherever its value is computed, at least where it is used.
 
 use super::arith::{Binary, ReduceOp, Unary};
 use super::mma::{MmaDesc, Rows};
 
-/// What kind of loop a [`Op::Range`] is; the optimiser assigns the kinds after `Loop` and `Reduce`.
+/// The kind of loop of an [`Op::Range`]; the optimiser assigns the kinds other than `Loop` and `Reduce`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum RangeKind {
     /// Workgroup (GPU) or parallel chunk (CPU): iterations are independent, spread over the grid.
@@ -177,9 +177,9 @@ pub enum Op {
     /// value and gate depend on. The node's type is that of the value.
     /// `src: [ptr, index, value]` or `[ptr, index, value, gate]`.
     Store(StoreMode),
-    /// The value; where `outside` holds, element 0 of the pointer is set to the number, an `I64`, as
-    /// well: how a kernel says that an index was out of range. Of several that say so, one is heard.
-    /// `src: [ptr, value, number, outside]`.
+    /// Returns the value. Where `outside` holds, also sets element 0 of the pointer to the number, an `I64`: this
+    /// is how a kernel reports an out-of-range index. Of several reports one is kept. `src: [ptr, value, number,
+    /// outside]`.
     Check,
     /// The root: `src: [store...]`.
     Sink,

@@ -1,4 +1,4 @@
-//! Functions of `f64` that the standard library lacks, or has with fewer digits.
+//! Functions of `f64` that the standard library lacks, or computes less accurately.
 
 /// 2 / sqrt(pi).
 const SCALE: f64 = std::f64::consts::FRAC_2_SQRT_PI;

@@ -1,4 +1,4 @@
-//! What a well-formed kernel is: checked after every pass in debug builds and in tests.
+//! Checks that a kernel is well-formed, after every pass in debug builds and in tests.
 
 use hashbrown::HashSet;
 use thiserror::Error;
@@ -26,7 +26,7 @@ pub enum VerifyError {
         found: String,
     },
     /// The root is not a sink.
-    #[error("kernel {kernel}: the root must be a Sink of stores; it is {node}")]
+    #[error("kernel {kernel}: expected a Sink of stores as root, found {node}")]
     Root {
         /// Name of the kernel.
         kernel: String,
@@ -35,7 +35,7 @@ pub enum VerifyError {
     },
     /// Two different ranges share an axis number.
     #[error(
-        "kernel {kernel}: axis {axis} belongs to two ranges, {first} and {second}; number them apart"
+        "kernel {kernel}: ranges {first} and {second} share axis {axis}; give each its own number"
     )]
     Axis {
         /// Name of the kernel.
@@ -48,7 +48,7 @@ pub enum VerifyError {
         second: String,
     },
     /// A reduction range reaches a store without a reduction that binds it.
-    #[error("kernel {kernel}: store {node} depends on {range}, which no Reduce binds")]
+    #[error("kernel {kernel}: store {node} depends on {range}, which is not bound by a Reduce")]
     Unbound {
         /// Name of the kernel.
         kernel: String,
@@ -58,7 +58,7 @@ pub enum VerifyError {
         range: String,
     },
     /// A name that cannot be a symbol.
-    #[error("kernel name {name:?} must be letters, digits and '_'")]
+    #[error("invalid kernel name {name:?}; use letters, digits and '_'")]
     Name {
         /// The name.
         name: String,
@@ -146,10 +146,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
     let (dtype, src) = (node.dtype, node.src.as_slice());
     let types = || {
         let all: Vec<&str> = src.iter().map(|&s| g.dtype(s).name()).collect();
-        format!(
-            "the sources are ({}), the result is {dtype}",
-            all.join(", ")
-        )
+        format!("sources: ({}), result: {dtype}", all.join(", "))
     };
     let same = |ids: &[Id]| ids.iter().all(|&s| g.dtype(s) == dtype);
     let count = |n: &[usize]| require(n.contains(&src.len()), "wrong number of sources", types);
@@ -162,13 +159,13 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             Op::Box { .. } => src[0] == s || src.get(2) == Some(&s),
             _ => false,
         };
-        require(!pointer || at_pointer, "a pointer is no value", types)?;
+        require(!pointer || at_pointer, "a pointer is not a value", types)?;
         let effect = matches!(g.op(s), Op::Store(_) | Op::Box { .. } | Op::Sink);
         let stored = matches!(node.op, Op::Sink | Op::Fence { .. });
-        require(!effect || stored, "a store is no value", types)?;
+        require(!effect || stored, "a store is not a value", types)?;
         let fence = matches!(g.op(s), Op::Fence { .. });
         let local = matches!(node.op, Op::Local { .. });
-        require(!fence || local, "a fence is no value", types)?;
+        require(!fence || local, "a fence is not a value", types)?;
     }
     match node.op {
         Op::Const(bits) => {
@@ -181,7 +178,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             };
             require(
                 canonical,
-                "constant bits must be extended as the type says",
+                "constant bits must be sign- or zero-extended as its type requires",
                 || format!("{bits:#x} for {dtype}"),
             )
         }
@@ -190,15 +187,15 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let info = kernel.params.get(slot as usize);
             require(
                 info.is_some_and(|p| p.dtype == dtype),
-                "the argument list must have this slot with this type",
-                || format!("it has {:?}", info.map(|p| p.dtype)),
+                "the argument list must contain this slot with this type",
+                || format!("found {:?}", info.map(|p| p.dtype)),
             )
         }
         Op::Var { slot, min, max } => {
             count(&[0])?;
             require(
                 dtype == DType::I64 || (min, max) == (i64::MIN, i64::MAX),
-                "a variable that is not I64 has no bounds",
+                "only an I64 variable has bounds",
                 types,
             )?;
             require(
@@ -209,24 +206,30 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         }
         Op::Range { extent, .. } => {
             count(&[0])?;
-            require(dtype == DType::I64, "a range is I64", types)?;
-            require(extent >= 1, "a range runs at least once", || {
-                format!("extent {extent}")
-            })
+            require(dtype == DType::I64, "a range must be I64", types)?;
+            require(
+                extent >= 1,
+                "a range must have at least one iteration",
+                || format!("extent {extent}"),
+            )
         }
         Op::Unary(op) => {
             count(&[1])?;
-            require(same(src), "operand and result have one type", types)?;
+            require(
+                same(src),
+                "operand and result must have the same type",
+                types,
+            )?;
             takes(op.row().types, dtype)
         }
         Op::Binary(op) => {
             count(&[2])?;
             let of = g.dtype(src[0]);
-            require(is(src[1], of), "operands have one type", types)?;
+            require(is(src[1], of), "operands must have the same type", types)?;
             let result = if op.is_compare() { DType::Bool } else { of };
             require(
                 dtype == result,
-                "a comparison gives bool, all else the operand type",
+                "a comparison returns bool, other operations the operand type",
                 types,
             )?;
             takes(op.row().types, of)
@@ -250,14 +253,14 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         Op::Bitcast => {
             count(&[1])?;
             let widths = g.dtype(src[0]).bits() == dtype.bits();
-            require(widths, "source and result have one width", types)
+            require(widths, "source and result must have the same width", types)
         }
         Op::Load => {
             count(&[2, 4])?;
             pointer(g, src[0], dtype)?;
             let filled = !matches!(g.op(src[0]), Op::Local { .. }) || !g.src(src[0]).is_empty();
-            require(filled, "local memory is loaded after a fence", types)?;
-            require(is(src[1], DType::I64), "the index is I64", types)?;
+            require(filled, "local memory must be loaded after a fence", types)?;
+            require(is(src[1], DType::I64), "the index must be I64", types)?;
             if let &[_, _, gate, alt] = src {
                 let ok = is(gate, DType::Bool) && is(alt, dtype);
                 require(ok, "bool gate, alternative of the result type", types)?;
@@ -322,20 +325,30 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let ok = is(src[1], dtype) && is(src[2], DType::I64) && is(src[3], DType::Bool);
             require(ok, "value of the node's type, I64 number, bool", types)?;
             let memory = matches!(g.op(src[0]), Op::Param { .. });
-            require(memory, "it tells an argument of the kernel", types)?;
+            require(
+                memory,
+                "the source must be an argument of the kernel",
+                types,
+            )?;
             written(kernel, src[0])
         }
         Op::Local { len, .. } => {
             count(&[0, 1])?;
-            require(len >= 1, "a block of local memory has elements", types)?;
+            require(len >= 1, "a block of local memory must not be empty", types)?;
             let ok = src.iter().all(|&s| matches!(g.op(s), Op::Fence { .. }));
-            require(ok, "what has filled it is a fence", types)
+            require(
+                ok,
+                "a block of local memory must be filled by a fence",
+                types,
+            )
         }
         Op::Fence { early, .. } if early > 0 => {
             let lists = usize::from(early) + 1;
-            require(src.len() % lists == 0, "as many copies each time", || {
-                format!("{} copies, {early} early", src.len())
-            })?;
+            require(
+                src.len() % lists == 0,
+                "the number of copies must match between iterations",
+                || format!("{} copies, {early} early", src.len()),
+            )?;
             let copy = |&s: &Id| {
                 g.op(s) == Op::Store(StoreMode::Set)
                     && matches!(g.op(g.src(s)[2]), Op::Load | Op::Const(0))
@@ -361,7 +374,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
                     && g.src(g.src(s)[0]).is_empty()
             };
             let ok = src[..count].iter().all(own);
-            require(ok, "a fence is made of stores to local memory", types)
+            require(ok, "a fence takes stores to local memory", types)
         }
         Op::Box { .. } => {
             count(&[10, 13, 16, 19])?;
@@ -370,20 +383,20 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let ends = matches!(g.op(src[0]), Op::Local { .. }) && g.src(src[0]).is_empty();
             let from = matches!(g.op(src[2]), Op::Param { .. });
             require(ends && from, "from a buffer to local memory", types)?;
-            require(is(src[3], DType::Bool), "the gate is a Bool", types)?;
+            require(is(src[3], DType::Bool), "the gate must be Bool", types)?;
             let places = std::iter::once(src[1]).chain(src[4..].iter().copied());
             let index = places.into_iter().all(|s| is(s, DType::I64));
-            require(index, "places are I64", types)?;
+            require(index, "indices must be I64", types)?;
             let known = |s: &[Id]| s[1..].iter().all(|&s| matches!(g.op(s), Op::Const(_)));
             let ok = src[4..].chunks_exact(3).all(known);
-            require(ok, "counts and steps are constants", types)
+            require(ok, "counts and steps must be constants", types)
         }
         Op::Place(_) => {
             count(&[2])?;
             pointer(g, src[0], dtype)?;
             let filled = matches!(g.op(src[0]), Op::Local { .. }) && !g.src(src[0]).is_empty();
-            require(filled, "a place in local memory behind a fence", types)?;
-            require(is(src[1], DType::I64), "the index is I64", types)
+            require(filled, "an index into local memory after a fence", types)?;
+            require(is(src[1], DType::I64), "the index must be I64", types)
         }
         Op::Mma(d) => {
             count(&[6])?;
@@ -435,7 +448,7 @@ fn written(kernel: &Kernel, ptr: Id) -> Result<(), Violation> {
     require(
         written,
         "the argument list must mark the buffer as written",
-        || format!("slot {slot} is not"),
+        || format!("slot {slot} is not marked"),
     )
 }
 

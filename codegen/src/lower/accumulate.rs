@@ -1,8 +1,8 @@
 //! The types that sums and products accumulate in. One of a narrow float is kept in `f32`, and rounded once; then
 //! its loop is one of `f32`, also for what keeps long sums right (see `blocked`).
 //!
-//! A long running sum has its results one after the other, and nothing to add up in blocks; a product has no
-//! part that its steps round away. Both are kept in `f64`, whose conversions are beside the chain.
+//! Long running sums cannot be summed in blocks, and rounding errors of products cannot be compensated. Both
+//! accumulate in `f64`, whose conversions are off the critical path.
 
 use hashbrown::HashMap;
 

@@ -1,5 +1,5 @@
-//! Runs linear programs, one work-item after the other between barriers: what a renderer has to
-//! reproduce, and the judge of the lowering.
+//! Runs linear programs, one work-item after the other between barriers: the reference for renderers and for the
+//! lowering.
 
 mod matrix;
 
@@ -10,8 +10,7 @@ use crate::interp::scalar;
 use crate::ir::Binary;
 use crate::ir::mma::Rows;
 
-/// The order in which work-items run between two barriers. A program that needs a certain one
-/// lacks a barrier.
+/// The order in which work-items run between two barriers. A program whose result depends on it lacks a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ItemOrder {
     /// First to last.
@@ -56,7 +55,7 @@ pub fn run(p: &Program, buffers: &mut [Vec<u8>], vars: &[i64], order: ItemOrder)
             }
             Inst::End | Inst::Commit { .. } => {
                 let Some(start) = open.pop() else {
-                    return Err(invalid("an end without a beginning".into()));
+                    return Err(invalid("an end without a start".into()));
                 };
                 ends[start] = i;
             }
@@ -204,7 +203,7 @@ impl Machine<'_> {
                 }
                 Inst::End => {
                     let Some(top) = item.loops.last_mut() else {
-                        return Err("an end without a beginning".into());
+                        return Err("an end without a start".into());
                     };
                     top.2 += 1;
                     if top.2 < top.3 {
@@ -241,7 +240,7 @@ impl Machine<'_> {
                     Some(Arg::Number { value }) => *value,
                     Some(Arg::Var { slot }) => match self.vars.get(usize::from(*slot)) {
                         Some(&value) => value,
-                        None => return Err(format!("variable {slot} is not given")),
+                        None => return Err(format!("variable {slot} was not passed")),
                     },
                     other => {
                         return Err(format!("argument {arg} is {other:?}, expected an integer"));
@@ -451,7 +450,7 @@ impl Machine<'_> {
         buffers: &mut [Vec<u8>],
     ) -> Result<(), String> {
         let Some(Arg::Tensor(tensor)) = self.p.args.get(tensor as usize).copied() else {
-            return Err(format!("argument {tensor} is no tensor"));
+            return Err(format!("argument {tensor} is not a tensor"));
         };
         let dtype = tensor.dtype;
         let rows = Rows {

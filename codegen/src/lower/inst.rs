@@ -1,9 +1,9 @@
-//! What all instructions have in common.
+//! Common properties of instructions.
 
 use super::program::{Inst, Reg};
 
 impl Inst {
-    /// The register that it makes, if it makes one.
+    /// The register that it defines, if any.
     pub fn dst(&self) -> Option<Reg> {
         match *self {
             Inst::Const { dst, .. }

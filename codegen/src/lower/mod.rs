@@ -27,7 +27,7 @@ pub use share::share;
 use crate::error::{Error, Result};
 use crate::ir::Kernel;
 
-/// Lowers an optimised kernel. What is not in `caps` is decomposed.
+/// Lowers an optimised kernel. Operations missing in `caps` are decomposed.
 pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
     let mut g = kernel.graph.clone();
     let too_many = || Error::Invalid {

@@ -1,5 +1,5 @@
-//! Where loops go. Each range gets one position in a tree of loops; a value lives in the block of
-//! the innermost range that it depends on.
+//! Placement of loops. Each range gets one position in a tree of loops; a value lives in the block of the innermost
+//! range that it depends on.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -188,7 +188,7 @@ pub(super) fn deepest(set: Set) -> Option<usize> {
     set.checked_ilog2().map(|i| i as usize)
 }
 
-/// The ancestors of each loop: the loops that it has to be inside of.
+/// The ancestors of each loop: the loops that it has to be inside.
 pub(super) fn ancestors(g: &Graph, sink: Id, ranges: &Ranges) -> (HashMap<Id, Set>, Vec<Set>) {
     let order = toposort(g, sink);
     let mut above: Vec<Set> = vec![0; ranges.ids.len()];
@@ -254,9 +254,8 @@ fn renamed(g: &mut Graph, ranges: &[Id], next: &mut u32) -> HashMap<Id, Id> {
     map
 }
 
-/// Gives reductions loops of their own where they share a range but not the loops around it (the
-/// main part and the tail of a split loop hold copies of the same reduction, or reduce over the
-/// loops inside of the split one).
+/// Gives reductions loops of their own where they share a range but not the loops around it (the main part and the
+/// tail of a split loop hold copies of the same reduction, or reduce over the loops inside the split one).
 pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     // Each round separates at least one range; there are at most as many rounds as reductions.
     loop {
@@ -301,8 +300,8 @@ pub(super) fn separate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     }
 }
 
-/// Gives a store loops of its own where the shared ones are inside of loops that it does not
-/// depend on (it would run several times).
+/// Gives a store loops of its own where the shared ones are inside loops that it does not depend on (it would run
+/// several times).
 pub(super) fn isolate(g: &mut Graph, mut sink: Id) -> Option<Id> {
     let count = g.src(sink).len();
     let mut first = 0;

@@ -1,4 +1,4 @@
-//! Linear programs as text, for people.
+//! Prints linear programs.
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
-//! The linear program: what a renderer spells out. Loops with constant bounds, vectors of a fixed
-//! number of lanes, accumulators, loads and stores; every work-item of a group runs the same
-//! control flow, so a barrier is always met by all of them.
+//! The linear program, the input of renderers. Loops with constant bounds, vectors of a fixed number of lanes,
+//! accumulators, loads and stores; every work-item of a group runs the same control flow, so a barrier is always
+//! met by all of them.
 
 use std::fmt;
 
@@ -76,13 +76,12 @@ pub enum Arg {
         /// Slot among the integers of the kernel.
         slot: u16,
     },
-    /// A number that is the same at every launch of this program, and another one in programs that share its
-    /// code.
+    /// A number that is constant in this program, but differs between programs that share its code.
     Number {
         /// It.
         value: i64,
     },
-    /// What hardware has to know of a buffer to copy boxes of it.
+    /// A tensor descriptor, with which hardware copies boxes of a buffer.
     Tensor(Tensor),
 }
 
@@ -132,10 +131,10 @@ pub struct BoxOf {
     pub at: Vec<Reg>,
 }
 
-/// How often a loop runs, at least once.
+/// Number of iterations of a loop, at least 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Extent {
-    /// So often.
+    /// A constant.
     Known(i64),
     /// As often as an [`Arg::Number`] says.
     Arg(u32),
@@ -370,7 +369,7 @@ impl Program {
         Reg(self.regs.len() as u32 - 1)
     }
 
-    /// How often a loop runs.
+    /// Number of iterations of a loop.
     pub fn extent(&self, extent: Extent) -> i64 {
         match extent {
             Extent::Known(n) => n,

@@ -1,5 +1,5 @@
-//! Which steps to take when nobody says: merge loops, vectorise the contiguous one, keep a small
-//! tile in registers, hide the latency of reductions, spread the rest over groups.
+//! The default optimisation steps: merge loops, vectorise the contiguous one, keep a small tile in registers, hide
+//! the latency of reductions, spread the rest over groups.
 
 use hashbrown::HashMap;
 

@@ -26,8 +26,8 @@ pub enum Opt {
         /// Number of lanes, a power of two.
         lanes: u32,
     },
-    /// As `Vec` on an output range, but the rest is a vector too: the last `lanes` iterations, some
-    /// of which are done twice. Nothing that the kernel reads may be written by it.
+    /// As `Vec` on an output range, but the rest is a vector too: the last `lanes` iterations, some of which run
+    /// twice. The kernel must not write what it reads.
     Cover {
         /// Which range.
         axis: u32,
@@ -90,8 +90,8 @@ pub enum Opt {
         /// The inner range.
         inner: u32,
     },
-    /// What a range that runs in order combines in memory is combined in any order, each time in
-    /// one step: the range may be spread as other output ranges.
+    /// The combining stores of a serial range become atomic and unordered, so the range can be distributed like
+    /// other output ranges.
     Atomic {
         /// Which range.
         axis: u32,
@@ -189,7 +189,7 @@ fn find(kernel: &Kernel, opt: &Opt, axis: u32, kinds: &[RangeKind]) -> Result<Ra
     }
 }
 
-/// Optimises a kernel for a target; gives the steps that were taken.
+/// Optimises a kernel for a target; returns the applied steps.
 pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
     match target.kind {
         TargetKind::Cpu => heuristic::optimise(kernel, target),
@@ -197,8 +197,8 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
     }
 }
 
-/// Applies one step to a kernel. [`Opt::Pack`] and [`Opt::Block`] make other kernels of one and are
-/// not steps of this kind.
+/// Applies one step to a kernel. [`Opt::Pack`] and [`Opt::Block`] split a kernel into several, and are not
+/// supported here.
 pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast, Vec};
     match *opt {
@@ -213,13 +213,13 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
                 return refuse(kernel, opt, "the number of lanes is not a power of two");
             }
             if atomics(&kernel.graph, kernel.sink, r.id) {
-                return refuse(kernel, opt, "an atomic store has one lane");
+                return refuse(kernel, opt, "an atomic store cannot be vectorised");
             }
             if let Some(other) = lanes_beside(&kernel.graph, kernel.sink, r.id) {
                 return refuse(
                     kernel,
                     opt,
-                    format!("a value depends on range {axis} and on the lanes of range {other}"),
+                    format!("a value depends on range {axis} and on vectorised range {other}"),
                 );
             }
             let n = i64::from(lanes);
@@ -248,22 +248,14 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
         Opt::Local { axis, n } => {
             let r = find(kernel, opt, axis, &[Loop])?;
             if r.extent % i64::from(n) != 0 {
-                return refuse(
-                    kernel,
-                    opt,
-                    "work-items need an extent that divides; pad first",
-                );
+                return refuse(kernel, opt, "work-items need a divisible extent; pad first");
             }
             split(kernel, opt, r, i64::from(n), Local)?;
         }
         Opt::Group { axis, n } => {
             let r = find(kernel, opt, axis, &[Reduce])?;
             if r.extent % i64::from(n) != 0 {
-                return refuse(
-                    kernel,
-                    opt,
-                    "work-items need an extent that divides; pad first",
-                );
+                return refuse(kernel, opt, "work-items need a divisible extent; pad first");
             }
             split(kernel, opt, r, i64::from(n), GroupReduce)?;
         }
@@ -296,12 +288,14 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             let a = find(kernel, opt, outer, &[Loop, Reduce])?;
             let b = find(kernel, opt, inner, &[Loop, Reduce])?;
             if !merge(kernel, a, b) {
-                return refuse(kernel, opt, "an index needs the two ranges apart");
+                return refuse(kernel, opt, "an index uses the two ranges separately");
             }
             return Ok(());
         }
         Opt::Atomic { axis } => atomic(kernel, opt, axis)?,
-        Opt::Pack(_) | Opt::Block(_) => return refuse(kernel, opt, "not a contraction on its own"),
+        Opt::Pack(_) | Opt::Block(_) => {
+            return refuse(kernel, opt, "the kernel is not a plain contraction");
+        }
     }
     kernel.sink = simplify(&mut kernel.graph, kernel.sink);
     Ok(())
@@ -321,15 +315,15 @@ fn atomic(kernel: &mut Kernel, opt: &Opt, axis: u32) -> Result<()> {
     let order = toposort(&kernel.graph, kernel.sink);
     let g = &kernel.graph;
     if crate::lower::ordered(kernel) {
-        return refuse(kernel, opt, "several stores combine in one buffer");
+        return refuse(kernel, opt, "several stores combine into one buffer");
     }
     let stores = g.src(kernel.sink).to_vec();
     let mut sets = RangeSets::default();
     for &n in &order {
         let why = match g.op(n) {
-            Op::Scan(_) if g.src(n)[1] == r.id => "the range is that of a scan",
+            Op::Scan(_) if g.src(n)[1] == r.id => "the range belongs to a scan",
             Op::Store(StoreMode::Set) if sets.depends(g, n, r.id) => {
-                "the last one of several stores to an element wins"
+                "the order of stores to one element matters"
             }
             Op::Load if stores.iter().any(|&s| g.src(s)[0] == g.src(n)[0]) => {
                 "the kernel reads what it writes"

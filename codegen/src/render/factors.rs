@@ -1,4 +1,4 @@
-//! What is known of the lanes of an access: whether they lie together, and which powers of two divide an index.
+//! Facts about the lanes of an access: whether they are contiguous, and which powers of two divide an index.
 
 use crate::ir::Binary;
 use crate::lower::{Inst, Program, Reg, Ty};

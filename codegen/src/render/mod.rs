@@ -1,4 +1,4 @@
-//! From linear programs to what a compiler or a device takes: text, or machine code.
+//! Renders linear programs as source text or machine code.
 
 pub mod c;
 mod factors;
@@ -34,7 +34,7 @@ pub enum Language {
     Ptx,
 }
 
-/// The symbol of every kernel's entry point: what a kernel is called is no part of its code.
+/// The symbol of every kernel's entry point: the name of a kernel is not part of its code.
 pub const ENTRY: &str = "kernel";
 
 /// Source text of one kernel.
@@ -51,24 +51,24 @@ pub struct Source {
 /// Machine code of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Object {
-    /// What the device is given.
+    /// Bytes for the device.
     pub bytes: Arc<[u8]>,
-    /// The same for people.
+    /// Human-readable listing.
     pub listing: String,
-    /// What it takes of a GPU.
+    /// Its GPU resources.
     pub resources: Option<Resources>,
 }
 
-/// What an emitter makes of a program.
+/// The output of an emitter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Code {
-    /// For the compiler of the back end; the device itself takes it if there is none.
+    /// For the compiler of the backend, or for the device if the backend has none.
     Text(Source),
-    /// Nothing is left to be compiled.
+    /// Machine code.
     Object(Object),
 }
 
-/// Spells out programs for a target: as text, or as machine code.
+/// Emits programs for a target, as text or machine code.
 pub trait Emitter: Send + Sync {
     /// Short name; part of the key of the compile cache.
     fn name(&self) -> &'static str;

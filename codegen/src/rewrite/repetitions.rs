@@ -1,4 +1,4 @@
-//! What a rewrite must not lose: how often a combining store runs.
+//! Keeps the number of repetitions of combining stores in rewrites.
 
 use super::rule::Cx;
 use crate::ir::{Graph, Id, Op, RangeKind, ReduceOp, Src};

@@ -1,11 +1,11 @@
-//! What a rule is, and the tables that find the rules of a node.
+//! Rules, and tables that find the rules of a node.
 
 use hashbrown::HashMap;
 
 use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, StoreMode, Unary};
 use crate::symbolic::{Bounds, RangeSets};
 
-/// What a rule gets besides the graph: analyses that are shared by all rules of one run.
+/// The context of a rule: analyses shared by all rules of one run.
 #[derive(Debug, Default)]
 pub struct Cx {
     /// Bounds of integer nodes, possibly under the assumptions of a guard.

@@ -1,4 +1,4 @@
-//! AMD GPUs: one row of facts per chip.
+//! AMD GPUs, one row per chip.
 //!
 //! Registers and waves: LLVM's `AMDGPUBaseInfo.cpp` and `GCNProcessors.td` (a test compares the
 //! occupancy that follows from them with LLVM's), RDNA2, RDNA3, RDNA4 and CDNA3 ISA documents.
@@ -261,7 +261,7 @@ impl Target {
     /// An AMD GPU by the name of its instruction set: `gfx1100`, ...
     ///
     /// # Errors
-    /// A chip that there are no facts of.
+    /// An unknown chip.
     pub fn amd(chip: &str) -> Result<Target> {
         let Some(facts) = CHIPS.iter().find(|c| c.name == chip) else {
             return Err(Error::NoTarget {

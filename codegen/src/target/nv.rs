@@ -1,4 +1,4 @@
-//! NVIDIA GPUs: one row of facts per chip.
+//! NVIDIA GPUs, one row per chip.
 //!
 //! Registers, warps, shared memory: "CUDA C++ Programming Guide", technical specifications per compute
 //! capability. Sums of floats in memory: "PTX ISA", `red`. Layouts of matrix instructions: "PTX ISA", "Matrix
@@ -297,7 +297,7 @@ impl Target {
     /// stands for those of its largest product.
     ///
     /// # Errors
-    /// A chip that there are no facts of.
+    /// An unknown chip.
     pub fn nv(chip: &str, units: usize) -> Result<Target> {
         let Some(facts) = CHIPS.iter().find(|c| c.name == chip) else {
             return Err(Error::NoTarget {

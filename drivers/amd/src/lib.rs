@@ -1,21 +1,21 @@
-//! AMD GPUs: our own packets and queues. The way in is an [`backend`]; there are two, the stock kernel
-//! driver (KFD), and the card itself, over PCI.
+//! AMD GPUs: our own packets and queues. There are two [`backend`]s: the stock kernel driver (KFD), and the card
+//! itself, over PCI.
 //!
 //! Each row uses those above it, and none below:
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips, as data |
-//! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, ELF objects of LLVM to what a GPU runs: both pure |
-//! | [`backend`] | what a way to a GPU gives: memory, queues, events, faults, a clock |
+//! | [`encode`], [`object`] | commands to PM4, AQL and SDMA packets, LLVM ELF objects to executable images: both pure |
+//! | [`backend`] | the interface to a GPU: memory, queues, events, faults, a clock |
 //! | [`kfd`] | the kernel driver as an interface: topology, ioctls |
 //! | [`am`] | the GPU without a kernel driver as an interface: its blocks, which are started one by one |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, scratch memory, packets read back |
 //! | `device` | all of it as a device |
 //!
-//! What knows nothing of AMD is in [`drivers_gpu`]: memory and signals, submissions, the end of queues, what
-//! they were doing when something went wrong.
+//! The vendor-neutral parts are in [`drivers_gpu`]: memory and signals, submissions, the end of queues, failure
+//! evidence.
 #![forbid(unsafe_code)]
 
 pub mod am;

@@ -19,8 +19,7 @@ pub struct Options {
     pub kernargs: u64,
     /// Copy queues to offer, at least 1; at most what the chip's engines have.
     pub copy_queues: u32,
-    /// What compute queues take: what suits the chip where it is not said, which is AQL where several XCCs
-    /// work as one GPU, else PM4.
+    /// Packet format of compute queues. Default by chip: AQL if several XCCs form one GPU, otherwise PM4.
     ///
     /// PM4 on several XCCs (2, 4 or 8) is a queue on each, which meet at counters in memory. The kernel
     /// driver may take one of these queues from the hardware while others wait for it, which AQL queues do
@@ -42,7 +41,7 @@ pub struct Options {
     pub reset: bool,
     /// Where packets are those of another driver: nowhere.
     pub recorded: Recorded,
-    /// Where what is known of a fault or a hang goes; nothing is kept without it.
+    /// Writer of fault and hang bundles; without it, none are written.
     pub keeper: Option<Arc<CoredumpWriter>>,
 }
 

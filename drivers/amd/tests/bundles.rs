@@ -79,10 +79,7 @@ fn stores_to_the_wrong_place_are_told_apart() {
     says(
         &wild,
         "wild-address",
-        &[
-            "the launch of kernel store",
-            "at an address that no buffer is near",
-        ],
+        &["the launch of kernel store", "at an address near no buffer"],
     );
     let (bundle, _) = told(&wild);
     assert_eq!(bundle.device.interface, "KFD");
@@ -108,7 +105,7 @@ fn stores_to_the_wrong_place_are_told_apart() {
     // What is kept for reuse would still be mapped: it goes for memory that is asked for.
     drop(memory(&*device, MemoryKind::Device, 1020 << 20));
     let parts = [
-        "in device memory after that was freed",
+        "in device memory after it was freed",
         "Keep the buffer until the work",
     ];
     says(&store(&device, va), "use-after-free", &parts);
@@ -120,7 +117,7 @@ fn stores_to_the_wrong_place_are_told_apart() {
     says(
         &store(&device, behind),
         "out-of-bounds",
-        &["bytes behind the end of device memory"],
+        &["bytes past the end of device memory"],
     );
 }
 
@@ -133,7 +130,7 @@ fn hangs_are_told_by_where_queues_stand() {
     let compute = stream(&device, QueueKind::Compute);
     let held = compute.submit(&[], &[wait(&gate)]).unwrap();
     let parts = [
-        "compute 0 waits for a signal that nothing in flight raises",
+        "compute 0 waits for a signal that no work in flight raises",
         "signal the gate",
     ];
     says(
@@ -150,7 +147,7 @@ fn hangs_are_told_by_where_queues_stand() {
         "signal-never-raised",
         &["compute 0 waits"],
     );
-    let path = "copy 0 stands at a wait";
+    let path = "copy 0 is at a wait";
     assert!(
         found.evidence.iter().any(|line| line.starts_with(path)),
         "{found}"
@@ -230,15 +227,15 @@ fn a_kernel_that_does_not_end_is_named() {
 #[test]
 fn what_the_hardware_does_wrong_is_told() {
     for (fault, cause, part) in [
-        ("hang:queue=0", "not-fetched", "its doorbell was not heard"),
+        ("hang:queue=0", "not-fetched", "its doorbell had no effect"),
         ("exception:reset", "gpu-reset", "the GPU was reset"),
-        ("hang:queue=1", "not-fetched", "its doorbell was not heard"),
+        ("hang:queue=1", "not-fetched", "its doorbell had no effect"),
         ("memory:va=0x5000", "null-pointer", "0x5000"),
         ("memory:va=0x50000000", "wild-address", "0x50000000"),
         (
             "exception:poison",
             "memory-error",
-            "memory that had lost its content was used",
+            "poisoned memory was accessed",
         ),
         ("gone:queue=1", "device-gone", "does not answer"),
     ] {
@@ -298,10 +295,7 @@ fn a_ring_that_was_overwritten_is_told() {
         .unwrap()
         .wait(stand::soon())
         .unwrap();
-    let parts = [
-        "something has written into the ring of compute 0",
-        "is 0xdeadbeef now",
-    ];
+    let parts = ["the ring of compute 0 was overwritten", "is 0xdeadbeef now"];
     says(
         &behind.wait(hang()).unwrap_err(),
         "ring-overwritten",

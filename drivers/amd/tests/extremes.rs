@@ -262,10 +262,10 @@ fn programs_for_others_are_refused() {
     large.local_bytes = u32::MAX;
     for (image, text) in [
         (other, "compiled for gfx1030, this device runs gfx1100"),
-        (lying, "it is compiled for gfx1030, the device is gfx1100"),
+        (lying, "compiled for gfx1030, but the device is gfx1100"),
         (absent, "no such kernel; the object has"),
         (short, "64-bit ELF object"),
-        (wrong, "it takes 2 arguments, 3 are described"),
+        (wrong, "takes 2 arguments, 3 are described"),
         (large, "4294967295 bytes of LDS"),
     ] {
         let error = device.load(&image).map(|_| ()).unwrap_err();

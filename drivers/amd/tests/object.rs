@@ -80,13 +80,13 @@ fn arguments_are_compared_with_what_the_compiler_laid_out() {
     );
     assert_eq!(
         text(ArgLayout::buffers(4)),
-        "kernel add: its argument 3 has 4 bytes at 24, not 8 at 24"
+        "kernel add: argument 3 has 4 bytes at 24, not 8 at 24"
     );
     let mut layout = add.layout().unwrap();
     layout.fields[1].kind = ArgKind::Value(Width::W64);
     assert_eq!(
         text(layout),
-        "kernel add: its argument 1 is global_buffer, not a Value(W64)"
+        "kernel add: argument 1 is global_buffer, not a Value(W64)"
     );
     let text = object.kernel("sub").unwrap_err().to_string();
     assert_eq!(
@@ -265,7 +265,7 @@ fn objects_of_other_machines_are_refused_by_name() {
     let bytes = llvm::compile("gfx1030", &[], SOURCE);
     assert_eq!(
         refused(&GFX1100, &bytes),
-        "it is compiled for gfx1030, the device is gfx1100: compile it for gfx1100"
+        "compiled for gfx1030, but the device is gfx1100: compile it for gfx1100"
     );
     let bytes = llvm::compile("gfx906", &[], SOURCE);
     let text = refused(&GFX1100, &bytes);

@@ -4,7 +4,7 @@
 //! bulk transfer may be under way with the request that arms it: the endpoint takes nothing before. But the next
 //! request waits until the bulk transfer is through, since it would end the stream.
 //!
-//! The first transfer that fails is the last one: what the bridge has taken by then nobody knows.
+//! After the first failed transfer no more are made: the bridge's state is then unknown.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -90,7 +90,7 @@ impl Bridge {
         &*self.clock
     }
 
-    /// What has gone over the cable so far.
+    /// The USB traffic so far.
     pub fn traffic(&self) -> Traffic {
         self.lock().traffic.clone()
     }
@@ -183,7 +183,7 @@ impl Bridge {
                 return Ok(low | after << 32);
             }
         }
-        let why = "its upper half is another one at each look";
+        let why = "the upper half changes on every read";
         Err(self.error(format!("read of {address:#x}"), Fault::Beyond(why.into())))
     }
 
@@ -302,11 +302,11 @@ impl Bridge {
         let what = match answer {
             Answer::Done(_) => "done",
             Answer::Failed => "the TLP engine reports an error",
-            Answer::Nothing => "no completion came",
+            Answer::Nothing => "no completion",
             Answer::Refused(Status::Unsupported) => "unsupported request",
-            Answer::Refused(Status::Retry) => "it is still not ready",
+            Answer::Refused(Status::Retry) => "still not ready (retry status)",
             Answer::Refused(Status::Abort) => "completer abort",
-            Answer::Refused(Status::Unknown(_)) => "a completion with a status that there is not",
+            Answer::Refused(Status::Unknown(_)) => "completion with an invalid status",
         };
         let kind = match (tlp.is_config(), tlp.kind & 0x40 != 0) {
             (true, false) => "configuration read",
@@ -440,7 +440,7 @@ impl Drop for Bridge {
     fn drop(&mut self) {
         // Whoever needs to know has sent it himself.
         if let Err(error) = self.send() {
-            tracing::debug!(%error, "the last writes are lost");
+            tracing::debug!(%error, "could not send the last writes");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The buses behind the bridge, as firmware of a PC would leave them: numbers, windows of the bridges on the way, and
-//! the BARs of the function at their end.
+//! Sets up the buses behind the bridge as PC firmware would: bus numbers, bridge windows, and the BARs of the
+//! function at the end.
 //!
-//! One hop at a time: a bus has a bridge with another bus behind it, or the function. A card with a switch of its own
-//! is three hops away, one without less.
+//! One hop at a time: a bus has a bridge with another bus behind it, or the function. A card with its own switch is
+//! three hops away.
 //!
 //! Source: PCI Local Bus Specification 3.0, 6.2.5 (base addresses); PCI-to-PCI Bridge Architecture Specification 1.2,
 //! 3.2; PCI Express Base Specification, 7.8.6 (resizable BAR).
@@ -167,7 +167,7 @@ pub fn number(bridge: &Bridge) -> Result<Found, TransportError> {
         }
         config.pass_on()?;
     }
-    let why = format!("there are {HOPS} bridges in a row and no function behind them");
+    let why = format!("found {HOPS} bridges in a row and no function behind them");
     Err(bridge.error("number the buses", Fault::Beyond(why)))
 }
 
@@ -208,8 +208,7 @@ pub fn place_bars(bridge: &Bridge, place: Place) -> Result<Vec<Bar>, TransportEr
         if is_there {
             let end = start.saturating_add(bytes);
             if !(is_wide && is_prefetchable) && end > LOW_END {
-                let why =
-                    format!("BAR {number} has {bytes:#x} bytes, which do not fit below 4 GiB");
+                let why = format!("BAR {number} of {bytes:#x} bytes does not fit below 4 GiB");
                 return Err(bridge.error("place the BARs", Fault::Beyond(why)));
             }
             *next = end;

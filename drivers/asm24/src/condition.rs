@@ -1,5 +1,5 @@
-//! What the way to a function says of itself when something has gone wrong: what has gone over the cable, the link
-//! behind the bridge, and the errors that each function on the way has seen. Nothing is cleared.
+//! Diagnostics of the path to a function after a failure: USB traffic, the link behind the bridge, and the errors
+//! seen by each function on the path. Clears nothing.
 //!
 //! Source: PCI Local Bus Specification 3.0, 6.7 (capabilities); PCI Express Base Specification 5.0, 7.5.3.5 (device
 //! status), 7.5.3.8 (link status).
@@ -17,7 +17,7 @@ use crate::tlp::{Place, Tlp};
 /// Capabilities of a function at most: the space has room for no more.
 const MOST: usize = 48;
 
-/// All of it, from the host to the function; up to the first that cannot be read, which says why.
+/// All diagnostics, from the host to the function; up to the first that cannot be read, with the reason.
 pub fn of(bridge: &Bridge, function: Place) -> Vec<[String; 2]> {
     let traffic = bridge.traffic();
     let mut all = vec![[
@@ -29,7 +29,7 @@ pub fn of(bridge: &Bridge, function: Place) -> Vec<[String; 2]> {
     ]];
     if let Some(error) = traffic.broken {
         // Nothing is asked of it any more.
-        all.push(["USB, what failed first".into(), error.to_string()]);
+        all.push(["USB, first failure".into(), error.to_string()]);
         return all;
     }
     if let Err(error) = beyond(bridge, function, &mut all) {
@@ -76,7 +76,7 @@ fn express(read: impl Fn(u16) -> Result<u32, TransportError>) -> Result<String, 
         }
         at = (header >> 8) as u16 & 0xfc;
     }
-    Ok("it says nothing of its link: it has no PCI Express capability".into())
+    Ok("link state unknown: no PCI Express capability".into())
 }
 
 fn told(errors: DeviceStatus, link: u16) -> String {
@@ -89,12 +89,9 @@ fn told(errors: DeviceStatus, link: u16) -> String {
     let lanes = (link & PCI_EXP_LNKSTA_NLW) >> PCI_EXP_LNKSTA_NLW.trailing_zeros();
     let seen = [
         (DeviceStatus::CORRECTABLE, "correctable errors"),
-        (DeviceStatus::NONFATAL, "errors that are not fatal"),
+        (DeviceStatus::NONFATAL, "non-fatal errors"),
         (DeviceStatus::FATAL, "fatal errors"),
-        (
-            DeviceStatus::UNSUPPORTED_REQUEST,
-            "requests that it does not support",
-        ),
+        (DeviceStatus::UNSUPPORTED_REQUEST, "unsupported requests"),
     ];
     let seen: Vec<_> = seen
         .iter()

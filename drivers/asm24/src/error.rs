@@ -1,4 +1,4 @@
-//! [`Stage`]: how far the way to the function came, and what helps there.
+//! [`Stage`]: the stages of opening the function, with hints.
 
 use std::fmt;
 
@@ -25,8 +25,8 @@ impl Stage {
     pub(crate) fn failed(self, error: TransportError) -> TransportError {
         let hint = match self {
             Stage::Bridge => "",
-            Stage::Link => "; see that the card sits in its slot and that its power supply is on",
-            Stage::Bus | Stage::Windows => "; turn the power of the enclosure off and on",
+            Stage::Link => "; check that the card is seated and its power supply is on",
+            Stage::Bus | Stage::Windows => "; power-cycle the enclosure",
         };
         let fault = match error.fault {
             Fault::Beyond(what) => Fault::Beyond(format!("{what}{hint}")),
@@ -42,7 +42,7 @@ impl fmt::Display for Stage {
             Stage::Bridge => "bridge",
             Stage::Link => "PCIe link",
             Stage::Bus => "buses",
-            Stage::Windows => "windows (BARs)",
+            Stage::Windows => "BARs",
         };
         let number = *self as usize + 1;
         write!(f, "stage {number} of {}, {name}", Stage::COUNT)

@@ -24,7 +24,7 @@ pub struct Function {
     bars: Vec<Bar>,
 }
 
-/// Opens the function behind a bridge with the open firmware: power, link, buses and BARs are as they should be then.
+/// Opens the function behind a bridge with the open firmware: sets up power, link, buses and BARs.
 ///
 /// # Errors
 /// The transport's, with the stage in the operation; [`Fault::Beyond`] where the bridge answers and the function does
@@ -83,7 +83,7 @@ impl Pci for Function {
     fn bar(&self, n: u8) -> Result<Window, TransportError> {
         let Some(bar) = self.bars.iter().find(|bar| bar.number == n) else {
             let there: Vec<_> = self.bars.iter().map(|bar| bar.number.to_string()).collect();
-            let why = format!("it has the BARs of memory {}", there.join(", "));
+            let why = format!("no such memory BAR; the function has {}", there.join(", "));
             return Err(self.unsupported(format!("BAR{n}"), &why));
         };
         let window = Range {
@@ -112,7 +112,7 @@ impl Pci for Function {
     }
 
     fn dma(&self, bytes: u64, _: u64) -> Result<Dma, TransportError> {
-        let why = "over USB a card reaches no memory of the host";
+        let why = "a card behind USB cannot access host memory";
         Err(self.unsupported(format!("pin {bytes:#x} bytes"), why))
     }
 
@@ -130,7 +130,7 @@ impl Pci for Function {
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
         if kind == ResetKind::Function {
-            let why = "the bridge only turns the slot off and on";
+            let why = "the bridge supports a slot power cycle only";
             return Err(self.unsupported(format!("{kind} reset"), why));
         }
         self.bridge.send()?;
@@ -142,7 +142,7 @@ impl Pci for Function {
         match found == self.found && bars == self.bars {
             true => Ok(()),
             false => {
-                let fault = Fault::Beyond("another card has come back".into());
+                let fault = Fault::Beyond("a different card answers after the reset".into());
                 Err(TransportError::new(
                     &*self.name,
                     format!("{kind} reset"),
@@ -153,7 +153,7 @@ impl Pci for Function {
     }
 
     fn wait_irq(&self, vector: u32, _: Deadline) -> Result<u64, TransportError> {
-        let why = "the bridge passes no interrupts on: look at memory instead";
+        let why = "the bridge forwards no interrupts: poll memory instead";
         Err(self.unsupported(format!("wait for interrupt {vector}"), why))
     }
 }

@@ -5,18 +5,18 @@
 //! | module | idea |
 //! |---|---|
 //! | [`tlp`] | one PCIe request as numbers |
-//! | [`request`] | what the bridge's open firmware is asked by USB: pure |
-//! | `writes` | bytes that wait for their turn, cut into requests |
-//! | [`traffic`] | what has gone over the cable, counted |
+//! | [`request`] | USB requests of the bridge's open firmware: pure |
+//! | `writes` | queued bytes, cut into requests |
+//! | [`traffic`] | counters of the USB traffic |
 //! | [`bridge`] | the bridge: writes, reads, its own memory |
-//! | `error` | how far the way to the function came, and what helps there |
+//! | `error` | stages of opening the function, with hints |
 //! | [`bus`] | the buses behind it: numbers, windows, BARs |
 //! | `relay` | copies through the bridge's own memory |
-//! | `condition` | what all of that says of itself when something has gone wrong |
+//! | `condition` | diagnostics of all of that after a failure |
 //! | [`function`] | [`open`]: the function at their end |
 //! | [`machine`] | a machine whose PCI functions are those behind its bridges |
 //!
-//! A wait costs more than a transfer: what is written is gathered, and goes in as few waits as the firmware allows.
+//! A wait costs more than a transfer: writes are gathered and sent with as few waits as the firmware allows.
 //!
 //! | what | transfers | waits |
 //! |---|---|---|

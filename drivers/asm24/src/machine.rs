@@ -1,4 +1,4 @@
-//! [`Bridged`]: a machine whose PCI functions are those behind its bridges, by the ports that these are in.
+//! [`Bridged`]: a machine whose PCI functions are those behind its USB bridges, named by USB port.
 //!
 //! What drivers keep with it is not what they keep with the machine itself: a function behind a bridge and one on the
 //! bus share no memory.
@@ -94,14 +94,14 @@ impl Machine for Bridged {
         let bridges = bridges(&*self.machine)?;
         let Some(bridge) = bridges.iter().find(|bridge| bridge.port == port) else {
             return Err(refused(
-                "there is no ASM24xx bridge in this port (`lsusb -t`)".into(),
+                "no ASM24xx bridge in this port (see `lsusb -t`)".into(),
             ));
         };
         if !is_open(bridge) {
             let name = bridge.product_name.as_deref().unwrap_or("no name");
             return Err(refused(format!(
-                "the bridge ({:04x}:{:04x}, {name}) has its maker's firmware, expected the open one, whose name starts \
-                 with `custom`: flash it (https://github.com/tinygrad/asm2464pd-firmware; see drivers/asm24/README.md)",
+                "the bridge ({:04x}:{:04x}, {name}) runs the vendor's firmware, expected the open one (product name \
+                 `custom...`): flash it (https://github.com/tinygrad/asm2464pd-firmware; see drivers/asm24/README.md)",
                 bridge.vendor, bridge.product
             )));
         }

@@ -128,7 +128,7 @@ impl Buffer {
             looks += 1;
             if looks >= LOOKS && deadline.expired(&MonotonicClock) {
                 let what = format!(
-                    "wait for the GPU to empty a window of the buffer: part {seen} is done, expected {parts}"
+                    "wait for the GPU to drain a buffer window: part {seen} is done, expected {parts}"
                 );
                 return Err(self.bridge.error(what, Fault::TimedOut(PATIENCE)));
             }

@@ -1,6 +1,6 @@
 //! [`Tlp`]: one PCIe request, of a dword at most.
 //!
-//! A request names a dword; byte enables say which of its bytes are meant, and data lies in their lanes.
+//! A request addresses a dword; byte enables select its bytes, with data in their lanes.
 //!
 //! Source: PCI Express Base Specification, 2.2.5 (byte enables), 2.2.7 (memory and configuration requests).
 
@@ -110,7 +110,7 @@ impl Tlp {
         }
     }
 
-    /// Whether it may be sent again when nobody knows whether it arrived.
+    /// Whether it may be repeated if its arrival is unknown.
     pub const fn is_config(&self) -> bool {
         matches!(
             self.kind,

@@ -1,4 +1,4 @@
-//! [`Traffic`]: what has gone over the cable, counted.
+//! [`Traffic`]: counters of the USB traffic.
 
 use hcq::transport::{Transfer, TransportError};
 

@@ -69,7 +69,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// It holds something else.
-    #[error("{}: expected a bundle that Doorbell has written ({SCHEMA}), found {found}", path.display())]
+    #[error("{}: expected a bundle written by Doorbell ({SCHEMA}), found {found}", path.display())]
     Other {
         /// The file.
         path: PathBuf,
@@ -106,7 +106,7 @@ impl CoredumpWriter {
         after >= self.timeout && self.waits.fetch_add(1, Ordering::Relaxed) < WAITS
     }
 
-    /// Writes a bundle, with what the machine says of the device. Returns its file.
+    /// Writes a bundle, with the system information about the device. Returns its path.
     ///
     /// # Errors
     /// Why there is none, and what to do: it goes into the message of the error that the bundle is of.
@@ -143,9 +143,7 @@ pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
     if more > 0 {
         bundle.kernels.truncate(KERNELS);
         let missing = &mut bundle.evidence.missing;
-        missing.push(format!(
-            "{more} more kernels, which are too many for a file"
-        ));
+        missing.push(format!("{more} more kernels, too many for one file"));
     }
     let mut text = serde_json::to_vec_pretty(&bundle).map_err(|e| e.to_string())?;
     text.push(b'\n');
@@ -270,7 +268,7 @@ impl Bundle {
                 return too_much(what, LARGEST, says.to_string());
             }
             let text = bounded(GzDecoder::new(&*bytes), LARGEST, says.into());
-            let text = text.map_err(|e| other(format!("a packed file that is broken ({e})")))?;
+            let text = text.map_err(|e| other(format!("a corrupt gzip file ({e})")))?;
             match text {
                 Some(text) => bytes = text,
                 None => return too_much(what, LARGEST, format!("more, though it says {says}")),
@@ -346,7 +344,7 @@ mod tests {
             let back = Bundle::read(&path).unwrap();
             assert_eq!(back.kernels, bundle(kernels.min(KERNELS)).kernels);
             let missing: &[&str] = match kernels > KERNELS {
-                true => &["7 more kernels, which are too many for a file"],
+                true => &["7 more kernels, too many for one file"],
                 false => &[],
             };
             assert_eq!(back.evidence.missing, missing);
@@ -384,7 +382,7 @@ mod tests {
                 br#"{"schema": "doorbell.bundle/2"}"#,
                 "\"doorbell.bundle/2\"",
             ),
-            (b"\x1f\x8b1\0\0\0\0", "a packed file that is broken"),
+            (b"\x1f\x8b1\0\0\0\0", "a corrupt gzip file"),
             (b"text", "found expected"),
         ] {
             fs::write(&path, bytes).unwrap();

@@ -1,16 +1,16 @@
-//! Hang bundles: when a device hangs or faults, one file keeps all that is known of it, and says later, on any
-//! machine, what the likely cause is.
+//! Hang bundles: when a device hangs or faults, one file records its state; later, on any machine, it explains the
+//! likely cause.
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`schema`] | what is in a bundle: the same for every way to a GPU, and for programs on simulated cards |
-//! | [`keeper`] | the folder of bundles: nothing in it is overwritten, and there is an end to it |
-//! | [`limits`] | how much a file may hold that came from elsewhere |
-//! | `system` | what the machine tells of a device: versions, link, error counters |
-//! | [`cause`] | from what was seen to the likely cause |
+//! | [`schema`] | the format of a bundle: the same for every interface, and for programs on simulated cards |
+//! | [`keeper`] | the folder of bundles: never overwrites, limited in number |
+//! | [`limits`] | size limits for untrusted files |
+//! | `system` | system information about a device: versions, link, error counters |
+//! | [`cause`] | from evidence to the likely cause |
 //!
-//! A bundle is JSON, packed (gzip) where it is long. Readers take what they know and leave the rest; a change that
-//! they could not read has another [`schema::SCHEMA`].
+//! A bundle is JSON, gzipped if long. Readers ignore unknown fields; incompatible changes get a new
+//! [`schema::SCHEMA`].
 #![forbid(unsafe_code)]
 
 pub mod cause;

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// A file that holds more than it may.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{}: expected at most {most} {what}, found {found}. Doorbell writes no such file: where is it from?", path.display())]
+#[error("{}: expected at most {most} {what}, found {found}. Not written by Doorbell: check its origin", path.display())]
 pub struct TooMuch {
     /// The file.
     pub path: PathBuf,

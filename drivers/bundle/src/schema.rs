@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Hex {
         let digits = text.strip_prefix("0x");
         let value = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
         let value =
-            value.ok_or_else(|| D::Error::custom(format!("{text:?} is no number such as 0x1f")));
+            value.ok_or_else(|| D::Error::custom(format!("{text:?} is not a number such as 0x1f")));
         value.map(Hex)
     }
 }
@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Hex {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// The device said that something went wrong, or cannot be reached any more.
+    /// The device reported an exception, or is no longer reachable.
     #[default]
     Fault,
     /// Something did not come in time.
@@ -67,7 +67,7 @@ pub struct Bundle {
     pub schema: String,
     /// Why it was written.
     pub kind: Kind,
-    /// What the program was told.
+    /// The error reported to the program.
     pub error: String,
     /// By whom, and when.
     pub written: Written,
@@ -88,7 +88,7 @@ pub struct Bundle {
     /// Kernels that are loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub kernels: Vec<Kernel>,
-    /// What the way to the device could read.
+    /// State read through the interface.
     pub evidence: Evidence,
     /// The machine.
     pub system: System,
@@ -117,7 +117,7 @@ pub struct Written {
 pub struct Device {
     /// Its name in messages: `AMD:0`.
     pub id: String,
-    /// The way to it: `KFD`, `PCI`, `USB`, `NVK`.
+    /// The interface: `KFD`, `PCI`, `USB`, `NVK`.
     pub interface: String,
     /// Where it is: `0000:03:00.0`, or a port of USB, `2-1`.
     pub place: String,
@@ -151,7 +151,7 @@ pub enum Exception {
         va: Hex,
         /// What is wrong: `page fault`, `ecc`, `poison`, `hang`.
         cause: String,
-        /// `read`, `write` or `atomic`, where it is told.
+        /// `read`, `write` or `atomic`, if reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         access: Option<String>,
         /// Nothing is mapped there.
@@ -169,13 +169,13 @@ pub enum Exception {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         guilty: Option<[String; 2]>,
     },
-    /// A kernel or a packet did what hardware refuses.
+    /// A kernel or packet performed an operation that the hardware rejects.
     Refused {
         /// The unit.
         unit: String,
         /// What it says.
         what: String,
-        /// The address or instruction, where it is told.
+        /// The address or instruction, if reported.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Hex>,
         /// Whose it is.
@@ -250,7 +250,7 @@ pub struct Queue {
     pub written: u64,
     /// Dwords that fences say are done.
     pub done: u64,
-    /// Dwords that the device has taken, where it tells.
+    /// Dwords fetched by the device, if reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub taken: Option<u64>,
     /// Fences that were submitted, and reached.
@@ -261,12 +261,12 @@ pub struct Queue {
     pub in_flight: Vec<Packet>,
     /// Submissions, the last one last.
     pub recent: Vec<Submission>,
-    /// The first word of the ring that is not what was submitted.
+    /// The first ring word that differs from the submission.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub altered: Option<Altered>,
 }
 
-/// Something of a program that is not done, as a simulated card has it.
+/// Unfinished work of a program on a simulated card.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Undone {
     /// A queue or a process: `GPU 0 queue 1 (AQL)`.
@@ -282,7 +282,7 @@ pub struct Undone {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kept", rename_all = "lowercase")]
 pub enum Kept {
-    /// Memory that does not hold what is waited for.
+    /// A wait for memory that does not have the awaited value.
     Memory {
         /// Where that is.
         va: Hex,
@@ -335,7 +335,7 @@ pub struct Submission {
     pub does: Vec<String>,
 }
 
-/// A word of a ring that is not what was submitted.
+/// A ring word that differs from the submission.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Altered {
     /// Where, in dwords since the queue was made.
@@ -450,7 +450,7 @@ pub struct Evidence {
     /// Firmware that was loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<Firmware>,
-    /// What the way to the device says of itself, by name: links, counts of errors.
+    /// Diagnostics of the path to the device, by name: links, error counts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub way: Vec<[String; 2]>,
     /// What could not be read, and why.
@@ -508,7 +508,7 @@ pub struct Wave {
 pub struct Firmware {
     /// Its name.
     pub name: String,
-    /// Its version, where it is told.
+    /// Its version, if reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its SHA-256, where the file was read.
@@ -551,9 +551,9 @@ impl fmt::Display for Owner {
         let (span, before, after) = match self {
             Owner::Inside(span) => (span, "at offset ", "of "),
             Owner::Freed(span) => (span, "at offset ", "of "),
-            Owner::Behind(span) => (span, "", "bytes behind "),
+            Owner::Behind(span) => (span, "", "bytes past "),
             Owner::Before(span) => (span, "", "bytes before "),
-            Owner::Nobody => return f.write_str("in no buffer, nor near one"),
+            Owner::Nobody => return f.write_str("not in or near any buffer"),
         };
         let Span {
             what,
@@ -581,7 +581,7 @@ mod tests {
         let error = serde_json::from_str::<Hex>(r#""12""#)
             .unwrap_err()
             .to_string();
-        assert!(error.contains("is no number such as 0x1f"), "{error}");
+        assert!(error.contains("is not a number such as 0x1f"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! What the machine tells of a device in its files. What is not there is left out: each kernel, and each way to a
-//! device, has some of them.
+//! System files about a device. Missing files are left out: they depend on the kernel and the interface.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-bus-pci (link, power) and sysfs-bus-pci-devices-aer_stats;
 //! Documentation/ABI/stable/sysfs-bus-usb and testing/sysfs-bus-usb;

@@ -1,4 +1,4 @@
-//! [`CpuBackend`]: the way to the processors of this machine: memory of the process, and sleep.
+//! [`CpuBackend`]: the CPUs of this machine as a backend: process memory, and sleep.
 //!
 //! Unsafe module, for one reason: a [`View`] is made of memory that a mapping owns.
 

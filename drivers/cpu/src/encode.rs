@@ -78,7 +78,7 @@ impl Encoder {
                 Command::Fill { at, value, bytes } => {
                     self.check_aligned("fill", at, Width::W32)?;
                     if !bytes.is_multiple_of(4) {
-                        let why = format!("{bytes} bytes are no multiple of the 4 of its word");
+                        let why = format!("{bytes} bytes, expected a multiple of the 4-byte word");
                         return Err(self.refused("fill".into(), why));
                     }
                     out.word(header(op::FILL, 6));
@@ -187,12 +187,12 @@ impl Encoder {
     fn unfit(&self, program: &Program, given: usize, grid: [u32; 3], block: [u32; 3]) -> Error {
         let takes = program.args.fields.len();
         let why = if self.kind == QueueKind::Copy {
-            "a copy queue runs no kernels: submit it to a compute queue".into()
+            "copy queues cannot run kernels: submit it to a compute queue".into()
         } else if given != takes {
             format!("{given} arguments given, the kernel takes {takes}")
         } else if block != [1, 1, 1] {
             format!(
-                "block {block:?}: a group is one work-item here, expected [1, 1, 1]; put all of \
+                "block {block:?}: expected [1, 1, 1] (one work-item per group on the CPU); put all of \
                  the parallel work into the grid"
             )
         } else if grid
@@ -200,10 +200,10 @@ impl Encoder {
             .try_fold(1u64, |all, &n| all.checked_mul(n.into()))
             .is_none()
         {
-            format!("grid {grid:?}: the number of groups does not fit into 64 bits")
+            format!("grid {grid:?}: number of groups exceeds 64 bits")
         } else {
             let bytes = program.args.bytes;
-            format!("an argument block of {bytes} bytes, at most 64 MiB fit a packet")
+            format!("argument block of {bytes} bytes, expected at most 64 MiB")
         };
         self.refused(format!("exec {}", program.name), why)
     }
@@ -211,7 +211,7 @@ impl Encoder {
     #[cold]
     fn outside(&self, program: &Program, field: ArgField) -> Error {
         let why = format!(
-            "the field at {} of {} bytes lies outside of the argument block of {} bytes",
+            "the field at {} of {} bytes is outside the argument block of {} bytes",
             field.offset,
             field.kind.bytes(),
             program.args.bytes
@@ -223,8 +223,7 @@ impl Encoder {
         let bytes = width_bytes(width) as u64;
         match at {
             Val::Const(at) if !at.is_multiple_of(bytes) => {
-                let why =
-                    format!("address {at:#x} is no multiple of the {bytes} bytes of the word");
+                let why = format!("address {at:#x} is not aligned to the {bytes}-byte word");
                 Err(self.refused(command.into(), why))
             }
             // An address given later is checked by the command processor.
@@ -406,7 +405,7 @@ mod tests {
         let text = refused(QueueKind::Copy, exec(one, [1; 3], [1; 3]));
         assert_eq!(
             text,
-            "CPU:0 copy 0 queue: exec k: a copy queue runs no kernels: submit it to a compute queue"
+            "CPU:0 copy 0 queue: exec k: copy queues cannot run kernels: submit it to a compute queue"
         );
         let text = refused(QueueKind::Compute, exec(&[], [1; 3], [1; 3]));
         assert!(
@@ -423,6 +422,6 @@ mod tests {
             value: Val::Const(1),
             width: Width::W64,
         };
-        assert!(refused(QueueKind::Copy, write).contains("0x44 is no multiple of the 8 bytes"));
+        assert!(refused(QueueKind::Copy, write).contains("0x44 is not aligned to the 8-byte word"));
     }
 }

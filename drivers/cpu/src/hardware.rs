@@ -255,7 +255,7 @@ fn check(image: &KernelImage) -> std::result::Result<(), String> {
     let args = &image.args;
     if args.align > 8 {
         return Err(format!(
-            "argument block aligned to {}, at most 8",
+            "argument block aligned to {}, expected at most 8",
             args.align
         ));
     }
@@ -264,7 +264,7 @@ fn check(image: &KernelImage) -> std::result::Result<(), String> {
         let inside = field.end().is_some_and(|end| end <= args.bytes);
         if !offset.is_multiple_of(bytes) || !inside {
             return Err(format!(
-                "argument of {bytes} bytes at {offset}, expected aligned bytes inside of the {} \
+                "argument of {bytes} bytes at {offset}, expected aligned bytes inside the {} \
                  bytes of the block",
                 args.bytes
             ));

@@ -2,19 +2,19 @@
 //!
 //! Nothing here is a shortcut around the queue model. Commands are encoded to packets
 //! ([`packet`]), packets go through a ring in shared memory, a doorbell wakes a command-processor
-//! thread, and that thread decodes what it finds, starts kernels on a pool of workers, and raises
-//! signals. Compute and copy queues run at the same time. A fault in a kernel, or a packet that
-//! makes no sense, loses the device and nothing else.
+//! thread, and that thread decodes the packets, starts kernels on a pool of workers, and raises
+//! signals. Compute and copy queues run at the same time. A fault in a kernel, or an invalid packet,
+//! loses the device and nothing else.
 //!
 //! | file | idea |
 //! |---|---|
 //! | [`packet`], [`encode`] | the packet format, both directions, pure |
-//! | `ring`, `event`, `waiters` | the ring with its doorbell, and who sleeps on what |
-//! | `processor`, `hold`, `workers` | what consumes the ring, and the threads that run kernels |
-//! | `progress` | whether a queue goes on, for who has waited long |
+//! | `ring`, `event`, `waiters` | the ring with its doorbell, and sleeping waiters |
+//! | `processor`, `hold`, `workers` | the ring's consumer, and the threads that run kernels |
+//! | `progress` | progress of a queue, for long waits |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
-//! | `backend`, `hardware`, `device` | what [`drivers_gpu`] makes a device of: memory, queues, how they are opened |
+//! | `backend`, `hardware`, `device` | the parts of a device for [`drivers_gpu`]: memory, queues, opening |
 //!
 //! Submissions, bound packets, memory, signals and the end of the device are those of GPUs.
 #![deny(unsafe_code)]

@@ -56,7 +56,7 @@ pub enum LoadError {
         why: String,
     },
     /// Larger than what is accepted.
-    #[error("the sections take {bytes} bytes in memory, at most {most} are accepted")]
+    #[error("sections take {bytes} bytes in memory, expected at most {most}")]
     TooLarge {
         /// Their size.
         bytes: u64,
@@ -348,7 +348,7 @@ impl<'a> Image<'a> {
             why,
         };
         let RelocationFlags::Elf { r_type } = relocation.flags() else {
-            return Err(refused("?".into(), "not of an ELF file".into()));
+            return Err(refused("?".into(), "not an ELF file".into()));
         };
         let r_type = r_type.0;
         // NONE of both machines needs no symbol.
@@ -356,7 +356,7 @@ impl<'a> Image<'a> {
             return Ok(());
         }
         if section.data.is_empty() && section.size > 0 {
-            let why = "in a section without content".into();
+            let why = "in a section without data".into();
             return Err(refused("?".into(), why));
         }
         let RelocationTarget::Symbol(index) = relocation.target() else {
@@ -403,9 +403,7 @@ impl<'a> Image<'a> {
             match st_info.0 & 0xf {
                 // STT_TLS
                 6 => {
-                    return Err(refused(
-                        "thread-local; kernels have no threads of their own",
-                    ));
+                    return Err(refused("thread-local, which kernels cannot use"));
                 }
                 // STT_GNU_IFUNC
                 10 => {
@@ -553,7 +551,7 @@ fn classify<'a>(section: &impl ObjectSection<'a>) -> Result<Option<(Group, Place
         _ => section.data()?,
     };
     if group != Group::Zeroed && data.len() as u64 != size {
-        return Err(refused("its content is shorter than its size"));
+        return Err(refused("data is shorter than its size"));
     }
     let placed = Placed {
         index: section.index(),

@@ -71,7 +71,7 @@ impl Processor {
                 }
             }
             Err(error) => {
-                let what = format!("the command processor cannot start: {error}");
+                let what = format!("cannot start the command processor: {error}");
                 self.shared.fault(self.unit.clone(), what);
             }
         }
@@ -144,7 +144,7 @@ impl Processor {
             return self.execute_direct(guard, packet, &mut scratch.args);
         };
         if words > MAX_INDIRECT {
-            let why = format!("INDIRECT of {words} words, at most {MAX_INDIRECT} are possible");
+            let why = format!("INDIRECT of {words} words, expected at most {MAX_INDIRECT}");
             return Err(Stop::Fault(why));
         }
         let Scratch { indirect, args } = scratch;
@@ -159,9 +159,7 @@ impl Processor {
             };
             let (packet, length) = decode(&indirect[at..], at).map_err(|e| malformed(&e))?;
             if let Packet::Indirect { .. } = packet {
-                return Err(malformed(&format!(
-                    "word {at}: INDIRECT inside of INDIRECT"
-                )));
+                return Err(malformed(&format!("word {at}: nested INDIRECT")));
             }
             if self.shared.core.lost.is_lost() {
                 return Err(Stop::Lost);
@@ -210,7 +208,7 @@ impl Processor {
                 args,
             } => {
                 let Some(workers) = &self.workers else {
-                    let why = format!("EXEC {entry:#x} on a queue that runs no kernels");
+                    let why = format!("EXEC {entry:#x} on a queue that cannot run kernels");
                     return Err(Stop::Fault(why));
                 };
                 block.clear();
@@ -301,7 +299,7 @@ impl Processor {
         match at.is_multiple_of(bytes) {
             true => Ok(()),
             false => Err(Stop::Fault(format!(
-                "{packet}: address {at:#x} is no multiple of {bytes}"
+                "{packet}: address {at:#x} is not a multiple of {bytes}"
             ))),
         }
     }

@@ -1,4 +1,4 @@
-//! [`Progress`]: what a queue shows of its work, for who has waited long and asks whether it goes on.
+//! [`Progress`]: the visible progress of a queue, checked by long waits.
 //!
 //! The threads that run kernels count where they enter and leave them, by two stores each; nothing else is done before
 //! somebody asks. A kernel that runs is progress, however long it takes: its thread has a processor, or would take one.
@@ -150,9 +150,7 @@ impl Progress {
         match decode(&words, 0) {
             Ok((Packet::Exec { entry, .. }, _)) => match self.kernels.at(entry) {
                 Some((kernel, _)) => text += &format!(", at kernel {}", kernel.name),
-                None => {
-                    text += &format!(", at a kernel at {entry:#x}, which no loaded program has")
-                }
+                None => text += &format!(", at a kernel at {entry:#x}, in no loaded program"),
             },
             Ok((packet, _)) => text += &format!(", at {packet}"),
             Err(_) => {}

@@ -30,7 +30,7 @@ pub(crate) enum RelocateError {
     #[error("type {0} is not supported; compile with -fPIC, -ffreestanding and no TLS")]
     Type(u32),
     /// The place is outside of its section.
-    #[error("its place of {bytes} bytes lies outside of the section of {size}")]
+    #[error("{bytes} bytes are outside the section of {size}")]
     Place {
         /// Size of the place.
         bytes: usize,
@@ -38,10 +38,10 @@ pub(crate) enum RelocateError {
         size: usize,
     },
     /// The value does not fit.
-    #[error("the value {0:#x} does not fit into the place; compile with -fPIC")]
+    #[error("value {0:#x} does not fit the field; compile with -fPIC")]
     Overflow(i64),
     /// The value is not a multiple of what the instruction counts in.
-    #[error("the value {value:#x} is no multiple of {align}")]
+    #[error("value {value:#x} is not a multiple of {align}")]
     Misaligned {
         /// The value.
         value: i64,

@@ -62,13 +62,9 @@ impl Shared {
             }
             Owner::Before(span) => format!("{} bytes before {}", span.distance.0, of(&span)),
             Owner::Freed(span) => {
-                format!(
-                    "offset {} of {}, which is freed",
-                    span.distance.0,
-                    of(&span)
-                )
+                format!("offset {} of freed {}", span.distance.0, of(&span))
             }
-            Owner::Nobody => "near no buffer of this device".into(),
+            Owner::Nobody => "not near any buffer of this device".into(),
         }
     }
 
@@ -77,22 +73,20 @@ impl Shared {
         let mut text = match entry {
             Some(entry) => match self.core.kernels.at(entry) {
                 Some((kernel, _)) => format!("kernel {}", kernel.name),
-                None => format!("kernel at {entry:#x}, which no loaded program has"),
+                None => format!("kernel at {entry:#x}, in no loaded program"),
             },
             None => "memory access".into(),
         };
         if let Some((_, offset)) = entry.and_then(|_| self.core.kernels.at(trap.pc)) {
             text += &format!(", code offset {offset:#x}");
         } else if entry.is_some() {
-            text += &format!(", at {:#x}, outside of its code", trap.pc);
+            text += &format!(", at {:#x}, outside its code", trap.pc);
         }
         text += match trap.signal {
             libc::SIGSEGV => ": SIGSEGV",
             libc::SIGBUS => ": SIGBUS",
             libc::SIGFPE => ": SIGFPE (an integer division by zero or overflow)",
-            libc::SIGILL => {
-                ": SIGILL (an instruction that this processor lacks, or a trap of the compiler)"
-            }
+            libc::SIGILL => ": SIGILL (an instruction that this CPU lacks, or a compiler trap)",
             _ => ": signal",
         };
         if let Some(address) = trap.address {
@@ -104,12 +98,12 @@ impl Shared {
             text += &format!("{address:#x}, ");
             let near_stack = address.abs_diff(trap.sp) < 64 << 10;
             if near_stack && entry.is_some() && trap.sp != 0 {
-                text += "beside the stack pointer: the stack of the worker is exhausted";
+                text += "near the stack pointer: worker stack overflow";
             } else {
                 text += &self.locate(address);
             }
         } else if matches!(trap.signal, libc::SIGSEGV | libc::SIGBUS) {
-            text += " at an address that the processor does not tell (not canonical)";
+            text += " at an unknown, non-canonical address";
         }
         text
     }

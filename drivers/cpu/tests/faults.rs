@@ -93,7 +93,7 @@ fn a_null_write_by_a_packet_is_a_fault_with_its_packet() {
         text.contains("copy 0: WRITE: memory access: SIGSEGV"),
         "{text}"
     );
-    assert!(text.contains("near no buffer"), "{text}");
+    assert!(text.contains("not near any buffer"), "{text}");
 }
 
 #[test]

@@ -274,7 +274,7 @@ fn a_signal_that_nobody_sets_is_told_and_comes_late() {
     for error in &errors {
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         let text = error.to_string();
-        assert!(text.contains("no progress for "), "{text}");
+        assert!(text.contains("No progress for "), "{text}");
         assert!(text.contains("HCQDEV_WAIT_TIMEOUT_MS"), "{text}");
         let stands = format!(
             "compute 0: read pointer 0x0 of 0xa, held by WAIT [{:#x}] >= 7",
@@ -305,7 +305,7 @@ fn a_ring_that_stays_full_is_told_and_goes_on() {
     };
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     let text = error.to_string();
-    assert!(text.contains("no progress for "), "{text}");
+    assert!(text.contains("No progress for "), "{text}");
     assert!(text.contains("held by WAIT"), "{text}");
     gate.set(1).unwrap();
     compute.wait(soon()).unwrap();

@@ -1,4 +1,4 @@
-//! [`Gpu`]: a device whose queues run.
+//! [`Gpu`]: a device with running queues.
 
 use std::fmt;
 use std::sync::Arc;

@@ -6,24 +6,23 @@
 //! | module | idea |
 //! |---|---|
 //! | [`span`] | checks of addresses and ranges of commands |
-//! | [`backend`] | what a way to a GPU gives: memory, events, faults, a clock |
-//! | [`kernel`] | GPUs of a kernel driver: what is the same for every driver |
-//! | [`bare`] | cards without a kernel driver, as an interface: what is the same for every vendor |
-//! | [`core`] | what every part of an open device knows, and whether it is lost |
+//! | [`backend`] | the interface to a GPU: memory, events, faults, a clock |
+//! | [`kernel`] | GPUs behind a kernel driver: the driver-independent part |
+//! | [`bare`] | cards without a kernel driver: the vendor-neutral part |
+//! | [`core`] | shared state of an open device, and whether it is lost |
 //! | [`memory`] | its buffers and signals, and how the host reaches them |
-//! | [`submit`] | one queue: what a vendor gives for it, the arguments beside it, fences that say what is done |
-//! | [`engine`] | all queues: their end, copies for the host, what they were doing when something went wrong |
-//! | [`queue`], [`device`] | what the user holds |
+//! | [`submit`] | one queue: the vendor part, the argument block, completion fences |
+//! | [`engine`] | all queues: their end, host copies, their state after a failure |
+//! | [`queue`], [`device`] | the user's handles |
 //!
 //! A buffer needs a queue where the host does not map it, and a fault is explained by what queues were
 //! doing: `core` has a trait for that, which `engine` implements.
 //!
-//! A vendor's driver gives an [`backend::Backend`], and for each queue a [`submit::Hardware`]: its encoder,
-//! how words reach it (a [ring](submit::ring) of its own, or calls), and how its packets are read back.
+//! A vendor's driver provides a [`backend::Backend`], and for each queue a [`submit::Hardware`]: its encoder, its
+//! submission (its own [ring](submit::ring), or calls), and its packet decoder.
 //!
-//! Handles keep what they need: a queue or bound packets the `engine`, and so the queues; a buffer,
-//! program or signal only `core` and its memory. The queues end with the last handle of the device, of a
-//! queue or of bound packets.
+//! A queue or bound packets keep the `engine` alive, and so the queues; a buffer, program or signal only `core` and
+//! its memory. The queues end with the last handle of the device, of a queue or of bound packets.
 #![forbid(unsafe_code)]
 
 pub mod backend;

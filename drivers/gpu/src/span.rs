@@ -1,5 +1,5 @@
-//! Checks of addresses and ranges of commands, before anything is encoded. Each gives why a command is refused. What
-//! a slot gives later is the caller's: of it only what is added is looked at.
+//! Checks of addresses and ranges of commands before encoding. Each returns why a command is refused. Values of slots
+//! are the caller's responsibility: only the added offset is checked.
 
 use hcq::{Val, Width};
 
@@ -32,7 +32,7 @@ fn askew(at: Val, bytes: u64) -> String {
         Val::Const(at) => format!("address {at:#x}"),
         Val::Slot(slot, add) => format!("slot {} + {add:#x}", slot.0),
     };
-    format!("{place} is no multiple of the {bytes} bytes of the word")
+    format!("{place} is not aligned to the {bytes}-byte word")
 }
 
 /// A range takes no more than `most` transfers of `each` bytes: what is more comes from a wrong size.
@@ -46,7 +46,7 @@ pub fn transfers(bytes: u64, each: u64, most: u64) -> Result<(), String> {
     }
     let most = each * most;
     Err(format!(
-        "{bytes} bytes, at most {most} fit a command: split it"
+        "{bytes} bytes, expected at most {most} per command: split it"
     ))
 }
 
@@ -64,7 +64,7 @@ pub fn reached(at: Val, bytes: u64, bits: u32) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{bytes} bytes at {at:#x} run past the last address of {bits} bits"
+        "{bytes} bytes at {at:#x} run past the last {bits}-bit address"
     ))
 }
 
@@ -77,7 +77,7 @@ pub fn words(bytes: u64) -> Result<(), String> {
     match bytes.is_multiple_of(4) {
         true => Ok(()),
         false => Err(format!(
-            "{bytes} bytes are no multiple of the 4 of its word"
+            "{bytes} bytes, expected a multiple of the 4-byte word"
         )),
     }
 }
@@ -95,7 +95,7 @@ pub fn apart(dst: Val, src: Val, bytes: u64) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "{bytes} bytes from {src:#x} to {dst:#x} overlap, which engines do not copy in order: go through \
+        "{bytes} bytes from {src:#x} to {dst:#x} overlap, and engines do not copy in order: go through \
          another buffer"
     ))
 }
@@ -111,9 +111,9 @@ mod tests {
         assert_eq!(aligned(Val::Const(8), Width::W64), Ok(()));
         assert_eq!(aligned(Val::Slot(Slot(1), 4), Width::W32), Ok(()));
         let why = aligned(Val::Const(0x44), Width::W64).unwrap_err();
-        assert!(why.starts_with("address 0x44 is no multiple of the 8 bytes"));
+        assert!(why.starts_with("address 0x44 is not aligned to the 8-byte"));
         let why = aligned(Val::Slot(Slot(3), 2), Width::W32).unwrap_err();
-        assert!(why.starts_with("slot 3 + 0x2 is no multiple of the 4 bytes"));
+        assert!(why.starts_with("slot 3 + 0x2 is not aligned to the 4-byte"));
         assert!(words(8).is_ok() && words(6).is_err());
     }
 

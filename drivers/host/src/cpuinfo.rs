@@ -20,7 +20,7 @@ pub struct CpuInfo {
 }
 
 impl CpuInfo {
-    /// Reads everything anew: the affinity of a process can change.
+    /// Reads everything again: the affinity of a process can change.
     pub fn read() -> CpuInfo {
         let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let (model, features) = parse_cpuinfo(&text);

@@ -1,12 +1,12 @@
-//! Forks: a child has the handles of devices, and none of what is behind them.
+//! Forks: a child inherits device handles, but not the devices.
 
 use std::sync::Once;
 
-/// Makes every device lost to processes that are forked from this one from now on, with an error that
-/// says so; the child may open devices of its own. To be called by whoever opens devices; once is enough.
+/// From now on, marks every device lost in forked children, with an error saying so; a child may open its own
+/// devices. Call it before opening devices; once is enough.
 ///
-/// As in any process with threads: what another thread had locked at the moment of the fork stays locked in
-/// the child. So nobody should fork while devices are opened or memory is allocated.
+/// As in any threaded process, locks held by other threads at the fork stay locked in the child. Do not fork while
+/// devices are opened or memory is allocated.
 pub fn watch() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {

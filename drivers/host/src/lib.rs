@@ -1,8 +1,8 @@
 //! What a driver needs from the operating system: memory, device nodes, a clock, a place to sleep,
 //! and facts about the processor.
 //!
-//! Linux only. The kernel is called through `nix`; through `libc` where `nix` has no call, which is
-//! said there. The modules that need it are the only ones that may hold `unsafe`.
+//! Linux only. Kernel calls go through `nix`, or through `libc` where `nix` has none (noted there). Only modules that
+//! need `unsafe` allow it.
 #![deny(unsafe_code)]
 
 pub mod clock;

@@ -31,12 +31,12 @@ impl Host {
         HOST.clone()
     }
 
-    /// A machine whose files are those of a folder that looks like one.
+    /// A machine whose files are in a folder laid out like a root file system.
     pub fn at(system: System) -> Arc<dyn Machine> {
         Arc::new(Host::of(system, Vec::new()))
     }
 
-    /// This machine, on which some PCI functions are open already: who opens one of these by its name gets it.
+    /// This machine, with some PCI functions already open: opening one of these by name returns it.
     pub fn lending(functions: Vec<Arc<dyn Pci>>) -> Arc<dyn Machine> {
         crate::fork::watch();
         Arc::new(Host::of(System::this(), functions))
@@ -75,7 +75,7 @@ impl Machine for Host {
         let functions = self.pci_functions()?;
         let found = functions.iter().find(|one| one.address == address);
         let Some(found) = found else {
-            let why = "there is no such PCI function; `lspci` lists them".into();
+            let why = "no such PCI function; list them with `lspci`".into();
             return Err(TransportError::new(
                 address,
                 "open",

@@ -1,7 +1,7 @@
 //! Anonymous memory straight from the kernel: for queues, buffers and machine code.
 //!
-//! The owners here hand out addresses, never references to memory that a queue's other side may
-//! write: whoever uses [`Memory::ptr`] decides how to access it.
+//! The owners here hand out addresses, never references to memory that a queue's other side may write: the user of
+//! [`Memory::ptr`] decides how to access it.
 
 mod arena;
 
@@ -20,7 +20,7 @@ pub use arena::{Code, CodeArenas, CodeRoom};
 /// tables of x86-64 and of AArch64 with 4 KiB pages.
 pub const HUGE_PAGE: usize = 2 << 20;
 
-/// Memory that could not be had, or not with the access that was asked for.
+/// Memory could not be mapped, or not with the requested access.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// A mapping of nothing.
@@ -28,7 +28,7 @@ pub enum MapError {
     Empty,
     /// The size, rounded up and with its alignment slack, does not fit an address.
     #[error(
-        "host memory: {len} bytes rounded up to pages exceed the address space; check the size \
+        "host memory: {len} bytes, rounded up to pages, exceed the address space; check the size \
          computation of the caller"
     )]
     TooLarge {
@@ -65,16 +65,15 @@ pub enum MapError {
 /// What helps where mmap(2) or mprotect(2) refused memory.
 fn hint(errno: Errno) -> &'static str {
     if errno != Errno::ENOMEM {
-        return "the limits of this process may be too low: see `ulimit -a`";
+        return "check this process's limits (`ulimit -a`)";
     }
     match getrlimit(Resource::RLIMIT_AS) {
         Ok((limit, _)) if limit != RLIM_INFINITY => {
-            "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`; else free memory, raise the \
-             memory limit of the container, or raise vm.max_map_count if there are very many mappings"
+            "raise `ulimit -v` (RLIMIT_AS is set); otherwise free memory, raise the container's memory limit, or raise \
+             vm.max_map_count if there are very many mappings"
         }
         _ => {
-            "free memory, raise the memory limit of the container, or raise vm.max_map_count if there are very many \
-             mappings"
+            "free memory, raise the container's memory limit, or raise vm.max_map_count if there are very many mappings"
         }
     }
 }
@@ -136,7 +135,7 @@ impl Memory {
         unsafe { self.range.ptr().byte_add(self.guard) }
     }
 
-    /// The usable size in bytes: what was asked for, rounded up to whole pages.
+    /// The usable size in bytes: the requested size, rounded up to whole pages.
     #[allow(clippy::len_without_is_empty)] // Empty memory cannot be made.
     pub fn len(&self) -> usize {
         self.range.len() - 2 * self.guard

@@ -1,4 +1,4 @@
-//! Ranges of addresses of this process, owned by who mapped them.
+//! Address ranges of this process, owned by their mapper.
 
 use std::mem::ManuallyDrop;
 use std::num::NonZeroUsize;
@@ -11,7 +11,7 @@ use nix::sys::mman::{
 };
 use nix::unistd::{SysconfVar, sysconf};
 
-/// The size of a page in bytes, as the kernel says.
+/// The page size in bytes, as reported by the kernel.
 pub fn page_size() -> usize {
     let size = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
     size.and_then(|size| usize::try_from(size).ok())

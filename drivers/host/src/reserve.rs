@@ -1,8 +1,7 @@
-//! Address space for what devices share with this process, and memory of that kind.
+//! Address space and memory that devices share with this process.
 //!
-//! A driver maps device memory at addresses that it has reserved before. Reservations are known
-//! here by address, so that a mapping outside of every one is refused: it would replace memory that
-//! belongs to someone else.
+//! A driver maps device memory at reserved addresses. Reservations are tracked by address, so that a mapping outside
+//! all of them is refused: it would replace other memory.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -119,7 +118,7 @@ fn reserve_below(bytes: u64, align: u64, below: u64) -> Result<Range, TransportE
         if range.ptr().addr().get() as u64 == at {
             return Ok(range);
         }
-        let why = "this kernel reserves no given addresses (MAP_FIXED_NOREPLACE, Linux 4.17)";
+        let why = "this kernel cannot map at a given address (MAP_FIXED_NOREPLACE, Linux 4.17)";
         return Err(failed(Fault::Unsupported(why.into())));
     }
     Err(refused(Errno::EAGAIN))
@@ -197,7 +196,7 @@ impl Place {
         });
         found.ok_or_else(|| {
             Fault::Unsupported(format!(
-                "{len:#x} bytes at {at:#x} are not part of what was reserved"
+                "{len:#x} bytes at {at:#x} are outside the reservation"
             ))
         })
     }

@@ -1,4 +1,4 @@
-//! [`Thread`]: what the system says of a thread of this process, whichever thread asks.
+//! [`Thread`]: the system's view of a thread of this process.
 
 use nix::libc::clockid_t;
 use nix::time::{ClockId, clock_gettime};

@@ -1,5 +1,4 @@
-//! What differs between chips, as the GPU itself tells it. Facts of generations are tables of
-//! [`drivers_spec::nv::chip`].
+//! Chip properties, as reported by the GPU. Properties of generations are tables of [`drivers_spec::nv::chip`].
 
 use drivers_spec::nv::chip::{Arch, CHIPS, Facts};
 

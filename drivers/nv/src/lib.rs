@@ -1,21 +1,21 @@
-//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. The way in is an [`backend`]; there is one,
-//! NVIDIA's kernel driver (NVK: its resource manager and UVM). GSP's own way in would stand beside it, on the same `rm`.
+//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. There is one [`backend`], NVIDIA's kernel driver (NVK:
+//! its resource manager and UVM). A GSP backend could be added on the same `rm`.
 //!
 //! Each row uses those above it, and none below:
 //!
 //! | module | idea |
 //! |---|---|
 //! | [`options`](Options), [`chip`] | how to open a device; what differs between chips |
-//! | [`encode`], [`object`] | commands to methods and QMDs, cubins to what a GPU runs: both pure |
-//! | [`backend`] | what a way to a GPU gives beside memory and events: channels |
-//! | `rm` | the resource manager, whoever carries calls to it |
+//! | [`encode`], [`object`] | commands to methods and QMDs, cubins to executable images: both pure |
+//! | [`backend`] | the interface to a GPU, besides memory and events: channels |
+//! | `rm` | the resource manager, independent of the transport |
 //! | [`nvk`] | the kernel driver as an interface: RM by ioctls, and UVM |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, local memory, push buffers read back |
 //! | `device` | all of it as a device |
 //!
-//! What knows nothing of NVIDIA is in [`drivers_gpu`]: memory and signals, submissions, the end of queues, what
-//! they were doing when something went wrong.
+//! The vendor-neutral parts are in [`drivers_gpu`]: memory and signals, submissions, the end of queues, failure
+//! evidence.
 #![forbid(unsafe_code)]
 
 pub mod backend;

@@ -1,8 +1,8 @@
-//! Cubins to what a GPU runs.
+//! Cubins to executable images.
 //!
-//! [`Object::parse`] takes a cubin and lays it out as one image; what depends on where the image is loaded stays open
-//! until [`Object::at`]. A [`Kernel`] of it becomes the words of a launch. All of it is pure, and files are not
-//! trusted: what is not understood is refused by name. What the code then does is not checked by anything.
+//! [`Object::parse`] lays out a cubin as one image; [`Object::at`] relocates it for its load address. A [`Kernel`] of
+//! it becomes the words of a launch. All of it is pure, and files are untrusted: unknown contents are rejected by
+//! name. The code itself is not checked.
 
 use std::borrow::Cow;
 
@@ -35,9 +35,7 @@ pub enum ObjectError {
     #[error(transparent)]
     Cubin(#[from] CubinError),
     /// Made for another chip.
-    #[error(
-        "it is compiled for sm_{object}, the device is sm_{device}: compile it for sm_{device}"
-    )]
+    #[error("compiled for sm_{object}, but the device is sm_{device}: compile it for sm_{device}")]
     Chip {
         /// The generation of the object, as compilers count.
         object: u32,
@@ -164,7 +162,7 @@ impl Kernel<'_> {
                 .map(|p| u64::from(p.size).div_ceil(WIDEST as u64))
                 .sum();
             return Err(self.refused(format!(
-                "it takes {all} arguments, {} are described",
+                "takes {all} arguments, {} are described",
                 layout.fields.len()
             )));
         }
@@ -172,7 +170,7 @@ impl Kernel<'_> {
             let (offset, bytes) = (field.offset, field.kind.bytes());
             if (param.offset, param.size) != (offset, bytes) {
                 return Err(self.refused(format!(
-                    "its argument {i} has {} bytes at {}, not {bytes} at {offset}",
+                    "argument {i} has {} bytes at {}, not {bytes} at {offset}",
                     param.size, param.offset
                 )));
             }
@@ -188,7 +186,7 @@ impl Kernel<'_> {
         match self.kernel.local_bytes {
             0 => Ok(0),
             own if own > LOCAL_MAX - LOCAL_RESERVED => Err(self.refused(format!(
-                "a thread takes {own} bytes of local memory, {} are possible: use smaller local arrays",
+                "a thread needs {own} bytes of local memory, expected at most {}: use smaller local arrays",
                 LOCAL_MAX - LOCAL_RESERVED
             ))),
             own => Ok((own + LOCAL_RESERVED).next_multiple_of(32)),
@@ -202,7 +200,7 @@ impl Kernel<'_> {
         let own = self.kernel.shared_bytes.max(local_bytes);
         if own > limits.shared_of_block() {
             return Err(self.refused(format!(
-                "a block takes {own} bytes of shared memory, sm_{} has {}: use a smaller tile",
+                "a block needs {own} bytes of shared memory, sm_{} has {}: use a smaller tile",
                 limits.sm,
                 limits.shared_of_block()
             )));
@@ -224,7 +222,7 @@ impl Kernel<'_> {
             None => MAX_THREADS,
         };
         match compiled.min(warps * WARP).min(MAX_THREADS) {
-            0 => Err(self.refused("it was compiled for blocks of no threads")),
+            0 => Err(self.refused("compiled for blocks of 0 threads")),
             most => Ok(most),
         }
     }
@@ -240,11 +238,11 @@ impl Kernel<'_> {
         {
             let bytes = place.end - place.start;
             let why = if *index == 0 || *index >= BANKS {
-                format!("a launch has the banks 1 to {}", BANKS - 1)
+                format!("expected a constant bank from 1 to {}", BANKS - 1)
             } else if bytes > BANK_MAX {
-                format!("{bytes} bytes, at most {BANK_MAX} are possible")
+                format!("{bytes} bytes, expected at most {BANK_MAX}")
             } else if banks.iter().any(|bank| bank.index == *index) {
-                "there are two of them".into()
+                "defined twice".into()
             } else {
                 banks.push(Bank {
                     index: *index,
@@ -273,13 +271,13 @@ impl Kernel<'_> {
         if !kernel.entry.is_multiple_of(ALIGN) {
             let at = kernel.entry;
             return Err(self.refused(format!(
-                "its code begins at {at:#x} of the image, expected a multiple of {ALIGN}"
+                "code starts at {at:#x} of the image, expected a multiple of {ALIGN}"
             )));
         }
         let bank0_bytes = kernel.bank0_bytes.next_multiple_of(16);
         if u64::from(bank0_bytes) > BANK_MAX {
             return Err(self.refused(format!(
-                "section .nv.constant0: {bank0_bytes} bytes, at most {BANK_MAX} are possible: pass fewer \
+                "section .nv.constant0: {bank0_bytes} bytes, expected at most {BANK_MAX}: pass fewer \
                  parameters"
             )));
         }

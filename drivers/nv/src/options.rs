@@ -27,7 +27,7 @@ pub struct Options {
     /// Whether device memory is mapped for the host where the BAR is large enough. Without, the host
     /// reaches it by copies.
     pub host_visible: bool,
-    /// Where what is known of a fault or a hang goes; nothing is kept without it.
+    /// Writer of fault and hang bundles; without it, none are written.
     pub keeper: Option<Arc<CoredumpWriter>>,
 }
 

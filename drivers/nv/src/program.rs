@@ -1,4 +1,4 @@
-//! Kernels on the device: code in its memory, with its name known to whoever explains a fault.
+//! Kernels on the device: code in its memory, registered by name for fault messages.
 
 use std::fmt::Display;
 use std::sync::Arc;

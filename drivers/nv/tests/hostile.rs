@@ -240,7 +240,7 @@ const LIES: &[Case] = &[
     ),
     (
         |l| l.put(E_FLAGS, [89]),
-        "compiled for sm_89, the device is sm_86",
+        "compiled for sm_89, but the device is sm_86",
     ),
     (
         |l| {
@@ -248,7 +248,7 @@ const LIES: &[Case] = &[
             l.short(at + SH_TYPE, NOBITS);
             l.long(at + SH_SIZE, 1 << 40);
         },
-        "section .nv.global.init: 0x10000000000 bytes, the most is 0x4000000",
+        "section .nv.global.init: 0x10000000000 bytes, expected at most 0x4000000",
     ),
     (
         |l| {
@@ -259,7 +259,7 @@ const LIES: &[Case] = &[
     ),
     (
         |l| l.long(l.section(".text.first") + SH_ALIGN, 3),
-        "section .text.first: it is aligned to 0x3",
+        "section .text.first: unsupported alignment 0x3",
     ),
     (
         |l| {
@@ -267,7 +267,7 @@ const LIES: &[Case] = &[
             let at = word(&l.0, one + SH_OFFSET);
             l.long(other + SH_OFFSET, at);
         },
-        "it lies over section .nv.constant3",
+        "overlaps section .nv.constant3",
     ),
     (
         |l| {
@@ -275,27 +275,24 @@ const LIES: &[Case] = &[
             let name = l.half(one);
             l.short(other, name);
         },
-        "section .text.first: there are two of that name",
+        "section .text.first: two sections have this name",
     ),
-    (
-        |l| l.copies(l.of_type(REL), 5000),
-        "it lies over section .rel",
-    ),
+    (|l| l.copies(l.of_type(REL), 5000), "overlaps section .rel"),
     (
         |l| l.copies(l.section(".nv.info.first"), 5000),
-        "section .nv.info.first: it lies over section .nv.info.first",
+        "section .nv.info.first: overlaps section .nv.info.first",
     ),
     (
         |l| l.short(l.section(".text.second") + SH_TYPE, NOBITS),
-        "kernel second: its code begins at 0x0 of",
+        "kernel second: code starts at 0x0 of",
     ),
     (
         |l| l.long(l.symbol("second") + ST_VALUE, 1 << 20),
-        "kernel second: its code begins at 0x100000 of",
+        "kernel second: code starts at 0x100000 of",
     ),
     (
         |l| l.long(l.symbol("second") + ST_VALUE, u64::MAX - 127),
-        "kernel second: its code begins at 0xffffffffffffff80 of",
+        "kernel second: code starts at 0xffffffffffffff80 of",
     ),
     (
         |l| l.long(l.symbol("second") + ST_VALUE, 16),
@@ -307,11 +304,11 @@ const LIES: &[Case] = &[
     ),
     (
         |l| l.long(l.content(l.of_type(REL)) + 8, 0xff),
-        "type 0xff is not known",
+        "unknown type 0xff",
     ),
     (
         |l| l.long(l.content(l.of_type(REL)), u64::MAX - 3),
-        "it is behind the end of the section",
+        "past the end of the section",
     ),
     // A part of an instruction in the middle of a word of data.
     (
@@ -320,7 +317,7 @@ const LIES: &[Case] = &[
             l.long(at, 4);
             l.short(at + 8, 0x38);
         },
-        "it is behind the end of the section",
+        "past the end of the section",
     ),
     (
         |l| l.short(l.content(l.of_type(REL)) + 12, 0xffff),
@@ -342,7 +339,7 @@ const LIES: &[Case] = &[
             let at = l.attribute(".nv.info.first", 4, 0x17);
             l.put(at + 2, [0xff, 0xff]);
         },
-        "0x17 has 65535 bytes, more than there are",
+        "0x17 has 65535 bytes, past the end of the section",
     ),
     // The place of a parameter, and its number.
     (
@@ -357,11 +354,11 @@ const LIES: &[Case] = &[
             let at = l.attribute(".nv.info.first", 4, 0x17);
             l.put(at + 8, [7, 0]);
         },
-        "parameters are not numbered from 0",
+        "parameter numbers do not start at 0",
     ),
     (
         |l| l.long(l.section(".nv.shared.first") + SH_SIZE, 1 << 20),
-        "kernel first: a block takes 1048576 bytes of shared memory, sm_86 has 101376",
+        "kernel first: a block needs 1048576 bytes of shared memory, sm_86 has 101376",
     ),
     (
         |l| l.long(l.section(".nv.shared.first") + SH_SIZE, 1 << 40),
@@ -373,7 +370,7 @@ const LIES: &[Case] = &[
             l.short(at + SH_TYPE, NOBITS);
             l.long(at + SH_SIZE, 1 << 17);
         },
-        "section .nv.constant0: 131072 bytes, at most 65536 are possible",
+        "section .nv.constant0: 131072 bytes, expected at most 65536",
     ),
     (
         |l| {
@@ -381,14 +378,14 @@ const LIES: &[Case] = &[
             let flags = word(&l.0, at + SH_FLAGS) | 0x7f << 20;
             l.long(at + SH_FLAGS, flags);
         },
-        "kernel first: 127 barriers, a block has 16",
+        "kernel first: 127 barriers, expected at most 16",
     ),
     (
         |l| {
             let at = l.attribute(".nv.info.first", 4, 5);
             l.short(at + 4, 0);
         },
-        "kernel first: it was compiled for blocks of no threads",
+        "kernel first: compiled for blocks of 0 threads",
     ),
 ];
 
@@ -415,7 +412,7 @@ fn stacks_without_bound_are_refused() {
         ),
         (
             0x200_0000,
-            "kernel second: a thread takes 33554432 bytes of local memory",
+            "kernel second: a thread needs 33554432 bytes of local memory",
         ),
     ] {
         let mut lie = Lie(file("sm_86"));

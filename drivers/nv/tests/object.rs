@@ -117,7 +117,7 @@ fn code_runs_on_its_chip_and_later_ones_of_its_kind() {
         assert_eq!(
             error,
             format!(
-                "it is compiled for sm_{object}, the device is sm_{device}: compile it for sm_{device}"
+                "compiled for sm_{object}, but the device is sm_{device}: compile it for sm_{device}"
             )
         );
     }
@@ -139,7 +139,7 @@ fn what_a_chip_does_not_have_is_refused() {
         assert_eq!(
             error,
             format!(
-                "kernel first: a block takes {} bytes of shared memory, sm_{sm} has {most}: use a smaller tile",
+                "kernel first: a block needs {} bytes of shared memory, sm_{sm} has {most}: use a smaller tile",
                 most + 1
             )
         );
@@ -155,7 +155,7 @@ fn what_a_chip_does_not_have_is_refused() {
         assert!(
             error
                 .to_string()
-                .contains("its argument 2 has 4 bytes at 16, not 8 at 16")
+                .contains("argument 2 has 4 bytes at 16, not 8 at 16")
         );
     }
 }

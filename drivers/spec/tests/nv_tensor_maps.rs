@@ -95,21 +95,21 @@ fn what_is_wrong_is_said() {
                 address: 0x1008,
                 ..map
             },
-            "a tensor map: the tensor is at 0x1008, and must be at a multiple of 16",
+            "tensor map: address 0x1008 is not a multiple of 16",
         ),
         (
             TensorMap {
                 strides: &strides,
                 ..map
             },
-            "a tensor map, the stride behind it of dimension 0: expected a multiple of 16 below 2^40, found 120",
+            "tensor map, the stride behind it of dimension 0: expected a multiple of 16 below 2^40, found 120",
         ),
         (
             TensorMap {
                 swizzle: Swizzle::B64,
                 ..map
             },
-            "a tensor map: a row of a tile is 128 bytes, and must be a multiple of 16 of at most 64",
+            "tensor map: a tile row of 128 bytes, expected a multiple of 16 of at most 64",
         ),
         (
             TensorMap {
@@ -117,7 +117,7 @@ fn what_is_wrong_is_said() {
                 nan: true,
                 ..map
             },
-            "a tensor map: what is outside of the tensor can be no NaN where elements are U16",
+            "tensor map: NaN fill is not possible for U16 elements",
         ),
     ];
     for (map, expected) in wrong {

@@ -27,11 +27,9 @@ pub(super) fn rows(
                 "/dev/kfd: version {major}.{minor}; {usable} of {found} GPUs can be used ({WHAT})"
             );
             match (found, usable) {
-                (0, _) => row(Status::Warn, detail).fix(
-                    "it has found no GPU that computes: `sudo dmesg | grep -e kfd -e amdgpu` says \
-                     what it skipped, and why",
-                ),
-                (_, 0) => row(Status::Fail, detail).fix("see the rows of the GPUs"),
+                (0, _) => row(Status::Warn, detail)
+                    .fix("see `sudo dmesg | grep -e kfd -e amdgpu`: amdgpu found no compute GPU"),
+                (_, 0) => row(Status::Fail, detail).fix("see the GPU rows below"),
                 _ => row(Status::Ok, detail),
             }
         }
@@ -55,12 +53,11 @@ fn missing(machine: &dyn Machine, path: &str, card: bool) -> Row {
         )
     };
     match (loaded, card) {
-        (true, _) => row(Status::Fail, ", though the module amdgpu is loaded").fix(
-            "a container has to be given it: --device /dev/kfd --device /dev/dri; outside of one, \
-             the kernel lacks CONFIG_HSA_AMD",
+        (true, _) => row(Status::Fail, ", but the module amdgpu is loaded").fix(
+            "in a container, add --device /dev/kfd --device /dev/dri; on a host, use a kernel with CONFIG_HSA_AMD",
         ),
-        (false, true) => row(Status::Fail, ", since the module amdgpu is not loaded").fix(
-            "`sudo modprobe amdgpu`; if it does not load, `sudo dmesg | grep amdgpu` says why",
+        (false, true) => row(Status::Fail, ": the module amdgpu is not loaded").fix(
+            "`sudo modprobe amdgpu`; if it fails, see `sudo dmesg | grep amdgpu`",
         ),
         (false, false) => row(Status::Absent, ""),
     }
@@ -71,19 +68,16 @@ fn gpu(found: &Found, reachable: bool, owner: &dyn Fn(&str) -> Option<Owner>) ->
     let Some(gpu) = &found.gpu else {
         if let Some(Unusable::Unreadable { node, error }) = &found.unusable {
             let row = Row::new(check, Status::Fail, format!("node {node}: {error}"));
-            return row.fix("`sudo dmesg | grep -e kfd -e amdgpu`; the other GPUs can be used");
+            return row.fix("see `sudo dmesg | grep -e kfd -e amdgpu`; the other GPUs are usable");
         }
         let row = Row::new(
             check,
             Status::Fail,
-            format!(
-                "node {}: kept from this process by a device cgroup",
-                found.node
-            ),
+            format!("node {}: hidden by a device cgroup", found.node),
         );
         return row.fix(
-            "nothing, if this GPU is for somebody else; a container gets it with --device \
-             /dev/dri/renderD..., a job by asking its scheduler for it",
+            "none if this GPU is assigned to others; in a container, add --device /dev/dri/renderD...; in a \
+             job, request it from the scheduler",
         );
     };
     let gib = gpu.vram as f64 / (1u64 << 30) as f64;
@@ -104,16 +98,16 @@ fn gpu(found: &Found, reachable: bool, owner: &dyn Fn(&str) -> Option<Owner>) ->
     match &found.unusable {
         Some(why) => refused(check, what, why, owner),
         None if !reachable => {
-            Row::new(check, Status::Fail, what).fix(format!("first what {DRIVER} needs"))
+            Row::new(check, Status::Fail, what).fix(format!("see {DRIVER}"))
         }
         None if !gpu.large_bar => Row::new(
             check,
             Status::Warn,
-            format!("{what}, of which the CPU sees a small part (small BAR)"),
+            format!("{what}, CPU access to a part only (small BAR)"),
         )
         .fix(
-            "turn on Above 4G Decoding and Resizable BAR in the firmware's set-up: until then \
-             tensors go to the GPU through system memory",
+            "enable Above 4G Decoding and Resizable BAR in the BIOS; until then, copies go through system \
+             memory",
         ),
         None => Row::new(check, Status::Ok, what),
     }
@@ -151,16 +145,14 @@ fn refused(
                 match group {
                     // The owner of a file that nobody has given to a group.
                     Some("root") => format!(
-                        "only root may open it: a udev rule has to give it to a group \
-                         (KERNEL==\"kfd\", GROUP=\"render\", MODE=\"0660\"); in a container add \
-                         --group-add with the group that {path} has outside"
+                        "add a udev rule (KERNEL==\"kfd\", GROUP=\"render\", MODE=\"0660\"): only root may open it; \
+                          in a container, add --group-add with the group of {path} on the host"
                     ),
                     Some(name) => format!(
-                        "`sudo usermod -aG {name} $USER`, then log in again; a container needs \
-                         --group-add {gid}"
+                        "`sudo usermod -aG {name} $USER`, then log in again; in a container, add --group-add {gid}"
                     ),
                     None => {
-                        format!("a container needs --group-add {gid}: its own names do not count")
+                        format!("in a container, add --group-add {gid} (the number, not a name)")
                     }
                 },
             )
@@ -168,25 +160,25 @@ fn refused(
         Unusable::Cgroup { path } => fail(
             format!("{path}: operation not permitted, by a device cgroup"),
             format!(
-                "start the container with --device {path}: a volume (-v) is not enough; a systemd \
-                 service needs DeviceAllow={path} rw"
+                "start the container with --device {path} (a volume is not enough); for a systemd service, \
+                 set DeviceAllow={path} rw"
             ),
         ),
         Unusable::NoRenderNode { path } => fail(
             format!("{path}: no such file"),
-            format!("a container has to be given it: --device {path}"),
+            format!("in a container, add --device {path}"),
         ),
         Unusable::NoTopology => fail(
-            format!("/dev/kfd is there, {NODES} is not"),
-            "a container or sandbox needs the sysfs of its machine: -v /sys:/sys:ro".into(),
+            format!("/dev/kfd exists, {NODES} does not"),
+            "in a container or sandbox, mount the host's sysfs: -v /sys:/sys:ro".into(),
         ),
         Unusable::Incomplete { node, lacks } => fail(
-            format!("{NODES}/{node}/properties tells no {lacks}"),
-            "use Linux 5.19 or later (`uname -r`), and the sysfs of this machine".into(),
+            format!("{NODES}/{node}/properties has no {lacks}"),
+            "use Linux 5.19 or later (`uname -r`) and the host's sysfs".into(),
         ),
         Unusable::Unsupported { arch, supported } => fail(
             format!("no driver for {arch}"),
-            format!("use DEV=CPU; there are drivers for {supported}"),
+            format!("use DEV=CPU; supported are {supported}"),
         ),
         Unusable::OldKernel { have, need } => fail(
             format!(
@@ -194,18 +186,17 @@ fn refused(
                 have.0, have.1, need.0, need.1, need.0
             ),
             match have.0 > need.0 {
-                true => "this program is too old for the kernel: get a newer one".into(),
+                true => "update Doorbell: it is too old for this kernel".into(),
                 false => "use Linux 5.19 or later (`uname -r`)".into(),
             },
         ),
         Unusable::Busy { path } => fail(
             format!("{path}: busy"),
-            format!("another process has it for itself: `sudo fuser -v {path}` names it"),
+            format!("stop the process with exclusive access (`sudo fuser -v {path}`)"),
         ),
         Unusable::Gone { path } => fail(
             format!("{path}: the GPU is gone"),
-            "`sudo dmesg | grep amdgpu` says why; restart the machine if it does not come back"
-                .into(),
+            "see `sudo dmesg | grep amdgpu`; reboot if it stays gone".into(),
         ),
         other => fail(
             other.to_string(),

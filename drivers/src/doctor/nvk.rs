@@ -1,4 +1,4 @@
-//! NVIDIA GPUs through NVIDIA's kernel driver: the driver, UVM, who keeps GPUs awake, then each GPU.
+//! NVIDIA GPUs through NVIDIA's kernel driver: the driver, UVM, the persistence daemon, then each GPU.
 
 use drivers_nv::nvk::{Driver, Found, Unfit, Unusable, examine};
 use drivers_spec::nv::abi::Branch;
@@ -55,19 +55,17 @@ fn running(driver: &Driver, found: &[Found]) -> Row {
     let row = |status| Row::new(DRIVER, status, detail.clone());
     match (found.len(), usable) {
         (0, _) => row(Status::Warn).fix(format!(
-            "it has no GPU: {LOG} says what it skipped, and why; GPUs before Turing are for its closed module"
+            "see {LOG}: the driver found no GPU; GPUs before Turing need the closed module"
         )),
-        (_, 0) => row(Status::Fail).fix("see the rows of the GPUs"),
+        (_, 0) => row(Status::Fail).fix("see the GPU rows below"),
         _ if !driver.known => row(Status::Warn).fix(format!(
-            "the structs of this version are not described here, those of branch {} are taken: should calls be \
-             refused, use a newer version of this program, or a driver of branch {}",
+            "assuming branch {} for this unknown version; if calls fail, update Doorbell or install branch {}",
             driver.branch,
             branches()
         )),
         _ if driver.open == Some(false) => row(Status::Warn).fix(
-            "its calls are those of the open one, for which this is written, but with the closed one others saw GPUs \
-             that do not start and faults of memory: should that happen, install the open one (nvidia-open; Turing \
-             and newer)",
+            "if GPUs do not start or memory faults, install the open module (nvidia-open, Turing and newer): others \
+             saw both with the closed one",
         ),
         _ => row(Status::Ok),
     }
@@ -84,10 +82,9 @@ fn uvm(machine: &dyn Machine, owner: &dyn Fn(&str) -> Option<Owner>) -> Row {
         return Row::new("nv.uvm", Status::Ok, UVM);
     };
     if error.fault == Fault::Errno(ENOENT) {
-        let what = format!("{UVM}: no such file; memory is mapped by the resource manager alone");
+        let what = format!("{UVM}: no such file; memory is mapped by the resource manager only");
         return Row::new("nv.uvm", Status::Warn, what).fix(format!(
-            "for memory that several GPUs share: `sudo nvidia-modprobe -c 0 -u`; a container has to be given it: \
-             --device {UVM}"
+            "for memory shared by several GPUs: `sudo nvidia-modprobe -c 0 -u`; in a container, add --device {UVM}"
         ));
     }
     let why = Unusable::of_open(machine, error, UVM);
@@ -100,14 +97,13 @@ const ENOENT: i32 = 2;
 fn awake(machine: &dyn Machine) -> Row {
     const CHECK: &str = "nv.persistence";
     match machine.list(DAEMON) {
-        Ok(_) => Row::new(CHECK, Status::Ok, format!("{DAEMON} is there")),
+        Ok(_) => Row::new(CHECK, Status::Ok, format!("{DAEMON} exists")),
         Err(_) => {
             let what = format!(
-                "{DAEMON}: not there; the driver takes down a GPU that nobody uses, and each program waits for a \
-                 second or more until it is up again"
+                "{DAEMON}: missing; the driver powers down idle GPUs, and each program start takes 1 s or more"
             );
             Row::new(CHECK, Status::Warn, what).fix(
-                "`sudo systemctl enable --now nvidia-persistenced`; nothing, if this is a container: it runs outside",
+                "`sudo systemctl enable --now nvidia-persistenced` (on the host, not in a container)",
             )
         }
     }
@@ -119,10 +115,10 @@ fn missing(card: bool) -> Row {
     if !card {
         return Row::new(DRIVER, Status::Absent, format!("{FILE} ({WHAT})"));
     }
-    let what = format!("{FILE}, since the module nvidia is not loaded ({WHAT})");
+    let what = format!("{FILE}: the module nvidia is not loaded ({WHAT})");
     Row::new(DRIVER, Status::Fail, what).fix(
-        "`sudo modprobe nvidia`; if there is none, install NVIDIA's driver of branch 535 or newer (nvidia-open, or \
-         nvidia-driver); if it does not load, `sudo dmesg | grep -e NVRM -e nvidia` says why",
+        "`sudo modprobe nvidia`; if missing, install driver branch 535 or newer (nvidia-open or nvidia-driver); if it \
+         fails, see `sudo dmesg | grep -e NVRM -e nvidia`",
     )
 }
 
@@ -155,22 +151,22 @@ fn refused(
     };
     match why {
         Unusable::NoFile { path, version } => fail(
-            format!("{path}: no such file, though the module nvidia is loaded (version {version})"),
+            format!("{path}: no such file, but the module nvidia is loaded (version {version})"),
             format!(
-                "`sudo nvidia-modprobe -c 0 -u` makes the files; a container has to be given them: --gpus all, or \
-                 --device {path}; a GPU that is for somebody else needs nothing"
+                "`sudo nvidia-modprobe -c 0 -u`; in a container, add --gpus all or --device {path}; none if the GPU is \
+                 assigned to others"
             ),
         ),
         Unusable::Foreign { place, driver } => fail(
-            format!("/dev/nvidiactl: no such file; {place} belongs to {driver}"),
+            format!("/dev/nvidiactl: no such file; {place} is bound to {driver}"),
             match driver.as_str() {
-                "nouveau" => "NVIDIA's driver has to have it: install that (nvidia-open, or nvidia-driver), keep \
-                              nouveau away (`echo blacklist nouveau | sudo tee \
-                              /etc/modprobe.d/blacklist-nouveau.conf`, then `sudo update-initramfs -u`), restart"
+                "nouveau" => "install NVIDIA's driver (nvidia-open or nvidia-driver), blacklist nouveau (`echo \
+                              blacklist nouveau | sudo tee /etc/modprobe.d/blacklist-nouveau.conf`, then `sudo \
+                              update-initramfs -u`) and reboot"
                     .into(),
                 "vfio-pci" => format!(
-                    "it is kept for a virtual machine: `echo {place} | sudo tee \
-                     /sys/bus/pci/drivers/vfio-pci/unbind`, then `sudo modprobe nvidia`"
+                    "if no virtual machine needs it: `echo {place} | sudo tee \
+                      /sys/bus/pci/drivers/vfio-pci/unbind`, then `sudo modprobe nvidia`"
                 ),
                 other => format!(
                     "`echo {place} | sudo tee /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`"
@@ -183,22 +179,21 @@ fn refused(
                     format!("{path}: permission denied"),
                     format!(
                         "join its group (`ls -l {path}`; often video or render): `sudo usermod -aG video,render \
-                         $USER`, then log in again; a container needs the group's number: --group-add NUMBER"
+                         $USER`, then log in again; in a container, add --group-add NUMBER"
                     ),
                 );
             };
             let fix = match owner.group.as_deref() {
                 // The module gives its files to everybody, unless it was told otherwise.
-                Some("root") => "the module was told to keep its files for root: `grep -e DeviceFile \
-                                        /proc/driver/nvidia/params`, /etc/modprobe.d (NVreg_DeviceFileMode=0666 is \
-                                        usual)"
+                Some("root") => "set NVreg_DeviceFileMode=0666 in /etc/modprobe.d: the module restricts its files to \
+                                 root (`grep -e DeviceFile /proc/driver/nvidia/params`)"
                     .into(),
                 Some(name) => format!(
-                    "`sudo usermod -aG {name} $USER`, then log in again; a container needs --group-add {}",
+                    "`sudo usermod -aG {name} $USER`, then log in again; in a container, add --group-add {}",
                     owner.gid
                 ),
                 None => format!(
-                    "a container needs --group-add {}: its own names do not count",
+                    "in a container, add --group-add {} (the number, not a name)",
                     owner.gid
                 ),
             };
@@ -207,13 +202,13 @@ fn refused(
         Unusable::Cgroup { path } => fail(
             format!("{path}: operation not permitted, by a device cgroup"),
             format!(
-                "start the container with --gpus all, or --device {path}: a volume (-v) is not enough; a systemd \
-                 service needs DeviceAllow={path} rw"
+                "start the container with --gpus all or --device {path} (a volume is not enough); for a systemd \
+                 service, set DeviceAllow={path} rw"
             ),
         ),
         Unusable::Dead { path, .. } => fail(
             format!("{path}: the driver cannot start this GPU"),
-            format!("{LOG} says why; a GPU that is lost needs a reset (`sudo nvidia-smi -r`) or a restart"),
+            format!("see {LOG}; if the GPU is lost, reset it (`sudo nvidia-smi -r`) or reboot"),
         ),
         Unusable::OldDriver { version } => fail(
             format!("/dev/nvidiactl: version {version}, expected 535.86 or newer"),
@@ -221,23 +216,23 @@ fn refused(
         ),
         Unusable::Unfit(Unfit::Unsupported { chip, .. }) => fail(
             format!("no driver for {chip}"),
-            "use DEV=CPU; there are drivers for Ampere to Blackwell".into(),
+            "use DEV=CPU; supported are Ampere to Blackwell".into(),
         ),
         Unusable::Unfit(Unfit::Divided { parts, .. }) => fail(
-            format!("divided into {parts} partitions (MIG)"),
-            "`sudo nvidia-smi -mig 0` makes it one again".into(),
+            format!("split into {parts} MIG partitions"),
+            "`sudo nvidia-smi -mig 0`".into(),
         ),
         Unusable::Unfit(Unfit::Prohibited { .. }) => fail(
-            "closed to programs that compute".into(),
-            "`sudo nvidia-smi -c DEFAULT` opens it".into(),
+            "in compute mode Prohibited".into(),
+            "`sudo nvidia-smi -c DEFAULT`".into(),
         ),
         Unusable::Unfit(Unfit::Busy { .. }) => fail(
-            "for one program at a time, and another one has it".into(),
-            "wait for its end, or share the GPU: `sudo nvidia-smi -c DEFAULT`".into(),
+            "in an exclusive compute mode, and in use by another program".into(),
+            "wait for that program, or share the GPU: `sudo nvidia-smi -c DEFAULT`".into(),
         ),
         Unusable::Unfit(Unfit::Confidential { .. }) => fail(
-            "confidential computing is on".into(),
-            "switch it off (`nvidia-smi conf-compute`, or the host's settings)".into(),
+            "confidential computing is enabled".into(),
+            "disable it (`nvidia-smi conf-compute`, or in the BIOS)".into(),
         ),
         other => fail(other.to_string(), LOG.into()),
     }

@@ -1,7 +1,7 @@
-//! AMD GPUs over bare PCI: what lies between a card and a program that drives it, stage by stage.
+//! AMD GPUs over bare PCI: requirements for driving a card, stage by stage.
 //!
-//! A card's row names the first stage that it does not pass, what was seen there, and one thing to do. What is
-//! the machine's and not the card's has rows of its own, also where there is no card.
+//! A card's row names the first failing stage, the finding, and one fix. Machine-wide requirements have their own
+//! rows, even without a card.
 
 use drivers_host::pci::look::{self, Group};
 use drivers_host::pci::pages::available;
@@ -22,8 +22,8 @@ const CAP_IPC_LOCK: u32 = 14;
 const VFIO: &str = "vfio-pci";
 const GROUPS: &str = "/sys/kernel/iommu_groups";
 /// What an IOMMU is good for, and where it is turned on.
-const TURN_ON: &str = "with one (turned on in the firmware's set-up; intel_iommu=on on Intel's) `doorbell bind` takes cards by \
-                       vfio-pci, a card reaches only what it was given, and no program has to be root";
+const TURN_ON: &str =
+    "enable it in the BIOS (Intel: intel_iommu=on) to use vfio-pci without root (`doorbell bind`)";
 /// What a card's buffers and rings need at least, in bytes of locked memory.
 const LOCKED: u64 = 256 << 20;
 
@@ -166,7 +166,7 @@ impl Card<'_> {
             }
         }
         seen.push(format!(
-            "all {} stages before its start are passed",
+            "passed all {} stages before the start",
             STAGES.len()
         ));
         let detail = seen.join("; ");
@@ -192,8 +192,8 @@ impl Card<'_> {
                 card.gfx, card.chip
             )),
             None => Stopped(
-                format!("{vendor:04x}:{device:04x} is none that is driven without a kernel driver"),
-                "use it by its kernel driver: `sudo modprobe amdgpu`, and DEV=AMD".into(),
+                format!("{vendor:04x}:{device:04x} is not supported without a kernel driver"),
+                "use the kernel driver: `sudo modprobe amdgpu`, then DEV=AMD".into(),
             ),
         }
     }
@@ -204,11 +204,11 @@ impl Card<'_> {
             Some(how) if self.function.driver.is_some() => Stopped(
                 how,
                 format!(
-                    "leave it to its kernel driver (DEV=AMD); `doorbell bind {address} --display --plan` says what \
-                     taking it, and its picture, would write"
+                    "leave it to its kernel driver (DEV=AMD); to take it and its display, see `doorbell bind {address} \
+                     --display --plan`"
                 ),
             ),
-            Some(how) => Passed(format!("no driver shows anything on it ({how})")),
+            Some(how) => Passed(format!("no driver displays on it ({how})")),
             None => Passed("drives no display".into()),
         }
     }
@@ -216,11 +216,11 @@ impl Card<'_> {
     fn driver(&self) -> Check {
         let address = &self.function.address;
         match self.function.driver.as_deref() {
-            None => Passed("no kernel driver has it".into()),
-            Some(VFIO) => Passed(format!("{VFIO} has it")),
+            None => Passed("no kernel driver bound".into()),
+            Some(VFIO) => Passed(format!("bound to {VFIO}")),
             Some(driver) => Stopped(
-                format!("{driver} has it"),
-                format!("`doorbell bind {address} --plan` says what taking it would write"),
+                format!("bound to {driver}"),
+                format!("to take it, see `doorbell bind {address} --plan`"),
             ),
         }
     }
@@ -241,7 +241,7 @@ impl Card<'_> {
             };
             let path = group.node();
             return match self.files.may_write(&path) {
-                Ok(()) => Passed(format!("{path} may be opened")),
+                Ok(()) => Passed(format!("{path} is accessible")),
                 Err(error) => Stopped(
                     format!("{path}: {error}"),
                     format!("`sudo chown $USER {path}`, or run as root"),
@@ -271,8 +271,7 @@ impl Card<'_> {
         if let Some(missing) = missing {
             return Stopped(
                 format!("BAR {missing} has no address ({})", self.file("resource")),
-                "turn on Above 4G Decoding in the firmware's set-up; `sudo dmesg | grep BAR` says what did not fit"
-                    .into(),
+                "enable Above 4G Decoding in the BIOS; see `sudo dmesg | grep BAR`".into(),
             );
         }
         let size = self.window();
@@ -281,8 +280,7 @@ impl Card<'_> {
             Some(sizes) if sizes.now < sizes.largest => Poorer(
                 format!("{size} of up to {}", 1u64 << sizes.largest),
                 format!(
-                    "copies are faster if all VRAM is behind BAR 0: turn on Resizable BAR in the firmware's set-up, \
-                     or `doorbell bind {address} --resize`"
+                    "for faster copies, enable Resizable BAR in the BIOS, or run `doorbell bind {address} --resize`"
                 ),
             ),
             _ => Passed(size),
@@ -293,23 +291,21 @@ impl Card<'_> {
         let address = &self.function.address;
         match self.group() {
             Some(group) if group.no_iommu => {
-                Passed("VFIO without IOMMU: it could write all of memory".into())
+                Passed("VFIO without IOMMU: the card can write all of memory".into())
             }
-            None => Passed("no IOMMU: it sees physical memory".into()),
+            None => Passed("no IOMMU: bus addresses are physical".into()),
             Some(group) if self.is_vfio() => {
                 Passed(format!("IOMMU group {} ({})", group.number, group.kind))
             }
             Some(group) if group.translates() => Stopped(
                 format!(
-                    "IOMMU group {} has the type {}: physical addresses are not those of the bus",
+                    "IOMMU group {} has type {}: bus addresses are not physical",
                     group.number, group.kind
                 ),
-                format!(
-                    "`doorbell bind {address}`; or start the kernel with iommu=pt and use sysfs as now"
-                ),
+                format!("`doorbell bind {address}`; or boot with iommu=pt to keep using sysfs"),
             ),
             Some(group) => Passed(format!(
-                "IOMMU group {} leaves addresses as they are",
+                "IOMMU group {}: bus addresses are physical",
                 group.number
             )),
         }
@@ -337,20 +333,17 @@ impl Card<'_> {
         let edition = Edition::of(self.function.device, revision);
         let (there, missing) = firmware_of(self.files, self.folders, chip, edition);
         match missing.as_slice() {
-            [] => Passed(format!("{} firmware files are there", there.len())),
+            [] => Passed(format!("{} firmware files found", there.len())),
             missing => Stopped(
                 format!("{} missing", missing.join(", ")),
-                format!(
-                    "{PACKAGES}; `doorbell fw list --chip {}` says more",
-                    chip.gfx
-                ),
+                format!("{PACKAGES}; see `doorbell fw list --chip {}`", chip.gfx),
             ),
         }
     }
 }
 
-const AS_ROOT: &str = "run as root (sudo); or take the card by VFIO (`doorbell bind ADDRESS`, behind an IOMMU), and the \
-                       file of its group is all that has to be opened";
+const AS_ROOT: &str = "run as root; or `doorbell bind ADDRESS` (VFIO, behind an IOMMU), which needs the group's file \
+                       only";
 
 /// Whether this process has a capability; none where the system does not tell.
 fn has(files: &dyn Files, capability: u32) -> Option<bool> {
@@ -372,13 +365,13 @@ fn rights(files: &dyn Files) -> Check {
     {
         return Stopped(
             format!("{LOCKDOWN}: {how}: programs may not map BARs"),
-            "use the card by its kernel driver (DEV=AMD), or turn off Secure Boot".into(),
+            "use the kernel driver (DEV=AMD), or disable Secure Boot".into(),
         );
     }
     match has(files, CAP_SYS_ADMIN) {
         Some(true) => Passed("CAP_SYS_ADMIN, no lockdown".into()),
         Some(false) => Stopped(
-            "no CAP_SYS_ADMIN: the kernel does not say where memory lies".into(),
+            "no CAP_SYS_ADMIN: the kernel hides physical addresses".into(),
             AS_ROOT.into(),
         ),
         None => Stopped("/proc/self/status: not readable".into(), AS_ROOT.into()),
@@ -410,10 +403,10 @@ fn locked(files: &dyn Files) -> Check {
     let limit = line.and_then(|line| line.split_whitespace().next());
     let is_free = has(files, CAP_IPC_LOCK) == Some(true);
     match limit {
-        _ if is_free => Passed("memory is locked without limit".into()),
-        Some("unlimited") => Passed("memory is locked without limit".into()),
+        _ if is_free => Passed("no limit on locked memory".into()),
+        Some("unlimited") => Passed("no limit on locked memory".into()),
         Some(limit) if limit.parse().is_ok_and(|limit: u64| limit >= LOCKED) => {
-            Passed(format!("up to {limit} bytes are locked"))
+            Passed(format!("up to {limit} bytes can be locked"))
         }
         Some(limit) => Stopped(
             format!("at most {limit} bytes can be locked"),
@@ -435,7 +428,7 @@ fn iommu(files: &dyn Files) -> Row {
         _ => {
             return row(
                 Status::Absent,
-                format!("{GROUPS}: none: cards see physical memory; {TURN_ON}"),
+                format!("{GROUPS}: no IOMMU, bus addresses are physical; {TURN_ON}"),
             );
         }
     };
@@ -447,10 +440,8 @@ fn iommu(files: &dyn Files) -> Row {
     kinds.sort();
     kinds.dedup();
     let meaning = match kinds.iter().all(|kind| kind == "identity") {
-        true => "addresses stay as they are: sysfs and VFIO both go",
-        false => {
-            "where it is not identity, cards see what VFIO maps for them, and nothing by sysfs"
-        }
+        true => "bus addresses are physical: sysfs and VFIO both work",
+        false => "where not identity, use VFIO; sysfs does not work",
     };
     let count = groups.len();
     row(
@@ -534,7 +525,7 @@ fn firmware(files: &dyn Files, folders: &[String]) -> Row {
         Status::Absent
     };
     let detail = format!(
-        "files for a start without a kernel driver: {} (`doorbell fw list` names them)",
+        "firmware for starts without a kernel driver: {} (see `doorbell fw list`)",
         chips.join(", ")
     );
     Row::new("amd.firmware", status, detail)

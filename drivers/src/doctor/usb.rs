@@ -1,4 +1,4 @@
-//! GPUs behind USB bridges: what lies between a bridge and a program that drives it.
+//! GPUs behind USB bridges: requirements for driving a bridge.
 
 use drivers_asm24::machine::{bridges, is_open};
 use drivers_host::pci::Files;
@@ -42,7 +42,7 @@ pub(super) fn simulated(machine: &dyn Machine) -> Vec<Row> {
 
 /// What a bridge tells of itself without being opened.
 fn seen(bridge: &UsbDevice) -> String {
-    let name = bridge.product_name.as_deref().unwrap_or("without a name");
+    let name = bridge.product_name.as_deref().unwrap_or("unnamed");
     format!(
         "{} {:04x}:{:04x}, {name}, {} Mbit/s",
         bridge.port, bridge.vendor, bridge.product, bridge.speed
@@ -52,8 +52,8 @@ fn seen(bridge: &UsbDevice) -> String {
 /// The row of a bridge that is not driven.
 fn stock(check: &str, bridge: &UsbDevice) -> Row {
     Row::new(check, Status::Fail, seen(bridge)).fix(
-        "it has its maker's firmware, by which no card is driven: flash the open one, \
-         https://github.com/tinygrad/asm2464pd-firmware (drivers/asm24/README.md says more), and plug it in again",
+        "flash the open firmware and plug it in again (the vendor's is not supported): \
+         https://github.com/tinygrad/asm2464pd-firmware, drivers/asm24/README.md",
     )
 }
 
@@ -61,7 +61,7 @@ fn stock(check: &str, bridge: &UsbDevice) -> Row {
 fn by_speed(check: &str, bridge: &UsbDevice, dev: &str) -> Row {
     match bridge.speed < SUPER {
         true => Row::new(check, Status::Warn, seen(bridge))
-            .fix("it runs as USB2, some twenty times slower: use a cable and a port for USB3"),
+            .fix("use a USB3 cable and port: USB2 is some 20 times slower"),
         false => Row::new(check, Status::Ok, format!("{}; {dev}", seen(bridge))),
     }
 }
@@ -74,16 +74,15 @@ fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row
     let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);
     if let Err(error) = files.may_write(&file) {
         let fix = format!(
-            "put this line into /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again: SUBSYSTEM==\"usb\", \
+            "add to /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again: SUBSYSTEM==\"usb\", \
              ATTR{{idVendor}}==\"{:04x}\", ATTR{{idProduct}}==\"{:04x}\", TAG+=\"uaccess\"",
             bridge.vendor, bridge.product
         );
         return Row::new(check, Status::Fail, format!("{seen}; {file}: {error}")).fix(fix);
     }
     if cfg!(not(feature = "usb")) {
-        return Row::new(check, Status::Fail, seen).fix(
-            "this program was built without USB: build it with it (cargo build --release -p doorbell --features usb)",
-        );
+        return Row::new(check, Status::Fail, seen)
+            .fix("rebuild with USB support: cargo build --release -p doorbell --features usb");
     }
     by_speed(check, bridge, &format!("DEV=USB:{number}+AMD"))
 }
@@ -149,7 +148,7 @@ mod tests {
             true,
         );
         assert_eq!(stock.status, Status::Fail);
-        assert!(stock.fix.contains("maker's firmware"), "{stock:?}");
+        assert!(stock.fix.contains("flash the open firmware"), "{stock:?}");
         let closed = seen(&[], false);
         assert_eq!(closed.status, Status::Fail);
         assert!(closed.fix.contains("udev"), "{closed:?}");

@@ -61,9 +61,9 @@ fn is(info: &DeviceInfo, wanted: &str) -> bool {
 /// Why there is no GPU of a number.
 fn not_there(gpus: &[Found]) -> String {
     match gpus.len() {
-        0 => "the kernel driver has no GPU (`dmesg | grep NVRM`); use DEV=CPU".into(),
-        1 => "there is one GPU, number 0".into(),
-        several => format!("there are GPUs 0 to {}", several - 1),
+        0 => "the kernel driver found no GPU (`dmesg | grep NVRM`); use DEV=CPU".into(),
+        1 => "found one GPU, number 0".into(),
+        several => format!("found GPUs 0 to {}", several - 1),
     }
 }
 
@@ -127,7 +127,7 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
         Unusable::OldDriver { .. } | Unusable::Unfit(_) => Error::Unsupported { asked, why: text },
         Unusable::NoDriver => none(
             target,
-            format!("{text}. Without a card: DEV=TWINNVK+NV::ad102 is a simulated one"),
+            format!("{text}. For a simulated card, use DEV=TWINNVK+NV::ad102"),
         ),
         _ => none(target, text),
     }

@@ -39,7 +39,7 @@ pub(super) fn open(
         return Err(Error::NoPermission {
             asked,
             why: format!(
-                "the kernel driver {driver} has {address} ({}): use DEV=AMD, or take it over (`doorbell bind {address}`)",
+                "{driver} is bound to {address} ({}): use DEV=AMD, or take it over (`doorbell bind {address}`)",
                 gpu.name
             ),
         });
@@ -81,9 +81,14 @@ fn not_there(all: &[OnBus]) -> String {
         format!("GPU {number} is {arch} at {}", gpu.address)
     };
     match all {
-        [] => "there is no AMD GPU on the bus that can be driven without a kernel driver (`lspci -d 1002:`); use DEV=CPU"
+        [] => "no AMD GPU supported without a kernel driver found (`lspci -d 1002:`); use DEV=CPU"
             .into(),
-        _ => all.iter().enumerate().map(named).collect::<Vec<_>>().join(", "),
+        _ => all
+            .iter()
+            .enumerate()
+            .map(named)
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 

@@ -78,12 +78,12 @@ pub(super) fn present(machine: &Twin, settings: &Settings) -> Vec<Present> {
 /// Why there is no bridge of the number that was asked for.
 fn not_there(bridges: &[UsbDevice]) -> String {
     match bridges {
-        [] => "there is no ASM24xx bridge on USB (`lsusb -d add1:0001`): see that the enclosure has power and that its \
+        [] => "no ASM24xx bridge on USB (`lsusb -d add1:0001`): check that the enclosure has power and that its \
                cable carries USB 3; use DEV=CPU"
             .into(),
         some => {
             let ports: Vec<_> = some.iter().map(|bridge| &*bridge.port).collect();
-            format!("there are bridges in the ports {}, counted from 0", ports.join(", "))
+            format!("found bridges in the ports {}, counted from 0", ports.join(", "))
         }
     }
 }

@@ -166,8 +166,8 @@ impl Legacy {
         }
     }
 
-    /// Fills in what a target leaves open. Where the target says something else, the caller and
-    /// the command line come first, and `DEV` contradicts.
+    /// Fills in the unspecified parts of a target. On a conflict, the caller and the command line win, and `DEV` is
+    /// an error.
     pub(super) fn refine(
         &self,
         target: &mut Target,
@@ -177,7 +177,7 @@ impl Legacy {
     ) -> Result<(), SelectError> {
         let mut clash = |weaker: &str, what: &'static str| {
             if matches!(source, Source::Api | Source::Cli) {
-                notes.push(format!("{weaker} is not followed: {origin} comes first"));
+                notes.push(format!("{weaker} is ignored: {origin} takes precedence"));
                 return Ok(());
             }
             let (first, second) = (origin.to_string(), weaker.to_string());
@@ -292,6 +292,6 @@ impl Legacy {
             .or(renderer)
             .unwrap_or(Target::any(DeviceKind::Amd));
         target.indices = self.indices.as_ref().map(|(indices, _)| indices.clone());
-        format!("for example DEV={target}, since no device is chosen and nothing follows from it")
+        format!("for example DEV={target}: no device is selected")
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn not_followed<'a>(
         let set = names.iter().filter_map(|name| Some((name, given(name)?)));
         warnings.extend(set.map(|(name, value)| {
             format!(
-                "{name}={value} is not followed: write DEV={way}, with a number of `doorbell devices`"
+                "{name}={value} is ignored: use DEV={way}, with a number from `doorbell devices`"
             )
         }));
     }

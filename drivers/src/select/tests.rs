@@ -93,8 +93,8 @@ fn what_is_not_understood_is_named_with_the_nearest() {
         ),
         (
             "PCI+CPU",
-            "DEV=PCI+CPU: expected a device with more than one interface before which one is \
-             named, found \"PCI+CPU\"; leave out the interface and the '+'",
+            "DEV=PCI+CPU: expected no interface, since this device has only one, \
+             found \"PCI+CPU\"; leave out the interface and the '+'",
         ),
         (
             "NV:PTZ",
@@ -102,7 +102,7 @@ fn what_is_not_understood_is_named_with_the_nearest() {
         ),
         (
             "METAL:X",
-            "DEV=METAL:X: expected a device with more than one renderer before one is named, \
+            "DEV=METAL:X: expected no renderer, since this device has only one, \
              found \"METAL:X\"; leave out the renderer",
         ),
         (
@@ -151,7 +151,7 @@ fn precedence() {
             &env,
             Source::Cli,
             "CPU",
-            &["DEV=AMD is not followed: --dev=CPU comes first"],
+            &["DEV=AMD is ignored: --dev=CPU takes precedence"],
         ),
         (
             "NV",
@@ -160,8 +160,8 @@ fn precedence() {
             Source::Api,
             "NV",
             &[
-                "--dev=CPU is not followed: the caller's choice=NV comes first",
-                "DEV=AMD is not followed: the caller's choice=NV comes first",
+                "--dev=CPU is ignored: the caller's choice=NV takes precedence",
+                "DEV=AMD is ignored: the caller's choice=NV takes precedence",
             ],
         ),
         (
@@ -171,8 +171,8 @@ fn precedence() {
             Source::Cli,
             "CPU",
             &[
-                "NV=1 is not followed: --dev=CPU comes first",
-                "NV=1: an old name; write DEV=NV",
+                "NV=1 is ignored: --dev=CPU takes precedence",
+                "NV=1: old name; use DEV=NV",
             ],
         ),
     ] {
@@ -255,7 +255,7 @@ fn old_names_and_their_new_form() {
         assert_eq!(selection.source, Source::Legacy);
         let note = selection.notes.last().unwrap();
         assert!(
-            note.ends_with(&format!(": an old name; write DEV={new}")),
+            note.ends_with(&format!(": old name; use DEV={new}")),
             "{note}"
         );
         // The new form alone says the same, without a note.
@@ -272,7 +272,7 @@ fn old_names_fill_in_what_new_ones_leave_open() {
     assert_eq!(spelled(&selection), "PCI+AMD;CPU:LLVM");
     assert_eq!(
         selection.notes,
-        ["AMD_IFACE=PCI CPU_LLVM=1: an old name; write DEV='PCI+AMD;CPU:LLVM'"]
+        ["AMD_IFACE=PCI CPU_LLVM=1: old name; use DEV='PCI+AMD;CPU:LLVM'"]
     );
     let same = run(
         "",
@@ -285,7 +285,7 @@ fn old_names_fill_in_what_new_ones_leave_open() {
     assert_eq!(spelled(&cli), "KFD+AMD");
     assert_eq!(
         cli.notes[0],
-        "AMD_IFACE=PCI is not followed: --dev=KFD+AMD comes first"
+        "AMD_IFACE=PCI is ignored: --dev=KFD+AMD takes precedence"
     );
 }
 
@@ -301,8 +301,8 @@ fn a_qualifier_without_a_device_changes_nothing_and_says_so() {
     assert_eq!(
         selection.notes,
         [
-            "AMD_IFACE=PCI HCQ_VISIBLE_DEVICES=1: an old name; write for example DEV=PCI:1+AMD, \
-          since no device is chosen and nothing follows from it"
+            "AMD_IFACE=PCI HCQ_VISIBLE_DEVICES=1: old name; use for example DEV=PCI:1+AMD: no device is \
+             selected"
         ]
     );
 }
@@ -310,7 +310,7 @@ fn a_qualifier_without_a_device_changes_nothing_and_says_so() {
 #[test]
 fn contradictions_name_both_sources() {
     let text = |first: &str, second: &str, what: &str| {
-        format!("{first} and {second} contradict each other about the {what}; keep one of them")
+        format!("{first} and {second} conflict in the {what}; keep one of them")
     };
     for (env, error) in [
         (
@@ -393,7 +393,7 @@ fn strict_mode_refuses_old_names_and_shows_the_new() {
     let env = [("HCQ_STRICT_ENV", "1"), ("AMD", "1"), ("AMD_IFACE", "PCI")];
     assert_eq!(
         run("", "", &env).unwrap_err(),
-        "AMD=1 AMD_IFACE=PCI: old names are refused because HCQ_STRICT_ENV=1 is set; write \
+        "AMD=1 AMD_IFACE=PCI: old name, rejected by HCQ_STRICT_ENV=1; use \
          DEV=PCI+AMD"
     );
     assert!(run("", "", &[("HCQ_STRICT_ENV", "0"), ("AMD", "1")]).is_ok());
@@ -416,14 +416,14 @@ fn restrictions_of_vendors_are_not_overlooked() {
     assert_eq!(
         warnings("AMD"),
         [
-            "ROCR_VISIBLE_DEVICES=3 is not followed: write DEV=KFD:N+AMD, with a number of `doorbell \
+            "ROCR_VISIBLE_DEVICES=3 is ignored: use DEV=KFD:N+AMD, with a number from `doorbell \
           devices`"
         ]
     );
     assert_eq!(
         warnings("NV"),
         [
-            "CUDA_VISIBLE_DEVICES=1 is not followed: write DEV=NVK:N+NV, with a number of `doorbell \
+            "CUDA_VISIBLE_DEVICES=1 is ignored: use DEV=NVK:N+NV, with a number from `doorbell \
           devices`"
         ]
     );
@@ -460,12 +460,12 @@ fn near_misses_are_mentioned_and_other_peoples_variables_are_not() {
     assert_eq!(
         run("", "", &env).unwrap().notes,
         [
-            "AMD_IFCAE is not known; did you mean AMD_IFACE?",
-            "AM_RESTE is not known; did you mean AMD_RESET?",
-            "CPU_LVM is not known; did you mean CPU_LLVM?",
-            "HCQ_VISIBLE_DEVICE is not known; did you mean HCQ_VISIBLE_DEVICES?",
-            "HCQ_WHATEVER is not known and has no effect",
-            "NV_IFACES is not known; did you mean NV_IFACE?",
+            "unknown variable AMD_IFCAE; did you mean AMD_IFACE?",
+            "unknown variable AM_RESTE; did you mean AMD_RESET?",
+            "unknown variable CPU_LVM; did you mean CPU_LLVM?",
+            "unknown variable HCQ_VISIBLE_DEVICE; did you mean HCQ_VISIBLE_DEVICES?",
+            "unknown variable HCQ_WHATEVER has no effect",
+            "unknown variable NV_IFACES; did you mean NV_IFACE?",
         ]
     );
 }

@@ -83,8 +83,8 @@ pub struct Stage {
     pub lines: Vec<Line>,
 }
 
-/// Compares, stage by stage, in the order in which the first has them, then those that only the second has. `values`:
-/// also what was read, which is another card's or moment's word.
+/// Compares stage by stage, in the order of the first recording, then the stages only in the second. `values`: also
+/// compare values read, which may differ by card and time.
 pub fn compare(first: &[Step], second: &[Step], values: bool) -> Vec<Stage> {
     let mut names: Vec<&'static str> = Vec::new();
     for step in first.iter().chain(second) {

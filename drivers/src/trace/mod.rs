@@ -1,5 +1,5 @@
-//! Recordings of what a driver does to a machine: every access to registers and configuration space, every call of a
-//! device file, in order, with its answer and its time.
+//! Recordings of a driver's accesses: every access to registers and configuration space and every call of a device
+//! file, in order, with result and time.
 //!
 //! | file | idea |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! [`Names`]: what the lines of a recording mean. Where registers are is read from the recording itself: it begins with
-//! what the card said of its blocks.
+//! [`Names`]: the meaning of the lines of a recording. Register offsets come from the recording itself, which starts
+//! with the card's discovery table.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The file of a recording. Its first line says what it is, lines that start with `#` say how it came to be, and every
-//! other line is an access: nanoseconds since the start, then a [`Record`].
+//! The file format of recordings. The first line identifies it, lines starting with `#` describe its origin, and
+//! every other line is an access: nanoseconds since the start, then a [`Record`].
 //!
 //! ```text
 //! # doorbell trace 1
@@ -66,7 +66,7 @@ impl Origin {
 
 fn whole(text: &str) -> io::Result<&str> {
     match text.contains(['\n', '\r']) {
-        true => Err(io::Error::other(format!("{text:?} has a line break"))),
+        true => Err(io::Error::other(format!("{text:?} contains a line break"))),
         false => Ok(text),
     }
 }
@@ -169,10 +169,10 @@ impl Recording {
                 let (at, rest) = text
                     .strip_prefix('+')
                     .and_then(|rest| rest.split_once(' '))
-                    .ok_or_else(|| wrong("it has no time".into()))?;
+                    .ok_or_else(|| wrong("no timestamp".into()))?;
                 let at = at
                     .parse()
-                    .map_err(|_| wrong(format!("{at:?} is no time")))?;
+                    .map_err(|_| wrong(format!("{at:?} is not a timestamp")))?;
                 let record = rest.parse().map_err(|e| wrong(format!("{e}")))?;
                 recording.entries.push(Entry { line, at, record });
             }
@@ -180,7 +180,7 @@ impl Recording {
         match recording.entries.is_empty() && recording.origin == Origin::default() {
             true => Err(WrongLine {
                 line: 1,
-                why: "it holds nothing".into(),
+                why: "empty recording".into(),
             }),
             false => Ok(recording),
         }
@@ -274,14 +274,11 @@ mod tests {
             why("{}"),
             "line 1: expected \"# doorbell trace 1\", found \"{}\""
         );
-        assert_eq!(why("# doorbell trace 1\n"), "line 1: it holds nothing");
-        assert_eq!(
-            why("# doorbell trace 1\ngpu send"),
-            "line 2: it has no time"
-        );
+        assert_eq!(why("# doorbell trace 1\n"), "line 1: empty recording");
+        assert_eq!(why("# doorbell trace 1\ngpu send"), "line 2: no timestamp");
         assert_eq!(
             why("# doorbell trace 1\n+x gpu send"),
-            "line 2: \"x\" is no time"
+            "line 2: \"x\" is not a timestamp"
         );
         let many = "# doorbell trace 1\n# argument a\n# argument b\n";
         let error = Recording::parse_some(many, 2).unwrap_err().to_string();

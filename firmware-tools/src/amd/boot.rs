@@ -1,4 +1,4 @@
-//! What a boot hands to the PSP, file by file and in order.
+//! The files that a boot hands to the PSP, in order.
 //!
 //! The order is the PSP's own: what its bootloader takes, then through its ring the SMU before the
 //! trusted memory is set up, then everything else, with RLC_G last. A processor's stack goes in for
@@ -32,7 +32,7 @@ pub struct Load<'a> {
     pub bytes: &'a [u8],
 }
 
-/// A boot's files, taken apart.
+/// A boot's parsed files.
 #[derive(Clone, Debug)]
 pub struct Boot<'a> {
     os: Image<'a>,
@@ -47,7 +47,7 @@ impl Firmware {
     /// Reads the files that the boot of these blocks needs.
     ///
     /// # Errors
-    /// [`Error::Missing`] names the first that is not there; [`Error::File`], [`Error::Packed`].
+    /// [`Error::Missing`] names the first missing file; [`Error::File`], [`Error::Packed`].
     pub fn find(blocks: &Blocks, edition: Edition, search: &Search) -> Result<Firmware, Error> {
         let read = |name: String| {
             let found = search.find(&name)?;
@@ -65,13 +65,12 @@ impl Firmware {
         files.map(|(name, bytes)| (&**name, sha256(bytes)))
     }
 
-    /// Takes files apart that somebody has read: names and bytes, in the order of
-    /// [`Blocks::boot_files`].
+    /// Takes files already read: names and bytes, in the order of [`Blocks::boot_files`].
     pub fn of(files: Vec<(String, Vec<u8>)>) -> Firmware {
         Firmware { files }
     }
 
-    /// What there is to load.
+    /// The parts to load.
     ///
     /// # Errors
     /// As [`Image::parse`]; [`Error::Missing`] if there is no file of the PSP's own; [`Error::Signature`].

@@ -1,10 +1,10 @@
-//! Which files the boot of a chip needs. Names follow from the versions of the blocks, which a
-//! driver takes from the card's discovery table; the chips here are for those who ask without one.
+//! The files needed to boot a chip. Names follow from the versions of the blocks, which a driver reads from the
+//! card's discovery table; the chips here are for use without a card.
 
 /// Version of a block: major, minor, revision.
 pub type Version = [u8; 3];
 
-/// The blocks that names of files are made of.
+/// The blocks whose versions determine file names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Blocks {
     /// GC, the graphics block.
@@ -17,7 +17,7 @@ pub struct Blocks {
     pub smu: Version,
 }
 
-/// Boards that have files of their own.
+/// Boards with special files.
 ///
 /// Source: Linux, drivers/gpu/drm/amd/amdgpu: amdgpu_ucode.c (`kicker_device_list`), gfx_v11_0.c.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

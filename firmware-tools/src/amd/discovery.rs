@@ -1,5 +1,5 @@
-//! IP discovery tables that lie beside the firmware, for chips that have none in their memory.
-//! This project drives none of those chips: what is checked is that the file is what it says.
+//! IP discovery tables shipped with the firmware, for chips without one in memory. Those chips are not supported;
+//! the files are only checked for integrity.
 
 use crate::Error;
 use crate::file::File;

@@ -1,5 +1,4 @@
-//! What kind of file a name is that of. The header does not say it: the kernel driver knows what
-//! it asked for, and so must we.
+//! Determines the kind of a file from its name, because the header does not contain it.
 
 /// A processor of the graphics block's front end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,5 +1,5 @@
-//! amdgpu firmware files. What a file holds follows from its [name](Kind) and from the version of
-//! its header; the parts are those that are handed to the PSP one by one.
+//! amdgpu firmware files. The contents of a file follow from its [name](Kind) and the version of its header; each
+//! part is handed to the PSP separately.
 //!
 //! The rules are those of the layouts; the contents are signed by AMD: what is [signed](Signed) is all there, and
 //! a [boot](boot::Firmware::boot) looks whether it is what was signed, with the keys of the PSP's own file. The checksum of the header is held against the bytes where files of the kind are known to
@@ -27,7 +27,7 @@ pub use signed::Signed;
 use crate::Error;
 use crate::file::File;
 
-/// How a part is called where it is handed over.
+/// The name of a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PartId {
     /// Of the PSP itself: for its bootloader, or its table of contents.
@@ -67,18 +67,18 @@ pub struct Part<'a> {
     pub auxiliary: bool,
     /// Where it starts in the file.
     pub offset: u64,
-    /// What is handed over.
+    /// Its bytes.
     pub bytes: &'a [u8],
 }
 
-/// What the header's CRC-32 was found to be of. The kernel driver does not check it.
+/// The range that the header's CRC-32 covers. The kernel driver does not check it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checksum {
-    /// Of everything behind the common header.
+    /// Everything after the common header.
     Rest,
-    /// Of the code.
+    /// The code.
     Code,
-    /// Of something unknown: AMD's own files of the kind have sums that are neither.
+    /// Unknown: the sums in AMD's files of this kind match neither.
     Unknown,
 }
 
@@ -131,7 +131,7 @@ impl<'a> Image<'a> {
         })
     }
 
-    /// What kind of file it is.
+    /// Its kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
@@ -150,7 +150,7 @@ impl<'a> Image<'a> {
         }
     }
 
-    /// What its checksum is of.
+    /// The range of its checksum.
     pub fn checksum(&self) -> Checksum {
         self.checksum
     }
@@ -160,8 +160,8 @@ impl<'a> Image<'a> {
         self.start
     }
 
-    /// What it holds, in the order in which the PSP wants it. None for kinds that compute does not
-    /// use; parts without bytes are left out.
+    /// Its parts, in the order that the PSP requires. None for kinds that compute does not use; empty parts are
+    /// left out.
     pub fn parts(&self) -> &[Part<'a>] {
         &self.parts
     }
@@ -286,7 +286,7 @@ impl<'n, 'a> Taken<'n, 'a> {
         Ok(())
     }
 
-    /// Adds the part at an offset of the code, inside of it.
+    /// Adds the part at an offset of the code, inside it.
     fn inner(&mut self, id: PartId, offset: u32, size: u32) -> Result<(), Error> {
         let end = u64::from(offset) + u64::from(size);
         if size != 0 && end > self.code.bytes.len() as u64 {

@@ -1,4 +1,4 @@
-//! Signatures: whether what the PSP checks is what AMD has signed, as far as the PSP's own file has the key for it.
+//! Verifies AMD's signatures that the PSP checks, as far as the PSP's own file has the key.
 //!
 //! Observed in the files of all chips here of Debian's firmware-amd-graphics 20250410 and 20260916, each of which
 //! verifies:

@@ -1,5 +1,4 @@
-//! The header of what the PSP checks: 256 bytes in front of what is signed, which a
-//! [signature](super::signature) follows.
+//! The header of signed parts: 256 bytes before the signed bytes, which a [signature](super::signature) follows.
 //!
 //! Observed in every file of Debian's firmware-amd-graphics 20250410 and 20260916: a part that has
 //! this header is at least as long as header, signed bytes and the smaller signature; but for
@@ -18,7 +17,7 @@ pub(super) const HEADER: usize = 0x100;
 /// RSA of 2048 bits; some chips have 4096.
 const SIGNATURE: usize = 0x100;
 
-/// What the header says.
+/// The contents of the header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Signed {
     /// How many bytes are signed, behind the header.
@@ -44,7 +43,7 @@ impl Signed {
 }
 
 impl Part<'_> {
-    /// What its signed header says, if it has one.
+    /// The contents of its signed header, if it has one.
     pub fn signed(&self) -> Option<Signed> {
         Signed::of(self.bytes)
     }
@@ -57,7 +56,7 @@ pub(super) fn check(file: File<'_, '_>, part: &Part<'_>) -> Result<(), Error> {
     };
     let room = part.bytes.len().saturating_sub(HEADER + SIGNATURE);
     if signed.bytes as usize > room {
-        let field = format!("the size of what is signed of {}", part.id.name());
+        let field = format!("the signed size of {}", part.id.name());
         let expected = format!("at most {room}, of {} bytes", part.bytes.len());
         return Err(file.field(field, signed.bytes, expected));
     }

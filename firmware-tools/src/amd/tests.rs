@@ -429,7 +429,7 @@ fn what_is_signed_is_all_there() {
                 .unwrap_err()
                 .to_string(),
             format!(
-                "vega10_smc.bin: the size of what is signed of SMU is {more}, expected at most \
+                "vega10_smc.bin: the signed size of SMU is {more}, expected at most \
                  256, of 768 bytes. This is not a firmware file of this kind, or it is damaged"
             )
         );
@@ -449,7 +449,7 @@ fn texts() {
     assert_eq!(
         text("gc_11_0_0_mec.bin", &bytes),
         format!(
-            "gc_11_0_0_mec.bin: crc32 is {:#010x}, the bytes of the file give {:#010x}. The file \
+            "gc_11_0_0_mec.bin: the header has crc32 {:#010x}, the file has {:#010x}. The file \
              is damaged; install it again",
             u32::from_le_bytes(bytes[28..32].try_into().unwrap()),
             crc32fast::hash(&bytes[32..])
@@ -477,7 +477,7 @@ fn texts() {
         "gc_9_4_3_mec.bin: jt_size is 9, expected at most the code's 32 bytes, in dwords. This is \
          not a firmware file of this kind, or it is damaged"
     );
-    assert!(text("new_thing.bin", &bytes).contains("no kind that is known"));
+    assert!(text("new_thing.bin", &bytes).contains("unknown kind of firmware"));
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! `fwtool`: look into firmware files. Data to stdout, talk to stderr.
+//! `fwtool`: inspects firmware files. Data goes to stdout, messages to stderr.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use firmware_tools::command::{Command, Failure, run};
 
-/// Looks into firmware files.
+/// Inspects firmware files.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {

@@ -84,9 +84,9 @@ impl Row {
             ucode_offset: h.ucode_array_offset_bytes.get(),
             ucode_bytes: h.ucode_size_bytes.get(),
             checksum: match image.checksum() {
-                Checksum::Rest => "of all behind the common header",
-                Checksum::Code => "of the code",
-                Checksum::Unknown => "of something unknown, as usual for this kind",
+                Checksum::Rest => "over everything after the common header",
+                Checksum::Code => "over the code",
+                Checksum::Unknown => "over an unknown range, as usual for this kind",
             },
             start: image.start().map(|start| format!("{start:#x}")),
             parts: parts.collect(),

@@ -1,4 +1,4 @@
-//! `extract`: the parts of files as files.
+//! `extract`: writes each part of a file to a file of its own.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,16 +9,16 @@ use super::Failure;
 use crate::amd::Image;
 use crate::{Error, search};
 
-/// Write the parts of files as files.
+/// Extract the parts of files.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The files, packed or not
+    /// Files, compressed or not
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// The folder to write to; nothing that is there is overwritten
+    /// Output folder; existing files are not overwritten
     #[arg(long)]
     to: PathBuf,
-    /// The parts of this name alone, as `dump` shows it
+    /// Only parts of this name, as printed by `dump`
     #[arg(long)]
     part: Option<String>,
 }
@@ -62,9 +62,9 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
         }
     }
     if written == 0 {
-        let what = args.part.as_deref().unwrap_or("any part");
+        let what = args.part.as_deref().unwrap_or("part");
         return Err(Failure::Usage(format!(
-            "expected {what} in the files, found none; `dump` shows what they hold"
+            "no {what} in the files; `fwtool dump` lists their parts"
         )));
     }
     Ok(true)

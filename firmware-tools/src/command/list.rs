@@ -1,4 +1,4 @@
-//! `list`: the files that boots need.
+//! `list`: the files needed to boot.
 
 use std::io::Write;
 
@@ -12,13 +12,13 @@ use crate::manifest::sha256;
 use crate::search::Search;
 use crate::{Error, PACKAGES};
 
-/// List the files that boots need.
+/// List the firmware files needed to boot.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Of this chip alone (gfx1100)
+    /// Only this chip (gfx1100)
     #[arg(long)]
     chip: Option<String>,
-    /// Those of special boards too, as far as they are there
+    /// Include files of special boards that are installed
     #[arg(long)]
     editions: bool,
     #[command(flatten)]
@@ -139,7 +139,10 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
         }
     }
     if !whole {
-        writeln!(out, "Missing files come with the distribution. {PACKAGES}.")?;
+        writeln!(
+            out,
+            "Install missing files from your distribution. {PACKAGES}."
+        )?;
     }
     Ok(whole)
 }
@@ -147,15 +150,17 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
 fn line(row: &Row) -> String {
     let wanted = row.wanted.join(" or ");
     if let Some(problem) = &row.problem {
-        return format!("{:<24} {problem}; wanted {wanted}", row.file);
+        return format!("{:<24} {problem}; tested: {wanted}", row.file);
     }
     let found = row.found.as_deref().unwrap_or_default();
     let release = match (row.release, row.differs) {
         (Some(release), _) => format!("of firmware-amd-graphics {release}"),
         (None, Some(release)) => {
-            format!("as in firmware-amd-graphics {release}, but other bytes: damaged?")
+            format!(
+                "version as in firmware-amd-graphics {release}, but the contents differ: damaged?"
+            )
         }
-        (None, None) => format!("of no release that is known; wanted {wanted}"),
+        (None, None) => format!("unknown release; tested: {wanted}"),
     };
     let path = row.path.as_deref().unwrap_or_default();
     format!("{:<24} {found} {release}, {path}", row.file)

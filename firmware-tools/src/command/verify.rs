@@ -1,4 +1,4 @@
-//! `verify`: whether files are what they say, and whether they are the ones that were meant.
+//! `verify`: checks files against their headers, known releases or a manifest.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::search::{self, Search};
 /// Check files.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Files, or folders of files; without any, what the boots need
+    /// Files or folders; default: the files needed to boot
     files: Vec<PathBuf>,
-    /// What the boot of this chip needs (gfx1100)
+    /// Check the files needed to boot this chip (gfx1100)
     #[arg(long, conflicts_with_all = ["files", "manifest"])]
     chip: Option<String>,
-    /// Compare with the SHA-256 sums of this file, as sha256sum writes them; names are taken below
-    /// the one folder that is given
+    /// Compare with the SHA-256 sums in this file (sha256sum format); names are relative to the
+    /// given folder
     #[arg(long, requires = "files")]
     manifest: Option<PathBuf>,
     #[command(flatten)]
@@ -73,7 +73,7 @@ fn boots(args: &Args) -> Result<Vec<Row>, Failure> {
         .flat_map(|chip| rows(chip.gfx, &chip.blocks, &[Edition::Usual], &search));
     let rows = all.map(|row| Row {
         ok: row.problem.is_none(),
-        detail: row.problem.unwrap_or_else(|| "whole".into()),
+        detail: row.problem.unwrap_or_else(|| "intact".into()),
         file: row.file,
     });
     Ok(rows.collect())
@@ -86,7 +86,7 @@ fn compare(list: &std::path::Path, folder: &std::path::Path) -> Result<Vec<Row>,
         file: entry.name.display().to_string(),
         ok: verdict == Verdict::Same,
         detail: match verdict {
-            Verdict::Same => "as in the manifest".into(),
+            Verdict::Same => "matches the manifest".into(),
             Verdict::Missing => "missing".into(),
             Verdict::Differs(found) => {
                 format!("sha256 is {found}, expected {}", entry.sha256)
@@ -127,12 +127,12 @@ fn parse(files: &[PathBuf]) -> Result<Vec<Row>, Failure> {
 fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
     if Kind::of(name) == Some(Kind::Discovery) {
         discovery::check(name, bytes)?;
-        return Ok("ip discovery, of a chip that this project does not drive".into());
+        return Ok("ip discovery, of an unsupported chip".into());
     }
     let image = Image::parse(name, bytes)?;
     let kind = image.kind();
     let sum = match image.checksum() {
-        Checksum::Unknown => ", checksum of something unknown",
+        Checksum::Unknown => ", checksum over an unknown range",
         Checksum::Rest | Checksum::Code => "",
     };
     if !kind.used() {
@@ -144,7 +144,9 @@ fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
     let release = match known::standing(file, image.version(), &sha256(bytes)) {
         Standing::Of(release) => format!(", of firmware-amd-graphics {release}"),
         Standing::Differs(release) => {
-            format!(", as in firmware-amd-graphics {release}, but other bytes: damaged?")
+            format!(
+                ", version as in firmware-amd-graphics {release}, but the contents differ: damaged?"
+            )
         }
         Standing::Unknown => String::new(),
     };

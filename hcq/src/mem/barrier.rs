@@ -1,9 +1,8 @@
-//! The order in which a device sees what the host does, by name.
+//! Named barriers for the order in which a device sees host accesses.
 //!
-//! Volatile accesses and Rust's fences order memory between threads. A device is something else:
-//! memory that is mapped write-combining leaves a CPU's buffers when it likes, and an Arm CPU lets
-//! a store to a device register overtake stores to memory. So each place where host and device
-//! hand something over names the barrier it needs, and what that is on a CPU is said here alone.
+//! Volatile accesses and Rust's fences order memory between threads, but not towards a device: write-combining stores
+//! leave the CPU's buffers at any time, and on Arm a store to a device register may overtake stores to memory. So
+//! each handover between host and device names its barrier; the CPU instructions are here only.
 //!
 //! Source: Intel SDM volume 3, 12.3.1 "Memory Buffering and Caching" and 9.2.2 (write-combining is
 //! weakly ordered, SFENCE orders it; other stores stay in order); Arm ARM (DDI 0487) B2.3.12 "Data
@@ -14,8 +13,8 @@
 
 use std::sync::atomic::{Ordering, compiler_fence};
 
-/// Between what a device is to find in memory, and the store that tells it to look: a doorbell, or
-/// a register that starts something. Also orders stores through a write-combining mapping.
+/// Between stores to memory for the device, and the store that starts it: a doorbell or a register. Also orders
+/// stores through a write-combining mapping.
 #[inline]
 pub fn before_doorbell() {
     compiler_fence(Ordering::SeqCst);
@@ -44,8 +43,7 @@ pub fn before_flag() {
     before_doorbell();
 }
 
-/// Between the load that found a word as the device sets it when it is done, and the loads of what
-/// it has written before.
+/// Between the load of the device's completion word, and the loads of its results.
 #[inline]
 pub fn after_flag() {
     // x86-64 keeps loads in order.
@@ -59,8 +57,8 @@ pub fn after_flag() {
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
-/// All earlier stores have left this CPU for memory or the bus when it returns; a read-back from the
-/// device then tells that they have arrived.
+/// On return, all earlier stores have left this CPU for memory or the bus; a read-back from the device then proves
+/// their arrival.
 #[inline]
 pub fn drain_writes() {
     #[cfg(target_arch = "aarch64")]

@@ -1,8 +1,8 @@
 //! A wrapping bump allocator: short-lived blocks that go away in the order they came.
 //!
-//! Kernel arguments and patch blocks live until their submission is done. Blocks are bumped out
-//! of a ring; [`Bump::seal`] ties all that were allocated since the last seal to the submission's
-//! point; [`Bump::reclaim`] takes them back once the point is completed.
+//! Kernel arguments and patch blocks live until their submission completes. Blocks are bump-allocated from a ring;
+//! [`Bump::seal`] ties those since the last seal to the submission's point; [`Bump::reclaim`] frees them once the
+//! point is reached.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub enum BumpError {
         size: u64,
     },
     /// Larger than the whole region.
-    #[error("{asked:#x} bytes never fit into a region of {size:#x}; make it larger")]
+    #[error("{asked:#x} bytes exceed the region of {size:#x}; make it larger")]
     TooLarge {
         /// Bytes asked for.
         asked: u64,
@@ -48,7 +48,7 @@ pub enum BumpError {
 fn until(oldest: &Option<u64>) -> String {
     match oldest {
         Some(point) => format!("wait for point {point}"),
-        None => "submit what was allocated first".into(),
+        None => "submit the earlier allocations first".into(),
     }
 }
 
@@ -179,7 +179,7 @@ impl Bump {
         }
     }
 
-    /// Takes back what is tied to points up to `completed`.
+    /// Frees blocks tied to points up to `completed`.
     pub fn reclaim(&mut self, completed: u64) {
         self.kept.take_if(|(_, point)| *point <= completed);
         while let Some(&(end, point)) = self.sealed.front()

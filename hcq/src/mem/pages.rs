@@ -54,7 +54,7 @@ impl Level {
     }
 }
 
-/// What the entry of a page says.
+/// Attributes of a page entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leaf<A> {
     /// Where the page is, aligned to it.
@@ -89,7 +89,7 @@ pub trait PteFormat {
 pub struct Frame {
     /// Where it is for the device, as entries hold it.
     pub at: PhysAddr,
-    /// The way to it, from its first byte on.
+    /// The host window to it, from its first byte on.
     pub window: Window,
 }
 
@@ -111,16 +111,16 @@ pub trait TableMemory {
 pub enum PageError {
     /// The levels of the format do not make a page table.
     #[error(
-        "level {level} of the page table format does not join the next one, or holds pages that \
-         the next one cannot"
+        "page table format: level {level} does not adjoin the next one, or has page sizes that \
+         the next one lacks"
     )]
     BadFormat {
         /// First wrong level.
         level: usize,
     },
-    /// An address or length that is no multiple of the smallest page, or a length of zero.
+    /// An address or length that is not a multiple of the smallest page, or a length of zero.
     #[error(
-        "va {va}{}, {bytes:#x} bytes: no multiples of the {page:#x}-byte page",
+                "va {va}{}, {bytes:#x} bytes: not a multiple of the {page:#x}-byte page",
         .to.map_or_else(String::new, |to| format!(", to {to}"))
     )]
     Misaligned {
@@ -133,10 +133,8 @@ pub enum PageError {
         /// Smallest page.
         page: u64,
     },
-    /// Not among the addresses that the table covers.
-    #[error(
-        "{bytes:#x} bytes at va {va} are not among the {bits} bits of addresses from {start} on"
-    )]
+    /// Outside the addresses that the table covers.
+    #[error("{bytes:#x} bytes at va {va} are outside the {bits}-bit address space from {start}")]
     OutOfRange {
         /// Virtual address.
         va: GpuVa,
@@ -147,11 +145,11 @@ pub enum PageError {
         /// Bits of what is above it.
         bits: u32,
     },
-    /// A place that ends beyond all addresses.
+    /// The range ends past the last 64-bit address.
     #[error(transparent)]
     Beyond(#[from] AddrError),
     /// Part of the range is mapped.
-    #[error("va {va} is mapped already, to {to} ({page:#x}-byte page)")]
+    #[error("va {va} is already mapped to {to} ({page:#x}-byte page)")]
     AlreadyMapped {
         /// First such address.
         va: GpuVa,
@@ -167,10 +165,10 @@ pub enum PageError {
         va: GpuVa,
     },
     /// There is no memory for a table. Nothing has changed.
-    #[error("memory of a page table: {0}")]
+    #[error("cannot allocate a page table: {0}")]
     NoTable(#[source] QueueError),
-    /// A table could not be written. What it holds is not known: the device is lost.
-    #[error("page table: {0}")]
+    /// A table could not be written. Its contents are unknown: the device is lost.
+    #[error("cannot write a page table: {0}")]
     Access(#[source] TransportError),
 }
 
@@ -975,24 +973,24 @@ mod tests {
         let error = pt.map(va(M2 - 0x1000), &[(vram(0), 0x3000)], 0);
         assert_eq!(
             error.unwrap_err().to_string(),
-            "va 0x200000200000 is mapped already, to vram 0x800000 (0x200000-byte page)"
+            "va 0x200000200000 is already mapped to vram 0x800000 (0x200000-byte page)"
         );
         let error = pt.unmap(va(0), M2).unwrap_err();
         assert_eq!(error.to_string(), "va 0x200000000000 is not mapped");
         let error = pt.map(va(0x1000), &[(bus(0x800), 0x1000)], 0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "va 0x200000001000, to bus 0x800, 0x1000 bytes: no multiples of the 0x1000-byte page"
+            "va 0x200000001000, to bus 0x800, 0x1000 bytes: not a multiple of the 0x1000-byte page"
         );
         let error = pt.unmap(va(0x1000), 0x800).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "va 0x200000001000, 0x800 bytes: no multiples of the 0x1000-byte page"
+            "va 0x200000001000, 0x800 bytes: not a multiple of the 0x1000-byte page"
         );
         let error = pt.map(GpuVa(0x1000), &[(vram(0), 0x1000)], 0).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "0x1000 bytes at va 0x1000 are not among the 48 bits of addresses from \
+            "0x1000 bytes at va 0x1000 are outside the 48-bit address space from \
              0x200000000000 on"
         );
         let beyond = pt.map(va(0), &[(vram(!0xfff), 0x1000)], 0);

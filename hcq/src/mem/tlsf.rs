@@ -31,7 +31,9 @@ pub enum TlsfError {
         granule: u64,
     },
     /// A size of zero, or an alignment that is not a power of two.
-    #[error("cannot allocate {asked:#x} bytes aligned to {align:#x}: zero or no power of two")]
+    #[error(
+        "cannot allocate {asked:#x} bytes aligned to {align:#x}: size is 0 or alignment no power of two"
+    )]
     BadRequest {
         /// Bytes asked for.
         asked: u64,
@@ -56,7 +58,7 @@ pub enum TlsfError {
         largest: u64,
     },
     /// No allocation starts there: freed twice, or never allocated.
-    #[error("nothing is allocated at {addr:#x}: freed twice, or not from here")]
+    #[error("no allocation at {addr:#x}: freed twice, or from another allocator")]
     NotAllocated {
         /// Address that was to be freed.
         addr: u64,

@@ -31,8 +31,8 @@ use thiserror::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ViewError {
-    /// Some byte of the access lies outside.
-    #[error("{bytes:#x} bytes at offset {offset:#x} do not lie inside a view of {len:#x} bytes")]
+    /// Part of the access is out of bounds.
+    #[error("{bytes:#x} bytes at offset {offset:#x} are out of bounds of a view of {len:#x} bytes")]
     OutOfBounds {
         /// Byte offset of the access.
         offset: usize,
@@ -41,10 +41,10 @@ pub enum ViewError {
         /// Length of the view in bytes.
         len: usize,
     },
-    /// The address is no multiple of the element size.
+    /// The address is not a multiple of the element size.
     #[error(
         "offset {offset:#x} (address ..{low:#05x}) of a view of {len:#x} bytes is not aligned to \
-         the {align} bytes of the element"
+         its {align}-byte elements"
     )]
     Misaligned {
         /// Byte offset of the access.
@@ -58,8 +58,8 @@ pub enum ViewError {
     },
     /// A write to memory that is mapped for reads only.
     #[error(
-        "a write of {bytes:#x} bytes at offset {offset:#x}, and the view is mapped for reads only: \
-         map it for writes as well"
+        "write of {bytes:#x} bytes at offset {offset:#x} to a read-only mapping: map it for \
+         writes too"
     )]
     ReadOnly {
         /// Byte offset of the access.
@@ -67,7 +67,7 @@ pub enum ViewError {
         /// Length of the access in bytes.
         bytes: usize,
     },
-    /// Host memory for [`View::alloc`] could not be had.
+    /// [`View::alloc`] found no host memory.
     #[error("cannot allocate {len:#x} bytes of host memory aligned to {align:#x}")]
     NoMemory {
         /// Bytes asked for.
@@ -111,8 +111,8 @@ word!(u8, u16, u32, u64);
 
 /// A bounded window onto memory that someone else may change at any time.
 ///
-/// Cloning is cheap and shares the mapping. Two threads that write the same element race as two
-/// bus masters do: each element is whole, the order is nobody's promise.
+/// Cloning is cheap and shares the mapping. Two threads that write the same element race as two bus masters do:
+/// elements are not torn, the order is unspecified.
 #[derive(Clone)]
 pub struct View {
     ptr: NonNull<u8>,
@@ -144,7 +144,7 @@ impl View {
         }
     }
 
-    /// A view as [`View::new`], of what is mapped for reads only: writes are refused.
+    /// As [`View::new`], for a read-only mapping: writes are refused.
     ///
     /// # Safety
     /// As [`View::new`], without the writes.
@@ -161,8 +161,8 @@ impl View {
         }
     }
 
-    /// Zeroed host memory of its own, `len` bytes aligned to `align`; freed with the last clone.
-    /// What twins, replays and host-only buffers use.
+    /// Newly allocated zeroed host memory, `len` bytes aligned to `align`; freed with the last clone. For twins,
+    /// replays and host-only buffers.
     ///
     /// # Errors
     /// [`ViewError::NoMemory`], also for an alignment that is not a power of two.
@@ -178,7 +178,7 @@ impl View {
         Ok(unsafe { View::new(ptr, len, owner) })
     }
 
-    /// The same memory, which keeps a guard as well: it is dropped before the memory is, with the last clone.
+    /// The same memory with an additional guard, dropped with the last clone, before the memory.
     #[must_use]
     pub fn with_guard(self, guard: impl Any + Send + Sync) -> View {
         // Fields are dropped in their order.
@@ -396,7 +396,7 @@ impl View {
 macro_rules! atomics {
     ($word:ty, $atomic:ty, $load:ident, $store:ident, $add:ident, $cas:ident) => {
         impl View {
-            /// Loads the word at `offset` with acquire: what its writer published before is seen.
+            /// Loads the word at `offset` with acquire ordering.
             ///
             /// # Errors
             /// [`ViewError::OutOfBounds`], [`ViewError::Misaligned`].
@@ -628,7 +628,7 @@ mod tests {
         let text = view.read::<u64>(12).unwrap_err().to_string();
         assert_eq!(
             text,
-            "0x8 bytes at offset 0xc do not lie inside a view of 0x10 bytes"
+            "0x8 bytes at offset 0xc are out of bounds of a view of 0x10 bytes"
         );
         assert_eq!(
             View::alloc(8, 3).unwrap_err(),

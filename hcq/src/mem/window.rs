@@ -94,8 +94,7 @@ pub trait RemoteWindow: Send + Sync {
     /// What the transport reports, of the read or of a write before it.
     fn read(&self, offset: u64, width: AccessWidth) -> Result<u64, TransportError>;
 
-    /// Reads bytes in whatever way is fastest, after all queued writes; no promise about the widths
-    /// of the accesses.
+    /// Reads bytes in the fastest way, after all queued writes; access widths are unspecified.
     ///
     /// # Errors
     /// What the transport reports, of the read or of a write before it.
@@ -107,13 +106,13 @@ pub trait RemoteWindow: Send + Sync {
     /// What the transport reports, maybe of an earlier write.
     fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Result<(), TransportError>;
 
-    /// Queues pieces, in order, written in whatever way is fastest.
+    /// Queues pieces, in order, written in the fastest way.
     ///
     /// # Errors
     /// As [`RemoteWindow::write`].
     fn write_many(&self, pieces: &[Piece<'_>]) -> Result<(), TransportError>;
 
-    /// Puts the queued writes on their way and does not wait for an answer.
+    /// Sends the queued writes without waiting for an answer.
     ///
     /// # Errors
     /// As [`RemoteWindow::write`].
@@ -180,8 +179,7 @@ impl Window {
         Window { name, arm }
     }
 
-    /// A window that is mapped, where each access needs maintenance. There is no way to the mapping
-    /// around it.
+    /// A mapped window where each access needs cache maintenance. The mapping is not accessible without it.
     pub fn managed(name: impl Into<Arc<str>>, view: View, by: Arc<dyn Coherence>) -> Window {
         let arm = Arm::Managed { view, by, base: 0 };
         let name = name.into();
@@ -233,8 +231,7 @@ impl Window {
         self.len() == 0
     }
 
-    /// Whether each access is a transfer: reads wait for an answer then, so what the host knows
-    /// already is better not read.
+    /// Whether each access is a transfer: reads then wait for an answer, so avoid reading known values.
     pub fn is_remote(&self) -> bool {
         matches!(self.arm, Arm::Remote { .. })
     }
@@ -328,8 +325,7 @@ impl Window {
         self.write_words_otherwise(offset, &[value])
     }
 
-    /// Reads a word that a device sets: what it has written before is seen by the reads after this
-    /// one.
+    /// Reads a word set by a device (acquire): later reads see the device's earlier writes.
     ///
     /// # Errors
     /// As [`Window::read`].
@@ -355,8 +351,8 @@ impl Window {
         self.write(offset, value)
     }
 
-    /// Rings a doorbell: writes a word that makes the device start. What was written before, to any
-    /// memory, is there first; all of it is on its way when this returns.
+    /// Rings a doorbell: writes a word that starts the device. Earlier writes, to any memory, arrive first; all are
+    /// sent when this returns.
     ///
     /// # Errors
     /// As [`Window::write`].
@@ -524,7 +520,7 @@ impl Window {
         Ok(())
     }
 
-    /// Puts what was written on its way, without waiting: for writes that no doorbell follows.
+    /// Sends the queued writes without waiting: for writes not followed by a doorbell.
     ///
     /// # Errors
     /// What the transport reports.
@@ -843,7 +839,8 @@ mod tests {
         let error = mapped.with_readback(64).flush().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "bar: read 0x4 bytes at 0x40: 0x4 bytes at offset 0x40 do not lie inside a view of 0x40 bytes"
+            "bar: read 0x4 bytes at 0x40: 0x4 bytes at offset 0x40 are out of bounds of a view of 0x40 \
+             bytes"
         );
     }
 

@@ -8,14 +8,14 @@ use crate::reg::error::{RegError, RegFault};
 use crate::reg::{At, Field, Generations, IpVersion, Register, Value};
 use crate::wait::{Deadline, Look, poll_until};
 
-/// An instance of a hardware block, as the device has told of it.
+/// An instance of a hardware block, as reported by the device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Block<G: Generations> {
     /// Name for errors and traces: the vendor's, and which one it is; e.g. `GC` or `SDMA1`.
     pub name: String,
-    /// Its version, which says where its registers are.
+    /// Its IP version, which determines register offsets.
     pub version: IpVersion,
-    /// The generation of the chip, which says what fields there are.
+    /// The generation of the chip, which determines the fields.
     pub one: G::One,
     /// Where each of its segments starts, in dwords.
     pub segments: Vec<u64>,
@@ -65,8 +65,7 @@ pub struct Registers<'a, G: Generations> {
 pub type Fields<'a> = &'a [(&'a str, u32)];
 
 impl<G: Generations> Registers<'_, G> {
-    /// The registers that lie so many dwords further: of another one of alike units, of which the table has
-    /// the first.
+    /// The registers at an offset in dwords: those of another identical unit, of which the table has the first.
     #[must_use]
     pub fn step(self, dwords: u32) -> Self {
         let step = self.step + u64::from(dwords) * 4;
@@ -195,11 +194,10 @@ impl<G: Generations> Registers<'_, G> {
         Ok(value)
     }
 
-    /// Reads a register until `done` says so; `what` is waited for.
+    /// Polls a register until `done` returns true; `what` names the awaited event.
     ///
     /// # Errors
-    /// [`RegError`]; where it comes too late, with what was there last; at once, where the device has left its bus
-    /// ([`Bus::has_left`]).
+    /// [`RegError`]: on timeout, with the last value; at once if the device has left its bus ([`Bus::has_left`]).
     pub fn poll(
         &self,
         register: &Register<G>,
@@ -320,13 +318,13 @@ mod tests {
         let error = registers.set(&CP_HQD_ACTIVE, &[("PRIORITY", 1)]);
         assert_eq!(
             error.unwrap_err().to_string(),
-            "GC1.CP_HQD_ACTIVE on BAR5: it has no field PRIORITY on New, only ACTIVE, VMID, LEVEL"
+            "GC1.CP_HQD_ACTIVE on BAR5: no field PRIORITY on New; fields: ACTIVE, VMID, LEVEL"
         );
         _ = card.seen();
         let error = registers.put(&CP_HQD_ACTIVE, &[("VMID", 16)]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "GC1.CP_HQD_ACTIVE on BAR5: 0x10 is too large for the field VMID, which has 4 bits"
+            "GC1.CP_HQD_ACTIVE on BAR5: 0x10 does not fit the 4-bit field VMID"
         );
         assert!(registers.field(&CP_HQD_ACTIVE, "PRIORITY").is_err());
         assert!(card.seen().is_empty(), "nothing is written");
@@ -341,17 +339,19 @@ mod tests {
         };
         assert_eq!(
             text(&block(IpVersion(12, 0, 0), &[])),
-            "GC1.CP_HQD_ACTIVE on BAR5: where it is in version 12.0.0 is not known, only in \
-             9.4.3, 11.0.0"
+            "GC1.CP_HQD_ACTIVE on BAR5: no address known for IP version 12.0.0, only for 9.4.3, \
+             11.0.0"
         );
         assert_eq!(
             text(&block(IpVersion(11, 0, 0), &[0])),
-            "GC1.CP_HQD_ACTIVE on BAR5: the device has not told where segment 1 of the block starts"
+            "GC1.CP_HQD_ACTIVE on BAR5: base of segment 1 of the block unknown: not in the device's \
+             discovery table"
         );
         assert_eq!(
             text(&block(IpVersion(11, 0, 0), &[0, u64::MAX])),
             "GC1.CP_HQD_ACTIVE on BAR5: BAR5: read 0x4 bytes at 0xffffffffffffffff: 0x4 bytes at \
-             offset 0xffffffffffffffff do not lie inside a view of 0x100 bytes"
+             offset 0xffffffffffffffff are out of bounds of a view of 0x100 \
+             bytes"
         );
         *card.broken.lock().unwrap() = Some(0x88);
         assert_eq!(
@@ -399,7 +399,7 @@ mod tests {
         let (head, rest) = text.split_once(" (waited ").unwrap();
         assert_eq!(
             head,
-            "GC1.CP_HQD_ACTIVE on BAR5: an idle queue did not happen within 10ms"
+            "GC1.CP_HQD_ACTIVE on BAR5: timed out waiting for an idle queue: limit 10ms"
         );
         let (_, last) = rest.split_once("), ").unwrap();
         assert_eq!(

@@ -1,10 +1,10 @@
-//! [`Bus`]: the way to 32-bit registers, at byte addresses.
+//! [`Bus`]: access to 32-bit registers, at byte addresses.
 //!
 //! * A [`Window`] of registers is one, directly.
-//! * [`Indirect`] reaches what lies beyond by a pair of registers: an index, and the data there.
-//! * [`Select`] is a register that says which bank of others is meant: a [`Banked`] bus is one bank.
+//! * [`Indirect`] reaches registers beyond it through an index/data register pair.
+//! * [`Select`] is a register that selects a bank of others: a [`Banked`] bus is one bank.
 //!
-//! Whatever takes more than one access holds a lock over them. Writes are queued as the window does it.
+//! Operations of more than one access hold a lock. Writes are queued as the window does it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use crate::mem::window::Window;
 use crate::reg::error::{RegError, RegFault};
 use crate::transport::{Fault, TransportError};
 
-/// The way to 32-bit registers.
+/// Access to 32-bit registers.
 pub trait Bus: Send + Sync {
     /// Name for errors and traces, e.g. `0000:03:00.0 BAR5`.
     fn name(&self) -> String;
@@ -29,14 +29,14 @@ pub trait Bus: Send + Sync {
     /// What the transport reports.
     fn write(&self, at: u64, value: u32) -> Result<(), TransportError>;
 
-    /// Puts what was written on its way, where nothing is read next: see [`Window::send`].
+    /// Flushes queued writes when no read follows: see [`Window::send`].
     ///
     /// # Errors
     /// What the transport reports.
     fn send(&self) -> Result<(), TransportError>;
 
-    /// Whether the device has left the bus: whatever is read of it is ones. Asked where a register that is waited for reads
-    /// so; known by one that never holds that.
+    /// Whether the device has left the bus, so that all reads return ones. Asked when a polled register reads all
+    /// ones; decided by a register that never does.
     fn has_left(&self) -> bool {
         false
     }
@@ -71,7 +71,7 @@ pub struct Pair {
     pub data: u64,
 }
 
-/// A bus whose registers are reached by an index and a data register.
+/// A bus over an index/data register pair.
 pub struct Indirect {
     window: Window,
     name: &'static str,
@@ -94,7 +94,7 @@ impl Indirect {
         }
     }
 
-    /// Takes the direct way to what lies inside of the window: the pair is for registers above a BAR.
+    /// Accesses registers inside the window directly; the pair is for those above the BAR.
     #[must_use]
     pub fn above_window(self) -> Indirect {
         Indirect {
@@ -115,7 +115,7 @@ impl Indirect {
             (_, 0) => None,
             (Some(high), _) => Some(high),
             (None, _) => {
-                let fault = Fault::Unsupported("its index has 32 bits".into());
+                let fault = Fault::Unsupported("the index register is 32-bit".into());
                 return Err(TransportError::new(self.name(), format!("{at:#x}"), fault));
             }
         };
@@ -156,8 +156,8 @@ impl Bus for Indirect {
     }
 }
 
-/// A register that says which bank of others is meant, e.g. `GRBM_GFX_CNTL`. All accesses to what it
-/// banks have to go through it.
+/// A register that selects a bank of others, e.g. `GRBM_GFX_CNTL`. All accesses to the banked registers must go
+/// through it.
 pub struct Select {
     bus: Arc<dyn Bus>,
     name: String,
@@ -187,9 +187,8 @@ impl Select {
         }
     }
 
-    /// Selects a bank for all accesses of `run`, which gets the bus to it. Nobody else gets at a bank
-    /// meanwhile, nor does `run` but by that bus. The register rests again afterwards, also after an
-    /// error.
+    /// Selects a bank for all accesses of `run`, which gets its bus. No other bank is accessible meanwhile, not even
+    /// to `run`. The register is restored afterwards, also after an error.
     ///
     /// # Errors
     /// Those of `run`, and of the register.
@@ -418,7 +417,7 @@ mod tests {
         let seen = card.seen();
         assert_eq!(seen, ["wfc=1", "w0=100", "w4=2", "rfc", "w0=100", "r4"]);
         let error = bus.read(1 << 32).unwrap_err().to_string();
-        let text = "BAR5 by RSMU: 0x100000000: not possible here: its index has 32 bits";
+        let text = "BAR5 by RSMU: 0x100000000: not supported: the index register is 32-bit";
         assert_eq!(error, text);
         assert!(card.seen().is_empty());
     }

@@ -12,7 +12,7 @@ use crate::wait::Timeout;
 pub struct RegError {
     /// The block and the register.
     pub register: String,
-    /// The way to it.
+    /// The bus it was accessed through.
     pub bus: String,
     /// What went wrong.
     pub fault: Box<RegFault>,
@@ -23,28 +23,28 @@ pub struct RegError {
 #[non_exhaustive]
 pub enum RegFault {
     /// The table has no row for the version of the block.
-    #[error("where it is in version {version} is not known, only in {known}")]
+    #[error("no address known for IP version {version}, only for {known}")]
     Version {
         /// Version of the block.
         version: IpVersion,
         /// Versions of the table.
         known: String,
     },
-    /// The device has not told where the segment is.
-    #[error("the device has not told where segment {0} of the block starts")]
+    /// The discovery table does not give the base of the segment.
+    #[error("base of segment {0} of the block unknown: not in the device's discovery table")]
     Segment(u8),
     /// The table has no field of this name on the generation.
-    #[error("it has no field {field} on {one}, only {known}")]
+    #[error("no field {field} on {one}; fields: {known}")]
     Field {
         /// The name.
         field: String,
         /// The generation.
         one: String,
-        /// The names that there are.
+        /// The existing names.
         known: String,
     },
     /// A value that has more bits than its field.
-    #[error("{value:#x} is too large for the field {field}, which has {bits} bits")]
+    #[error("{value:#x} does not fit the {bits}-bit field {field}")]
     Wide {
         /// The field.
         field: String,
@@ -56,18 +56,18 @@ pub enum RegFault {
     /// The access itself failed.
     #[error(transparent)]
     Access(#[from] TransportError),
-    /// Ones, as everything of a device that is not there.
-    #[error("{what}: it reads 0xffffffff, the device has left the bus")]
+    /// All ones, as read from a device that is no longer on the bus.
+    #[error("{what}: reads 0xffffffff, the device has left the bus")]
     Left {
         /// What was waited for.
         what: String,
     },
-    /// It did not become what was waited for.
+    /// The register did not reach the expected state in time.
     #[error("{timeout}{}", last.iter().map(|last| format!(", last {last}")).collect::<String>())]
     Timeout {
         /// What was waited for, and how long.
         timeout: Timeout,
-        /// What it held, by the names of its fields.
+        /// Its last value, decoded by field.
         last: Option<String>,
     },
 }

@@ -1,12 +1,10 @@
 //! Registers and the dwords of packets: which bits mean what, and where a register is.
 //!
-//! A table says it once, as constants: [`Field`]s in a [`Word`], and for a [`Register`] its place in
-//! every version of its block. Encoders and decoders of packets, and whoever writes a register, put and
-//! take values by the same fields; a [`Value`] prints itself by them. [`bus`] is the way to registers,
-//! [`block`] reads and writes them by name.
+//! Tables of constants define them once: [`Field`]s in a [`Word`], and for a [`Register`] its offset in every version
+//! of its block. Packet encoders, decoders and register accesses use the same fields; a [`Value`] prints itself by
+//! them. [`bus`] accesses registers, [`block`] reads and writes them by name.
 //!
-//! What a table has may not exist in every generation of a chip. Which generations there are is the
-//! vendor's: [`Generations`].
+//! Entries may exist in some generations of a chip only. The vendor defines the generations: [`Generations`].
 
 pub mod block;
 pub mod bus;
@@ -102,7 +100,7 @@ impl<G: Generations> Word<G> {
     }
 }
 
-/// What a dword holds on a generation. `Debug` says it by the names of the fields.
+/// The value of a dword on a generation. `Debug` prints its fields by name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Value<G: Generations> {
     word: Word<G>,
@@ -135,7 +133,7 @@ impl<G: Generations> Value<G> {
         Value { bits, ..self }
     }
 
-    /// A field of another dword is a slip of whoever writes the driver.
+    /// A field of another dword is a bug in the driver.
     fn holds(self, field: Field<G>) {
         debug_assert!(
             self.word.fields.contains(&field) && field.on.has(self.one),
@@ -203,7 +201,7 @@ pub enum At {
 pub struct Row {
     /// The version.
     pub version: IpVersion,
-    /// The segment, whose base the device tells.
+    /// The segment; the device reports its base.
     pub segment: u8,
     /// How far into it.
     pub dword: u32,

@@ -1,7 +1,7 @@
 //! [`Cable`]: makes memory that is mapped look like memory at the other end of a cable, and counts.
 //!
-//! Middleware for drivers of devices that are reached by transfers, before there is such a device: what
-//! they cost is a number of transfers, and how many of these wait for an answer.
+//! Middleware to develop drivers for transfer-based devices without one: counts the transfers, and those that wait
+//! for an answer.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

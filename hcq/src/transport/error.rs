@@ -41,7 +41,7 @@ pub enum Fault {
     #[error("no answer within {0:?}")]
     TimedOut(Duration),
     /// The device has left: off the bus, unplugged, or reset under us. It must be opened again.
-    #[error("the device is gone; open it again once it is back")]
+    #[error("the device is gone; reconnect it and open it again")]
     Gone,
     /// A USB endpoint stalled.
     #[error("endpoint stalled")]
@@ -54,14 +54,14 @@ pub enum Fault {
         /// Bytes that did.
         moved: usize,
     },
-    /// A bridge answers, what is behind it does not, or not as it should.
-    #[error("the bridge answers, what is behind it does not: {0}")]
+    /// A bridge answers, but the device behind it does not, or answers wrongly.
+    #[error("the bridge answers, the device behind it does not: {0}")]
     Beyond(String),
     /// Outside of the window or view, or misaligned.
     #[error(transparent)]
     View(ViewError),
-    /// This transport cannot do that at all.
-    #[error("not possible here: {0}")]
+    /// This transport does not support the operation.
+    #[error("not supported: {0}")]
     Unsupported(String),
     /// The access differs from the recorded one.
     #[error("trace line {line}: expected `{expected}`, seen `{seen}`")]
@@ -105,12 +105,12 @@ fn errno_text(errno: i32) -> String {
         13 => "EACCES: permission denied; is the user in the groups render and video?",
         14 => "EFAULT: bad address",
         16 => "EBUSY: device or resource busy; does another process or driver hold it?",
-        17 => "EEXIST: exists already",
+        17 => "EEXIST: already exists",
         19 => "ENODEV: no such device",
         22 => "EINVAL: invalid argument",
         23 => "ENFILE: too many open files in the system",
         24 => "EMFILE: too many open files; raise `ulimit -n`",
-        25 => "ENOTTY: this file does not know the ioctl",
+        25 => "ENOTTY: ioctl not supported by this file",
         28 => "ENOSPC: no space left",
         32 => "EPIPE: broken pipe or stalled endpoint",
         35 => "EDEADLK: the context hung and was reset",

@@ -285,7 +285,7 @@ impl<'a, 'm> Request<'a, 'm> {
             return Err(Fault::Short { wanted, moved });
         }
         let Some(pointers) = self.pointers else {
-            let why = format!("nobody has described the addresses in {}", self.ioctl.name);
+            let why = format!("no description of the pointers in {}", self.ioctl.name);
             return Err(Fault::Unsupported(why));
         };
         if self.memory.len() > pointers.len() {

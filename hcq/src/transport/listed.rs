@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
     }
 
     fn wrong(&self) -> Fault {
-        Fault::Unsupported(format!("no device is described by {:?}", self.line))
+        Fault::Unsupported(format!("not a device description: {:?}", self.line))
     }
 
     fn text(&mut self) -> Result<&'a str, Fault> {

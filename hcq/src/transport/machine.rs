@@ -1,5 +1,5 @@
-//! [`Machine`]: what a driver of device files asks of the system beside the files themselves: to
-//! open them, to read what sysfs says, and for memory at addresses that a device may share.
+//! [`Machine`]: the system services of a driver of device files: open the files, read sysfs, and get memory at
+//! addresses that a device may share.
 //!
 //! Drivers of this kind (KFD, NVK, KGSL) give a GPU the addresses of the process: the host reserves
 //! a range of its own address space, the GPU maps memory there, and the host may map the same
@@ -60,7 +60,7 @@ pub trait Machine: Send + Sync {
     /// # Errors
     /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
     fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
-        let why = "this machine opens no PCI functions".into();
+        let why = "this machine cannot open PCI functions".into();
         Err(TransportError::new(
             address,
             "open",
@@ -68,13 +68,13 @@ pub trait Machine: Send + Sync {
         ))
     }
 
-    /// Opens the first interface of a USB device by its port, in its first configuration and first setting. No other
-    /// program has it then, nor a kernel driver.
+    /// Opens the first interface of a USB device by its port, in its first configuration and alternate setting,
+    /// exclusively: no other program or kernel driver has it.
     ///
     /// # Errors
     /// [`super::Fault::Errno`], [`super::Fault::Unsupported`].
     fn open_usb(&self, port: &str) -> Result<Arc<dyn UsbPipe>, TransportError> {
-        let why = "this machine opens no USB devices".into();
+        let why = "this machine cannot open USB devices".into();
         Err(TransportError::new(port, "open", Fault::Unsupported(why)))
     }
 
@@ -103,8 +103,7 @@ pub trait Machine: Send + Sync {
     fn kept(&self) -> &Kept;
 }
 
-/// A range of reserved addresses. The range is given back once the last clone has gone, and with
-/// it the last view of what was mapped in it.
+/// A range of reserved addresses. It is returned with the last clone and the last view mapped in it.
 #[derive(Clone)]
 pub struct Reserved {
     base: u64,

@@ -9,8 +9,8 @@
 //! | [`Clock`] | time | the machine, or [`VirtualClock`], on which no test waits |
 //!
 //! In front of any of them (but the clock) a [`tap`] sees every call as data ([`access`]): [`trace`]
-//! records, [`replay`] answers from such a record, [`fault`] makes the n-th call fail. A driver cannot
-//! tell.
+//! records, [`replay`] answers from such a record, [`fault`] makes the n-th call fail, transparently for
+//! the driver.
 
 pub mod access;
 pub mod cable;
@@ -108,46 +108,45 @@ pub trait Pci: Send + Sync {
     /// No memory, or none that is aligned so.
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError>;
 
-    /// Who finds the same memory at the same bus addresses: what [`Pci::dma`] gives counts there.
+    /// The functions with the same bus addresses: those from [`Pci::dma`] are valid there.
     fn domain(&self) -> Domain {
         Domain::BUS
     }
 
-    /// Where other functions of the domain find the first `bytes` bytes of BAR `n`.
+    /// The bus addresses of the first `bytes` bytes of BAR `n` for other functions of the domain.
     ///
     /// # Errors
-    /// No such BAR, or others do not reach it.
+    /// No such BAR, or others cannot access it.
     fn shown(&self, n: u8, bytes: u64) -> Result<BusRanges, TransportError> {
         shown_on_bus(self, n, bytes)
     }
 
-    /// Whether the function reaches memory of the host. Where it does not, [`Pci::dma`] refuses, and memory of the
-    /// function's own stands in for it.
+    /// Whether the function can access host memory. If not, [`Pci::dma`] fails, and the function's own memory is used
+    /// instead.
     fn reaches_host(&self) -> bool {
         true
     }
 
-    /// Memory on the way to a function that does not reach the host's; none where there is none.
+    /// Memory of the bridge to a function that cannot access host memory, if any.
     fn relay(&self) -> Option<Arc<dyn Relay>> {
         None
     }
 
-    /// The host's way to DMA memory: what passes there is seen by who stands in front of the function, which accesses
-    /// by the view are not.
+    /// The host's window to DMA memory: a tap sees accesses through it, but not those through the view.
     fn window(&self, name: &str, dma: &Dma) -> Window {
         Window::mapped(name, dma.view.clone())
     }
 
-    /// What the way to the function says of itself, by name and in words: links, counts of errors. For people, once
-    /// something has gone wrong; looking changes nothing. Empty where the machine's own files say it.
+    /// Diagnostics of the path to the function, as name and text: links, error counts. For humans, after a failure;
+    /// read-only. Empty if the machine's own files have them.
     fn condition(&self) -> Vec<[String; 2]> {
         Vec::new()
     }
 
-    /// Resets the function. Its registers, and maybe its memory, start anew.
+    /// Resets the function: its registers, and possibly its memory.
     ///
     /// # Errors
-    /// The kind is not possible here, or the function did not come back.
+    /// The kind is not supported, or the function did not come back.
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError>;
 
     /// Waits for interrupt `vector` and returns how often it fired since the last wait (>= 1).
@@ -224,7 +223,7 @@ pub trait DevFile: Send + Sync {
     /// Its path.
     fn name(&self) -> &str;
 
-    /// Makes a call, whose argument it may rewrite; returns the call's result (not negative).
+    /// Makes a call, which may rewrite its argument; returns the result (not negative).
     ///
     /// # Errors
     /// [`Fault::Errno`] with the ioctl named, or what [`Request::perform`] refuses.
@@ -236,23 +235,23 @@ pub trait DevFile: Send + Sync {
     /// [`Fault::Errno`]; [`Fault::Unsupported`] for an address outside of what was reserved.
     fn mmap(&self, map: Map) -> Result<View, TransportError>;
 
-    /// Waits until the file has something to tell, or `limit` is over; says which. What the file has told
-    /// is taken: another wait is for something new. May end early.
+    /// Waits until the file reports an event or `limit` passes; returns which. The event is consumed: the next wait
+    /// is for a new one. May end early.
     ///
     /// # Errors
-    /// [`Fault::Errno`]; [`Fault::Unsupported`] where files tell nothing.
+    /// [`Fault::Errno`]; [`Fault::Unsupported`] if files report no events.
     fn poll(&self, limit: Duration) -> Result<bool, TransportError> {
-        let why = format!("this file tells nothing, not within {limit:?} either");
+        let why = format!("this file reports no events (asked to wait {limit:?})");
         let fault = Fault::Unsupported(why);
         Err(TransportError::new(self.name(), "poll", fault))
     }
 
-    /// The number by which a request to another file names this one: its descriptor.
+    /// Its descriptor, by which a request to another file names this one.
     ///
     /// # Errors
     /// [`Fault::Unsupported`] where it has none.
     fn number(&self) -> Result<u32, TransportError> {
-        let why = "this file has no number";
+        let why = "this file has no descriptor";
         Err(TransportError::new(
             self.name(),
             "number",
@@ -264,7 +263,7 @@ pub trait DevFile: Send + Sync {
 /// The eight bytes that start a USB control transfer, minus the length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setup {
-    /// `bmRequestType`; bit 7 says the direction.
+    /// `bmRequestType`; bit 7 is the direction.
     pub request_type: u8,
     /// `bRequest`.
     pub request: u8,
@@ -287,16 +286,16 @@ pub enum Transfer<'a> {
     BulkOut(u8, &'a [u8]),
 }
 
-/// A transfer that is under way. Dropped, it is called off, and is not under way any more.
+/// A transfer in flight. Dropping it cancels it and waits for the cancellation.
 pub trait Flight {
-    /// Waits for its end, and returns the bytes that it has moved.
+    /// Waits for its end and returns the bytes moved.
     ///
     /// # Errors
     /// As [`UsbPipe::control_in`].
     fn wait(self: Box<Self>) -> Result<usize, TransportError>;
 }
 
-/// A transfer that is over, with the bytes that it has moved.
+/// A completed transfer, with the bytes moved.
 struct Landed(usize);
 
 impl Flight for Landed {
@@ -333,13 +332,12 @@ pub trait UsbPipe: Send + Sync {
         timeout: Duration,
     ) -> Result<usize, TransportError>;
 
-    /// Transfers that are under way all at once: those of one endpoint are done in order, those of different
-    /// endpoints in any. Returns the bytes that each moved. All of them cost one wait, where a transport can;
-    /// where it cannot, they are done one after the other.
+    /// Concurrent transfers: in order on one endpoint, in any order on different ones. Returns the bytes moved by
+    /// each. They cost one wait if the transport supports that; otherwise they run one after the other.
     ///
     /// # Errors
-    /// As [`UsbPipe::control_in`], of the first that failed; those after it are done or not. None is under way
-    /// any more when it returns.
+    /// As [`UsbPipe::control_in`], of the first failure; later ones may or may not have run. None is in flight when
+    /// it returns.
     fn queue(
         &self,
         transfers: &mut [Transfer<'_>],
@@ -354,8 +352,8 @@ pub trait UsbPipe: Send + Sync {
         transfers.iter_mut().map(one).collect()
     }
 
-    /// A bulk transfer to the device's endpoint that goes on while others are made; those of one endpoint are done in
-    /// their order. Where a transport cannot, it is over when this returns.
+    /// An asynchronous bulk transfer to the device's endpoint, in order on one endpoint. If the transport does not
+    /// support that, it completes before this returns.
     ///
     /// # Errors
     /// As [`UsbPipe::control_in`].
@@ -369,13 +367,13 @@ pub trait UsbPipe: Send + Sync {
         Ok(Box::new(Landed(moved.first().copied().unwrap_or(0))))
     }
 
-    /// Ends the halt of an endpoint, on both sides: their toggles start anew.
+    /// Clears the halt of an endpoint on both sides, which resets their toggles.
     ///
     /// # Errors
     /// As [`UsbPipe::control_in`]; [`Fault::Unsupported`].
     fn clear_halt(&self, endpoint: u8) -> Result<(), TransportError> {
         let operation = format!("clear the halt of endpoint {endpoint:#x}");
-        let fault = Fault::Unsupported("this transport cannot".into());
+        let fault = Fault::Unsupported("not available on this transport".into());
         Err(TransportError::new(self.name(), operation, fault))
     }
 

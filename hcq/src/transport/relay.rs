@@ -1,9 +1,9 @@
-//! [`Relay`]: memory between the host and a function that reaches none of the host's, through which bytes go faster
-//! than dword by dword.
+//! [`Relay`]: memory between the host and a function without access to host memory, for copies faster than dword by
+//! dword.
 //!
-//! The function copies between there and its own memory. It waits for a word that says that a part is there, and writes
-//! another when it is done with it: a [`Leg`] names both. Whoever asks for a copy gives the function its legs, in their
-//! order, before the bytes go.
+//! The function copies between it and its own memory. It waits for a word that announces a part, and writes another
+//! when done with it: a [`Leg`] names both. Submit the legs of a copy to the function, in order, before sending the
+//! bytes.
 
 use std::ops::ControlFlow;
 

@@ -1,9 +1,8 @@
 //! [`Tape`]: answers from a recorded trace, in its order.
 //!
-//! The first access that differs is an error that names the line.
-//! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
-//! [`Tape::ignore`], questions that a driver repeats by the clock with [`Tape::repeats`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
-//! wrote nothing there.
+//! The first differing access is an error with its line. Use [`Tape::ignore`] for ioctl bytes that vary (addresses,
+//! file descriptors), and [`Tape::repeats`] for queries repeated by time. Memory not in the trace starts zeroed and
+//! is written by the driver only.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,7 +1,7 @@
-//! [`Tap`]: what stands between a driver and its transports, and sees every access.
+//! [`Tap`]: an interceptor between a driver and its transports that sees every access.
 //!
-//! [`Tapped`] is a transport of any kind with a tap in front of it; what it opens is tapped alike, so
-//! one tap on a [`Machine`] sees everything that a driver does there. A driver cannot tell.
+//! [`Tapped`] is a transport of any kind with a tap in front of it; objects opened through it are tapped, too, so one
+//! tap on a [`Machine`] sees all accesses of a driver, transparently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,7 +118,7 @@ fn pass<T: ?Sized, R>(
     let mut answer = match (tap.before(name, &mut access), inner) {
         (Some(answer), _) => answer,
         (None, Some(inner)) => perform(inner, &access).map_err(|error| error.fault),
-        (None, None) => Err(Fault::Unsupported("nothing is behind this tap".into())),
+        (None, None) => Err(Fault::Unsupported("this tap has no inner transport".into())),
     };
     tap.after(name, &access, &mut answer);
     answer.and_then(take).map_err(|fault| {
@@ -596,7 +596,7 @@ impl Machine for Tapped<dyn Machine> {
 }
 
 fn text(answer: Answer) -> Result<String, Fault> {
-    let not_text = |_| Fault::Unsupported("what was read is no text".into());
+    let not_text = |_| Fault::Unsupported("the file is not UTF-8 text".into());
     String::from_utf8(answer.data).map_err(not_text)
 }
 

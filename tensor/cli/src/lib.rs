@@ -15,7 +15,7 @@
 //! }
 //! ```
 //!
-//! - [`open()`] and [`open_target`] give an [`Engine`]; [`Setup`] decides more: threads, a profile, somebody
+//! - [`open()`] and [`open_target`] give an [`Engine`]; [`Setup`] has more options: threads, a profile, an observer,
 //!   who is told what happens, the rules of a simulated device.
 //! - A [`Tensor`] is lazy: what is called on it builds a graph, which runs when a value is read. Shapes and
 //!   types are checked at once, so that an error names the line that is wrong.

@@ -1,4 +1,4 @@
-//! From the environment to an open device with its compiler and tensor engine.
+//! Opens the device that the environment selects, with its compiler and tensor engine.
 
 mod error;
 mod printer;
@@ -49,7 +49,7 @@ fn environment() -> Vec<(String, String)> {
 /// if it names none, with the device's best compiler.
 ///
 /// # Errors
-/// A variable that is not understood; a device or a compiler that is not there, or cannot be used.
+/// A variable that is not understood; a missing or unusable device or compiler.
 pub fn open() -> Result<Engine> {
     Ok(Setup::from_env()?.open()?.engine)
 }
@@ -63,8 +63,7 @@ pub fn open_target(target: &str) -> Result<Engine> {
     Ok(Setup::of(target)?.open()?.engine)
 }
 
-/// What decides which device is opened, and how its engine works: the variables of the environment,
-/// then what the program says.
+/// The choice of device and the settings of its engine: environment variables, overridden by the program.
 ///
 /// ```
 /// # fn main() -> Result<(), doorbell::Error> {
@@ -86,12 +85,12 @@ pub struct Opened {
     pub device: Arc<dyn Device>,
     /// Tensors of this engine live there.
     pub engine: Engine,
-    /// The compiler, for those who build kernels by hand.
+    /// The compiler, for kernels built by hand.
     pub backend: Backend,
 }
 
 impl Setup {
-    /// What the variables say.
+    /// The setup of the environment variables.
     ///
     /// # Errors
     /// One that is not understood, or two that contradict each other.
@@ -99,7 +98,7 @@ impl Setup {
         Ok(Setup::read(None, None, environment(), true)?.warned())
     }
 
-    /// What the variables say, on the device that `target` names: see [`open_target`].
+    /// The setup of the environment variables, for the device of `target`: see [`open_target`].
     ///
     /// # Errors
     /// A target or a variable that is not understood.
@@ -107,8 +106,8 @@ impl Setup {
         Ok(Setup::read(Some(target), None, environment(), true)?.warned())
     }
 
-    /// For a program that has the option `--dev`: its value, which comes before the variables. The
-    /// program is to tell the [warnings](Setup::warnings).
+    /// For a program that has the option `--dev`: its value, which comes before the variables. The program should
+    /// print the [warnings](Setup::warnings).
     ///
     /// # Errors
     /// A target or a variable that is not understood.
@@ -180,13 +179,13 @@ impl Setup {
         self
     }
 
-    /// What of the variables is out of date, or does nothing.
+    /// Variables that are outdated or have no effect.
     pub fn warnings(&self) -> Vec<String> {
         let selection = self.selection.warnings.iter().cloned();
         selection.chain(self.settings.without_effect()).collect()
     }
 
-    /// What of the variables was not looked at, since something else came before it.
+    /// Variables that were overridden.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = self.selection.notes.clone();
         if let (None, Some(config)) = (&self.twin, &self.settings.twin) {
@@ -197,39 +196,37 @@ impl Setup {
         notes
     }
 
-    /// With so many threads, on a device that has threads of its own; others ignore it. 0 is all that
-    /// it may have.
+    /// Sets the number of threads of a CPU device; others ignore it. 0 means all available.
     pub fn threads(mut self, n: usize) -> Setup {
         self.settings.cpu_count = NonZeroUsize::new(n);
         self
     }
 
-    /// Takes the time of every kernel and copy, for [`Engine::take_runs`]. Each submission is then
-    /// waited for.
+    /// Measures every kernel and copy, for [`Engine::take_runs`]. Each submission is then waited for.
     pub fn profile(mut self, on: bool) -> Setup {
         self.settings.profile |= on;
         self
     }
 
-    /// With so much time in which nothing moves before the device counts as hung.
+    /// How long the device may make no progress before it counts as hung.
     pub fn timeout(mut self, limit: Duration) -> Setup {
         self.settings.wait_timeout = limit;
         self
     }
 
-    /// With so much time for work, whether it goes on or not, unless HCQDEV_WORK_TIMEOUT_MS says how much.
+    /// Limit of a wait for work, regardless of progress, unless HCQDEV_WORK_TIMEOUT_MS is set.
     pub fn within(mut self, limit: Duration) -> Setup {
         self.settings.work_timeout.get_or_insert(limit);
         self
     }
 
-    /// With packets of AMD GPUs as another driver made them, here and there; other devices have no such choices.
+    /// Selects alternative encodings of packets for AMD GPUs; other devices ignore it.
     pub fn recorded(mut self, recorded: Recorded) -> Setup {
         self.settings.amd_recorded = recorded;
         self
     }
 
-    /// With somebody who is told what the engine does, beside those that are there.
+    /// Adds an observer of the engine.
     pub fn observe(mut self, observer: Arc<dyn Observer>) -> Setup {
         self.observers.push(observer);
         self
@@ -263,7 +260,7 @@ impl Setup {
     /// The selected device alone, open.
     ///
     /// # Errors
-    /// It is not there, or cannot be used.
+    /// It is missing or unusable.
     pub fn device(&self) -> Result<Arc<dyn Device>> {
         let twin = self.twin.as_ref().map(Twin::machine);
         Ok(drivers::open_with(
@@ -273,11 +270,11 @@ impl Setup {
         )?)
     }
 
-    /// The selected device with its compiler, and an engine over both. With the variable `DEBUG` the
-    /// engine says on stderr what it does.
+    /// The selected device with its compiler, and an engine over both. With the variable `DEBUG` the engine logs to
+    /// stderr.
     ///
     /// # Errors
-    /// A device or a compiler that is not there, or cannot be used.
+    /// A missing or unusable device or compiler.
     pub fn open(&self) -> Result<Opened> {
         self.open_on(self.device()?)
     }
@@ -285,7 +282,7 @@ impl Setup {
     /// [`Setup::open`] over the device that [`Setup::device`] has given.
     ///
     /// # Errors
-    /// A compiler that is not there, or cannot be used.
+    /// A missing or unusable compiler.
     pub fn open_on(&self, device: Arc<dyn Device>) -> Result<Opened> {
         let settings = &self.settings;
         let debug = settings.debug;
@@ -370,8 +367,8 @@ impl Setup {
         })
     }
 
-    /// Looks whether the simulated device, if there is one, saw a rule of the hardware broken. To be
-    /// called once its engines are dropped: closing has rules as well.
+    /// Checks whether the simulated device, if any, detected violations of hardware rules. Call it after its
+    /// engines are dropped: closing has rules as well.
     ///
     /// # Errors
     /// [`Error::Rules`], which names each.

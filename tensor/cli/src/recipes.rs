@@ -3,10 +3,9 @@
 //!
 //! # State
 //!
-//! A [`Parameter`](crate::Parameter) is a cell that holds one value after the other; a tensor that was made of one
-//! stays what it is. `set` is lazy, [`commit`](crate::nn::commit) computes what was set, together: one
-//! parameter, or any list of them. `Parameter::new` is for what optimizers change, `Parameter::buffer` for the
-//! rest.
+//! A [`Parameter`](crate::Parameter) is a cell whose value changes over time; a tensor computed from it keeps the
+//! old value. `set` is lazy, [`commit`](crate::nn::commit) computes what was set, together: one parameter, or any
+//! list of them. `Parameter::new` is for what optimizers change, `Parameter::buffer` for the rest.
 //!
 //! ```
 //! use doorbell::nn::commit;
@@ -26,8 +25,8 @@
 //!
 //! # State in a captured function
 //!
-//! A captured function finds its parameters by itself: each call reads their values of then, and leaves the
-//! new ones. Nothing has to be committed, and a hidden state is carried from call to call by the function.
+//! A captured function finds its parameters itself: each call reads their current values, and sets the new ones.
+//! Nothing has to be committed, and hidden state is carried from call to call.
 //!
 //! ```
 //! use doorbell::{DType, Jit, Parameter, Tensor};
@@ -51,8 +50,7 @@
 //!
 //! # Numbers that change
 //!
-//! A number of the host is a constant of what is captured: each replay has the one of the capture. What changes
-//! from call to call is an input, a tensor without axes.
+//! A host number is a constant of the captured function. Pass numbers that change as inputs: tensors without axes.
 //!
 //! ```
 //! use doorbell::{Jit, Tensor};
@@ -70,8 +68,8 @@
 //!
 //! # A learning rate that changes, and limited gradients
 //!
-//! The rate is a parameter. A captured step borrows the optimizer, so a clone of the rate is kept outside,
-//! which is the same cell. (Where nothing borrows the optimizer, `adam.set_rate(0.01)` does it.)
+//! The rate is a parameter. A captured step borrows the optimizer, so keep a clone of the rate, which is the same
+//! cell. (If nothing borrows the optimizer, use `adam.set_rate(0.01)`.)
 //!
 //! ```
 //! use doorbell::nn::optim::clip_grad_norm;
@@ -105,9 +103,9 @@
 //!
 //! # Gradients of several batches
 //!
-//! They are added up in buffers, and a step of the optimizer takes the sums. Running statistics of
-//! [`BatchNorm`](crate::nn::BatchNorm) are none of the optimizer's state: outside of captured functions they are committed
-//! with the module's parameters. `cargo run --example recipes -- accumulate` captures both.
+//! Gradients are summed in buffers, and the optimizer step uses the sums. Running statistics of
+//! [`BatchNorm`](crate::nn::BatchNorm) are none of the optimizer's state: outside of captured functions they are
+//! committed with the module's parameters. `cargo run --example recipes -- accumulate` captures both.
 //!
 //! ```
 //! use doorbell::nn::{Adam, Linear, Module, Optimizer, commit};
@@ -137,8 +135,8 @@
 //!
 //! # Recurrent layers
 //!
-//! [`Gru`](crate::nn::Gru) and [`Lstm`](crate::nn::Lstm) have PyTorch's weights, several layers and both directions. What
-//! they give back as states is where the next call goes on; `detach` keeps the gradient out of the past.
+//! [`Gru`](crate::nn::Gru) and [`Lstm`](crate::nn::Lstm) have PyTorch's weights, several layers and both
+//! directions. The returned states are the input of the next call; `detach` stops the gradient there.
 //!
 //! ```
 //! use doorbell::nn::{Adam, Lstm, Module, Optimizer, recurrent::Stack};
@@ -184,9 +182,9 @@
 //!
 //! # A trained net with another head
 //!
-//! `state::load` gives every parameter of a module a value of the file, or none. A part of the module is a module too,
-//! and [`Checkpoint::named`](crate::nn::state::Checkpoint::named) takes any list of names: all but those of the head, or
-//! names with something before them. The optimizer gets what is to be trained.
+//! `state::load` sets all parameters of a module from the file, or none. A part of the module is a module too, and
+//! [`Checkpoint::named`](crate::nn::state::Checkpoint::named) takes any list of names: all but those of the head,
+//! or names with something before them. The optimizer gets the parameters to train.
 //!
 //! ```
 //! use doorbell::nn::{Adam, Linear, Module, Parameter, part, state::{self, Checkpoint}};
@@ -241,8 +239,8 @@
 //! # A run that goes on from a file
 //!
 //! A [`Checkpoint`](crate::nn::state::Checkpoint) has the module, the state of optimizers by the names of the
-//! parameters, and where generators stand: a resumed run computes the bits that it would have computed without
-//! a stop. `state::load` reads the module alone from the same file.
+//! parameters, and where generators stand: a resumed run is bit-identical to an uninterrupted one. `state::load`
+//! reads the module alone from the same file.
 //!
 //! ```
 //! use doorbell::nn::state::Checkpoint;
@@ -274,9 +272,9 @@
 //!
 //! # A loop without gradients
 //!
-//! A tensor in memory holds what its gradient would need, so a value that is carried from step to step holds all
-//! steps before it. In [`no_grad`](crate::no_grad()) it holds nothing; [`Tensor::detach`](crate::Tensor::detach)
-//! cuts one tensor that is in memory. What a captured function gives holds nothing, either.
+//! A tensor in memory keeps the graph of its gradient, so a loop-carried value keeps all earlier steps. In
+//! [`no_grad`](crate::no_grad()) it keeps none; [`Tensor::detach`](crate::Tensor::detach) drops the graph of one
+//! tensor in memory. Outputs of a captured function have no graph.
 //!
 //! ```
 //! use doorbell::{Tensor, no_grad};

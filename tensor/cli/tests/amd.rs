@@ -53,7 +53,7 @@ fn simulated_devices_are_listed_only_when_asked_for() {
     );
     assert!(
         text.err
-            .contains("the simulated gfx1100 saw no rule broken"),
+            .contains("no rule violations on the simulated gfx1100"),
         "{}",
         text.err
     );
@@ -119,21 +119,20 @@ fn the_doctor_looks_at_simulated_cards_and_a_card_is_reset() {
     );
     let done = succeed(&place, &reset, &env);
     assert!(
-        done.err
-            .contains("0000:04:00.0: the chip is as power leaves it"),
+        done.err.contains("0000:04:00.0: reset done"),
         "{}",
         done.err
     );
     let cold = ["reset", "03:00.0", "--kind", "mode1"];
     let cold = succeed(&place, &cold, &env[..1]);
     assert!(
-        cold.err.contains("nobody has started the chip"),
+        cold.err.contains("the chip has not been started"),
         "{}",
         cold.err
     );
     let ran = place.run(&["reset", "09:00.0", "--kind", "mode1"], &env);
     assert_eq!((ran.code, ran.out.as_str()), (3, ""), "{}", ran.err);
-    assert!(ran.err.contains("there is no GPU"), "{}", ran.err);
+    assert!(ran.err.contains("no GPU at this address"), "{}", ran.err);
     place.wrote(&[], false);
 }
 
@@ -160,7 +159,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ("fault=path:/dev/dri/renderD128:EACCES", 4, &["renderD128"]),
         ("target=90006", 6, &["gfx906 is not supported", "gfx1100"]),
         ("kfd=1.6", 6, &["1.6", "Linux 5.19"]),
-        ("gpus=0", 3, &["no GPU that computes"]),
+        ("gpus=0", 3, &["no compute GPU"]),
         ("chip=gfx1030", 3, &["GPU 0 is gfx1030, expected gfx1100"]),
         ("gpus=1e3", 2, &["gpus: expected 0 to 16"]),
         (
@@ -195,7 +194,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
     }
     let ran = place.run(&["devices"], &[("DEV", "TWINKFD:0-1+AMD::gfx1100")]);
     assert_eq!(ran.code, 3, "{}", ran.err);
-    assert!(ran.err.contains("names 2 devices"), "{}", ran.err);
+    assert!(ran.err.contains("2 devices selected"), "{}", ran.err);
     place.wrote(&[], false);
 }
 
@@ -229,7 +228,7 @@ fn wrong_selections_say_what_was_expected() {
         ("USB+AMD", 3, "no ASM24xx bridge on USB"),
         ("TWINPCI+AMD::gfx1030", 2, "known behind PCI: gfx1100"),
         ("TWINPCI:9+AMD", 2, "expected 1 to 8"),
-        ("TWINKFD:0,1+AMD", 3, "names 2 devices"),
+        ("TWINKFD:0,1+AMD", 3, "2 devices selected"),
         ("HIP", 3, "use DEV=CPU"),
     ] {
         let ran = place.run(&["devices"], &[("DEV", dev)]);
@@ -266,8 +265,8 @@ fn a_device_that_is_lost_says_why() {
             &["AMD:0 is lost", "page fault at page 0x1000"][..],
         ),
         ("exception:reset", &["AMD:0 is lost", "reset"]),
-        ("gone", &["AMD:0", "it has left the bus", "ENODEV"]),
-        ("gone:queue=1", &["AMD:0", "it has left the bus", "ENODEV"]),
+        ("gone", &["AMD:0", "has left the bus", "ENODEV"]),
+        ("gone:queue=1", &["AMD:0", "has left the bus", "ENODEV"]),
         (
             "hang:queue=0",
             &["compute queue 0", "HCQDEV_WAIT_TIMEOUT_MS"],
@@ -397,7 +396,7 @@ fn bridges_are_listed_and_measured() {
     let ran = place.run(&["usb", "bench"], &[("DEV", "CPU")]);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(
-        ran.err.contains("expected a GPU behind a bridge"),
+        ran.err.contains("expected a GPU behind a USB bridge"),
         "{}",
         ran.err
     );

@@ -1,4 +1,4 @@
-//! The ladder on every simulated device, and where it stops when something is broken.
+//! Bring-up on every simulated device, and where it stops when something is broken.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,7 +10,7 @@ use conformance::part::Part;
 use place::{Place, succeed, toolkit};
 use serde_json::Value;
 
-const RUNGS: [&str; 13] = [
+const STEPS: [&str; 13] = [
     "probe", "map", "ring", "signal", "wait", "copy", "kernel", "local", "scratch", "queues",
     "graph", "matrix", "training",
 ];
@@ -40,7 +40,7 @@ fn climb(place: &Place, dev: &str, twin: &str, args: &[&str]) -> Option<(Vec<Val
     let ran = place.run(&[&["bringup", "--json"], args].concat(), &env);
     let document: Value =
         serde_json::from_str(&ran.out).unwrap_or_else(|e| panic!("{e}: {}{}", ran.out, ran.err));
-    assert_eq!(document["schema"], "doorbell.bringup/1");
+    assert_eq!(document["schema"], "doorbell.bringup/2");
     Some((
         document["rows"].as_array().unwrap().clone(),
         ran.code,
@@ -58,7 +58,7 @@ fn all(rows: &[Value], field: &str) -> Vec<String> {
 fn every_simulated_device_gets_to_the_top() {
     let place = Place::new();
     let part = Part::chosen();
-    // With those rungs that the device has not what they are about.
+    // With the steps that the device does not support.
     let devices: &[(&str, &str, &[&str])] = &[
         ("CPU", "", &["local", "scratch", "matrix"]),
         ("TWINKFD+AMD::gfx1100", "", &[]),
@@ -87,14 +87,14 @@ fn every_simulated_device_gets_to_the_top() {
             continue;
         };
         assert_eq!(code, 0, "{dev} {twin}: {rows:#?}{err}");
-        assert_eq!(all(&rows, "rung"), RUNGS, "{dev}");
+        assert_eq!(all(&rows, "step"), STEPS, "{dev}");
         let skipped: Vec<_> = rows
             .iter()
             .filter(|row| row["status"] == "skipped")
             .collect();
         let names: Vec<_> = skipped
             .iter()
-            .map(|row| row["rung"].as_str().unwrap())
+            .map(|row| row["step"].as_str().unwrap())
             .collect();
         assert_eq!(names, *without, "{dev} {twin}: {skipped:?}");
         for row in &rows {
@@ -117,7 +117,7 @@ fn it_stops_at_the_rung_that_fails() {
     );
     // Waits that end; those that do not are of two seconds here.
     let hang = ["--deadline", "2"];
-    for (dev, twin, rung, code, texts) in [
+    for (dev, twin, step, code, texts) in [
         (
             kfd,
             "fault=path:/dev/kfd:EACCES",
@@ -132,13 +132,7 @@ fn it_stops_at_the_rung_that_fails() {
             1,
             &["CREATE_QUEUE", "ENOMEM"],
         ),
-        (
-            kfd,
-            "fault=gone",
-            "map",
-            5,
-            &["it has left the bus", "dmesg"],
-        ),
+        (kfd, "fault=gone", "map", 5, &["has left the bus", "dmesg"]),
         (
             kfd,
             "fault=hang:queue=0",
@@ -151,7 +145,7 @@ fn it_stops_at_the_rung_that_fails() {
             "fault=hang:queue=1",
             "copy",
             5,
-            &["copy queue 0", "engine of their own"],
+            &["copy queue 0", "copies use a separate engine"],
         ),
         (
             kfd,
@@ -202,11 +196,11 @@ fn it_stops_at_the_rung_that_fails() {
         };
         let (last, below) = rows.split_last().unwrap();
         let what = format!("{dev} {twin}: {last:#}{err}");
-        assert_eq!((last["rung"].as_str(), found), (Some(rung), code), "{what}");
+        assert_eq!((last["step"].as_str(), found), (Some(step), code), "{what}");
         assert_eq!(last["status"], "failed", "{what}");
         assert!(below.iter().all(|row| row["status"] == "passed"), "{what}");
         assert!(
-            err.contains(&format!("bringup stopped at the rung {rung}")),
+            err.contains(&format!("bring-up stopped at step {step}")),
             "{what}"
         );
         for text in texts {
@@ -226,16 +220,16 @@ fn a_part_of_the_ladder_and_its_words() {
         &["bringup", "--from", "copy", "--to", "kernel"],
         &env,
     );
-    let rungs: Vec<_> = ran
+    let steps: Vec<_> = ran
         .out
         .lines()
         .map(|line| line.split_whitespace().nth(1).unwrap())
         .collect();
-    assert_eq!(rungs, ["copy", "kernel"], "{}", ran.out);
+    assert_eq!(steps, ["copy", "kernel"], "{}", ran.out);
     let ran = place.run(&["bringup", "--from", "kernel", "--to", "copy"], &env);
     assert_eq!(ran.code, 2, "{}", ran.err);
     assert!(
-        ran.err.contains("rungs from below: probe, map, ring"),
+        ran.err.contains("steps in order: probe, map, ring"),
         "{}",
         ran.err
     );

@@ -149,7 +149,7 @@ fn what_was_recorded_is_replayed() {
     assert_eq!(cut.code, 1);
     let said = cut
         .out
-        .contains("right is not whole; it is good up to byte ");
+        .contains("right is incomplete; it is good up to byte ");
     assert!(said && !cut.out.contains("different"), "{}", cut.out);
     std::fs::write(&file, "something").unwrap();
     let none = run(&["replay", "right"]);
@@ -239,7 +239,7 @@ fn what_was_not_done_of_a_program_that_hangs_is_kept() {
             "fence",
             "chip=gfx1030",
             "nothing-in-flight",
-            &["it waits for something that it has not submitted"],
+            &["it waits for work it never submitted"],
         ),
         (
             "poll",
@@ -256,7 +256,7 @@ fn what_was_not_done_of_a_program_that_hangs_is_kept() {
         let mut told = String::new();
         let found = [100, 500, 2500, 12500].into_iter().any(|ms| {
             let said = ended_after(&place, &args, ms);
-            assert!(said.contains("was told to end (SIGTERM)"), "{said}");
+            assert!(said.contains("was told to stop (SIGTERM)"), "{said}");
             told = explained(&said);
             told.starts_with(&wanted) && parts.iter().all(|part| told.contains(part))
         });
@@ -277,7 +277,7 @@ fn what_was_not_done_of_a_program_that_hangs_is_kept() {
     ];
     let late = place.run(&late, &[]);
     assert_eq!(late.code, 124, "{}", late.err);
-    assert!(late.err.contains("has not ended in 1 s"), "{}", late.err);
+    assert!(late.err.contains("did not end within 1 s"), "{}", late.err);
     assert!(explained(&late.err).contains("0x100050000"));
     let well = [
         "twin",
@@ -301,10 +301,10 @@ fn what_cannot_be_run_is_refused() {
     let run = |arguments: &[&str]| place.run(&[&["twin", "exec"], arguments].concat(), &[]);
     let refused = run(&["--", &client, "version"]);
     assert_eq!(refused.code, 2);
-    assert!(refused.err.contains("linked statically"), "{}", refused.err);
+    assert!(refused.err.contains("statically linked"), "{}", refused.err);
     let missing = run(&["--", "no-such-program"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.err.contains("no folder of PATH"), "{}", missing.err);
+    assert!(missing.err.contains("not found in PATH"), "{}", missing.err);
     let wrong = run(&["--twin", "chip=gfx1", "--", "/bin/true"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("chip"), "{}", wrong.err);

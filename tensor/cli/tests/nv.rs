@@ -82,7 +82,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         (
             "module=nouveau",
             3,
-            &["belongs to the kernel driver nouveau"],
+            &["is bound to the kernel driver nouveau"],
         ),
         (
             "fault=path:/dev/nvidiactl:EACCES",
@@ -95,15 +95,15 @@ fn exit_codes_tell_why_a_device_does_not_open() {
             &["device cgroup", "--device /dev/nvidia0"],
         ),
         ("says=470.256.02", 6, &["470.256.02", "535"]),
-        ("mig=7", 6, &["7 partitions (MIG)", "nvidia-smi -mig 0"]),
+        ("mig=7", 6, &["7 MIG partitions", "nvidia-smi -mig 0"]),
         (
             "compute=prohibited",
             4,
-            &["closed to programs that compute", "nvidia-smi -c DEFAULT"],
+            &["in compute mode Prohibited", "nvidia-smi -c DEFAULT"],
         ),
-        ("confidential=on", 6, &["confidential computing on"]),
-        ("compute=taken", 4, &["another one has it"]),
-        ("gpus=0", 3, &["has no GPU"]),
+        ("confidential=on", 6, &["confidential computing enabled"]),
+        ("compute=taken", 4, &["in use by another program"]),
+        ("gpus=0", 3, &["lists no GPU"]),
         (
             "fault=path:/dev/nvidia0:EIO",
             3,
@@ -132,7 +132,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
             "expected a renderer of NV (CUDA, PTX, LLVM, NAK)",
         ),
         ("CUDA", 3, "DEV=NV needs none"),
-        ("TWINNVK:0-1+NV", 3, "names 2 devices"),
+        ("TWINNVK:0-1+NV", 3, "2 devices selected"),
     ] {
         let ran = place.run(&["bench", "launch"], &[("DEV", dev)]);
         assert_eq!((ran.code, &*ran.out), (code, ""), "{dev}: {}", ran.err);

@@ -1,4 +1,4 @@
-//! From kernels to programs on a device: each structure is compiled once (or twice, see `known`), several at a time.
+//! Compiles kernels to programs on a device, several at a time; each structure once (or twice, see `known`).
 
 use hashbrown::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn yield_to_others() {
     match rustix::process::nice(5) {
         Ok(nice) => super::slice::long(nice),
         Err(error) => {
-            tracing::debug!("kernels are compiled with the priority of everything else: {error}");
+            tracing::debug!("cannot lower the priority of compile threads: {error}");
         }
     }
 }
@@ -48,7 +48,7 @@ struct Programs {
     sweep: usize,
 }
 
-/// Compiles for one device and keeps what it made.
+/// Compiles kernels for one device and caches them.
 pub struct Compiler {
     device: Arc<dyn Device>,
     backend: Backend,
@@ -60,7 +60,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler for a device; `threads` kernels at a time. It keeps kernels of at most `most` bytes that nobody uses.
+    /// A compiler for a device; `threads` kernels at a time. It caches unused kernels of at most `most` bytes.
     pub fn new(
         device: Arc<dyn Device>,
         backend: Backend,
@@ -80,7 +80,7 @@ impl Compiler {
         }
     }
 
-    /// Compiled kernels that are kept.
+    /// Number of cached kernels.
     pub fn known(&self) -> usize {
         self.table().len()
     }
@@ -100,8 +100,8 @@ impl Compiler {
         known.unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The programs of all kernels, in order. With `constant`, numbers are constants in all of them: for what is
-    /// compiled once and run often.
+    /// The programs of all kernels, in order. With `constant`, numbers are compiled in as constants, for code that
+    /// runs often.
     ///
     /// # Errors
     /// The first kernel that the compiler or the device refuses.
@@ -161,7 +161,7 @@ impl Compiler {
         all.map(|(key, instance)| {
             found.get(key).cloned().ok_or_else(|| Error::Kernel {
                 kernel: instance.kernel.name.clone(),
-                what: "was compiled and is not there; this is a fault of the compiler table".into(),
+                what: "was compiled, but is missing from the kernel table; this is a bug".into(),
             })
         })
         .collect()

@@ -23,7 +23,7 @@ pub struct Launch {
 pub struct Compiled {
     /// Its launches, in order.
     pub launches: Vec<Launch>,
-    /// What the compiler said.
+    /// The result of the compiler.
     pub built: Built,
     /// Offset of each scratch block.
     pub scratch: Vec<u64>,

@@ -36,20 +36,20 @@ pub struct Options {
     pub codegen: codegen::Options,
     /// Bounds of the scheduler; `None` takes them from the device.
     pub limits: Option<Limits>,
-    /// Gives every temporary a place of its own, to find faults of the memory plan.
+    /// Gives every temporary its own memory, to find errors in the memory plan.
     pub unplanned: bool,
-    /// For how long nothing may move on the device before a wait for it fails. Work that goes on is waited for.
+    /// How long the device may make no progress before a wait fails. Work in progress is waited for.
     pub timeout: Duration,
-    /// How long a wait for work may take though it goes on; `None` for as long as it takes.
+    /// Limit of a wait for work, regardless of progress; `None` for no limit.
     pub work: Option<Duration>,
     /// Kernels compiled at the same time; 0 for as many as the process has processors.
     pub compile_threads: usize,
-    /// Takes the time of every step. Each submission is then waited for.
+    /// Measures every step; each submission is then waited for.
     pub profile: bool,
-    /// Bytes of compiled kernels that are kept for the next time; those that were not used for the longest time
-    /// go first. What is running or captured is kept besides.
+    /// Size of the cache of compiled kernels in bytes, evicted least recently used first. Running and captured
+    /// kernels do not count.
     pub kernel_bytes: u64,
-    /// Told what happens.
+    /// Receives events.
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -206,7 +206,7 @@ impl DeviceExecutor {
         &self.stream
     }
 
-    /// The queue that copies run on beside kernels, if there is one.
+    /// The queue for copies parallel to kernels, if there is one.
     pub fn copies(&self) -> Option<&Stream> {
         self.copies.as_ref()
     }
@@ -230,17 +230,17 @@ impl DeviceExecutor {
         &self.limits
     }
 
-    /// Options that it was made with.
+    /// Its options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// Compiled kernels that are kept; see [`Options::kernel_bytes`].
+    /// Number of cached kernels; see [`Options::kernel_bytes`].
     pub fn compiled_kernels(&self) -> usize {
         self.compiler.known()
     }
 
-    /// What it took to get ready for what was run so far.
+    /// Time spent on preparing runs so far.
     pub fn preparation(&self) -> Preparation {
         self.compiler.ledger.sum()
     }
@@ -249,12 +249,12 @@ impl DeviceExecutor {
         &self.compiler.ledger
     }
 
-    /// Takes the runs that were profiled since the last call.
+    /// Returns the runs profiled since the last call.
     pub fn take_runs(&self) -> Vec<Run> {
         std::mem::take(&mut self.state().runs)
     }
 
-    /// Waits until the device has done everything that was submitted.
+    /// Waits for all submitted work.
     ///
     /// # Errors
     /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
@@ -267,7 +267,7 @@ impl DeviceExecutor {
         self.faults.check()
     }
 
-    /// Gives the memory of temporaries back to the device.
+    /// Frees the memory of temporaries.
     ///
     /// # Errors
     /// A timeout, or the loss of the device.
@@ -596,7 +596,7 @@ impl DeviceExecutor {
         // The values are made, whatever becomes of their times: told as failed, they would be made again.
         match times {
             Ok(runs) => self.record(runs),
-            Err(e) => tracing::warn!("{} has no times of an update: {e}", self.name),
+            Err(e) => tracing::warn!("{}: no timestamps of an update: {e}", self.name),
         }
         self.retire()
     }
@@ -752,7 +752,11 @@ impl Executor for DeviceExecutor {
             Storage::Host(bytes) => {
                 return Err(Error::Shape {
                     op: "read",
-                    what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
+                    what: format!(
+                        "the storage has {} bytes, expected {}",
+                        bytes.len(),
+                        into.len()
+                    ),
                 });
             }
             Storage::Source(source) => return source.fill(into),
@@ -801,7 +805,10 @@ impl Drop for DeviceExecutor {
         let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         let settled = state.pending.settle(0, deadline);
         if let Err(e) = settled.and_then(|()| state.retired.settle(0, deadline)) {
-            tracing::warn!("{}: work in flight at the end: {e}", self.device.info().id);
+            tracing::warn!(
+                "{}: waiting for work in flight failed: {e}",
+                self.device.info().id
+            );
         }
         // It names programs and stamps, too.
         let named = Arc::new((self.compiler.take(), std::mem::take(&mut state.stamps)));

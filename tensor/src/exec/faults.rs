@@ -1,6 +1,5 @@
-//! Indices out of range that only a kernel has seen. For each operation and size there is a word in
-//! memory that the host reads at no cost; a kernel puts the index there, and whoever waits for results
-//! finds it.
+//! Reports out-of-range indices found by kernels. Each operation and size has a word in host-visible memory; a
+//! kernel writes the index there, and the next wait for results checks it.
 
 use hashbrown::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,5 +1,5 @@
-//! Runs schedules on the host through the kernel interpreter: the judge of the scheduler, which
-//! needs neither a compiler nor a device. Every access is checked.
+//! Runs schedules on the host through the kernel interpreter: a reference for the scheduler that needs neither a
+//! compiler nor a device. Every access is checked.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::schedule::{
 pub struct Interpreter {
     /// Bounds of the scheduler.
     pub limits: Limits,
-    /// Gives every temporary a place of its own.
+    /// Gives every temporary its own memory.
     pub unplanned: bool,
     /// What changed from call to call.
     pub offsets: Offsets,
@@ -56,8 +56,8 @@ impl Interpreter {
         Ok(results.map(|b| memory[b.0 as usize].clone()).collect())
     }
 
-    /// Computes each value, all from what is there before, and puts each into the place of the realized
-    /// tensor beside it, as plans of schedules do it.
+    /// Computes all values from the old contents, then writes each to its realized tensor, as plans of schedules
+    /// do.
     ///
     /// # Errors
     /// What the interpreter finds wrong with a kernel.
@@ -211,7 +211,11 @@ impl Executor for Interpreter {
             Storage::Host(bytes) => {
                 return Err(Error::Shape {
                     op: "read",
-                    what: format!("the storage has {} bytes, not {}", bytes.len(), into.len()),
+                    what: format!(
+                        "the storage has {} bytes, expected {}",
+                        bytes.len(),
+                        into.len()
+                    ),
                 });
             }
             Storage::Device(buffer) => buffer.read(0, into)?,

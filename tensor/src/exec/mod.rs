@@ -28,8 +28,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Engine, Op, Storage, Tensor};
 
 impl Engine {
-    /// Waits until its device has done everything that was submitted; without a device, everything is
-    /// done.
+    /// Waits for all work submitted to its device; without a device, returns at once.
     ///
     /// # Errors
     /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
@@ -37,7 +36,7 @@ impl Engine {
         DeviceExecutor::of(self).map_or(Ok(()), DeviceExecutor::synchronize)
     }
 
-    /// Takes what ran since the last call, of an engine that takes times; see [`trace::write`].
+    /// Returns the runs since the last call of a profiling engine; see [`trace::write`].
     pub fn take_runs(&self) -> Vec<Run> {
         DeviceExecutor::of(self).map_or_else(Vec::new, DeviceExecutor::take_runs)
     }
@@ -64,16 +63,17 @@ pub(crate) fn copies_from_elsewhere<'a>(roots: impl Iterator<Item = &'a Tensor>)
             }
             (Op::Param, _) => {
                 return Err(Error::Capture {
-                    what: "a value inside of the body of a loop was realized or read, which is another \
-                           one at each step; return it as an output of the body"
-                        .into(),
+                    what:
+                        "a value inside a loop body, which differs at each step, was realized or \
+                           read; return it as an output of the body"
+                            .into(),
                 });
             }
             (Op::Given, _) => {
                 return Err(Error::Capture {
                     what: format!(
-                        "{tensor:?} is a value inside of a captured function, and was used outside of \
-                         it; return it as an output of the function"
+                        "{tensor:?} is a value inside a captured function, but was used outside; return \
+                         it as an output of the function"
                     ),
                 });
             }

@@ -1,5 +1,5 @@
-//! Launches that bring an operand into the order in which kernels read it, and nothing else: they can
-//! run before the rest, and in a loop once for all steps.
+//! Launches that only reorder an operand for the kernels that read it. They can run first, and once for all steps
+//! of a loop.
 
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub(crate) fn packs(
     alone.then_some((slots, block))
 }
 
-/// Launches inside of loops that do the same at all steps, and where the blocks that they fill stay,
-/// by step and launch or block.
+/// Launches inside loops that do the same at all steps, and where the blocks that they fill stay, by step and
+/// launch or block.
 #[derive(Default, Debug)]
 pub struct LoopInvariant {
     /// Launches of the first step only.

@@ -1,4 +1,4 @@
-//! What it takes to get ready: the work between a graph and its first command.
+//! Statistics of the work between a graph and its first command.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use codegen::{Built, Recent};
 /// Modules that are remembered to count those that are different.
 const MODULES: u64 = 1 << 16;
 
-/// The work of an executor before its commands, since it was made.
+/// Preparation work of an executor since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Preparation {
     /// Modules of machine code that kernels are made of.
     pub modules: usize,
-    /// Different ones among them.
+    /// Distinct modules among them.
     pub distinct: usize,
     /// Modules that came from the compile cache, with the kernel that they belong to.
     pub cached: usize,
@@ -23,7 +23,7 @@ pub struct Preparation {
     pub optimise: Duration,
     /// From text to machine code, on all threads together.
     pub compiler: Duration,
-    /// From both to the last module, as a clock on the wall sees it.
+    /// Wall time of both.
     pub compiling: Duration,
     /// From machine code to programs on the device.
     pub load: Duration,

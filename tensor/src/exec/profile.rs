@@ -1,4 +1,4 @@
-//! What ran, how long, and who wants to know.
+//! Profiles of runs, and observers of an executor.
 
 use codegen::Built;
 
@@ -26,7 +26,7 @@ impl Run {
     }
 }
 
-/// Told what an executor does. Called on the thread that realizes.
+/// Observes an executor. Called on the thread that realizes.
 pub trait Observer: Send + Sync {
     /// Of the kernels that are not there yet, so many were compiled. Called on any thread.
     fn compiling(&self, done: usize, total: usize) {

@@ -37,6 +37,6 @@ pub(super) fn long(nice: i32) {
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     if set != 0 {
         let why = std::io::Error::last_os_error();
-        tracing::debug!("the slices of a thread that compiles stay as they are: {why}");
+        tracing::debug!("cannot set the time slice of a compile thread: {why}");
     }
 }

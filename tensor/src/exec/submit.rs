@@ -418,8 +418,8 @@ impl Emit<'_, '_> {
                             return Err(Error::Kernel {
                                 kernel: name.clone(),
                                 what: format!(
-                                    "its code wants number {slot}, and the schedule gives it \
-                                     {given}; this is a fault of the compiler table"
+                                    "its code expects number {slot}, but the schedule passes {given}; \
+                                     this is a bug"
                                 ),
                             });
                         }

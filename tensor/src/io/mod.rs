@@ -33,7 +33,7 @@ pub struct FileError {
     pub file: String,
     /// What was tried: `open`, `map`, `create`, `write` or `rename`.
     pub op: &'static str,
-    /// What the system answered.
+    /// The error of the operating system.
     pub source: io::Error,
     /// What to do next.
     pub hint: &'static str,
@@ -67,8 +67,8 @@ fn no_room() -> &'static str {
         .current
         .is_some()
     {
-        return "the address space of this process is limited (RLIMIT_AS): raise `ulimit -v`; else free memory, or raise \
-                the memory limit of the container";
+        return "raise the address space limit (`ulimit -v`), free memory, or raise the memory limit of \
+                the container";
     }
     "free memory, or raise the memory limit of the container"
 }

@@ -52,8 +52,7 @@ pub enum NpyError {
     )]
     LongHeader { file: String, found: u64 },
     #[error(
-        "{file}: expected {expected} bytes of header, found {found}; the file was cut off: fetch \
-         it again"
+        "{file}: expected {expected} bytes of header, found {found}; the file is truncated: fetch it again"
     )]
     CutHeader {
         file: String,
@@ -75,7 +74,7 @@ pub enum NpyError {
          the array with numpy.save again"
     )]
     Keys { file: String, found: String },
-    #[error("{file}: expected elements of a number type, found descr {descr} ({kind}); {hint}")]
+    #[error("{file}: expected a numeric element type, found descr {descr} ({kind}); {hint}")]
     Type {
         file: String,
         descr: Quoted,
@@ -83,8 +82,7 @@ pub enum NpyError {
         hint: &'static str,
     },
     #[error(
-        "{file}: expected at most {MAX_RANK} dimensions, found {found}; reshape the array before \
-         it is saved"
+        "{file}: expected at most {MAX_RANK} dimensions, found {found}; reshape the array before saving it"
     )]
     Rank { file: String, found: usize },
     #[error(
@@ -94,7 +92,7 @@ pub enum NpyError {
     Elements { file: String, shape: String },
     #[error(
         "{file}: expected {expected} bytes for {dtype} {shape}, found {found}; {}",
-        if found < expected { "the file was cut off: fetch it again" }
+        if found < expected { "the file is truncated: fetch it again" }
         else { "more than one array in a file is not supported: save them as npz" }
     )]
     Size {
@@ -141,7 +139,7 @@ pub struct Header {
 /// Reads an array from a file.
 ///
 /// # Errors
-/// The first fault that is found, see [`NpyError`].
+/// The first error found, see [`NpyError`].
 pub fn read(path: impl AsRef<Path>) -> Result<Array, NpyError> {
     let path = path.as_ref();
     let bytes = Bytes::map(path)?;
@@ -322,7 +320,7 @@ fn element_type(file: &str, descr: &str) -> Result<(DType, bool), NpyError> {
         "f4" => DType::F32,
         "f8" => DType::F64,
         _ => {
-            let cast = "convert it with .astype before it is saved";
+            let cast = "convert it with .astype before saving";
             return Err(match code.as_bytes().first() {
                 Some(b'c') => refuse("complex", "save real and imaginary parts as two arrays"),
                 Some(b'f') => refuse("an extended float", cast),
@@ -331,7 +329,7 @@ fn element_type(file: &str, descr: &str) -> Result<(DType, bool), NpyError> {
                 Some(b'M' | b'm') => refuse("times", cast),
                 Some(b'V') => refuse(
                     "raw bytes, perhaps bfloat16 or float8",
-                    "cast to float32 before it is saved, or use safetensors",
+                    "cast to float32 before saving, or use safetensors",
                 ),
                 _ => refuse("unknown", cast),
             });
@@ -515,11 +513,11 @@ impl Literal<'_> {
     }
 }
 
-/// Writes an array, replacing what was at `path` in one step.
+/// Writes an array, atomically replacing `path`.
 ///
 /// # Errors
-/// [`NpyError::NoName`] for bf16 and the 8-bit floats, [`NpyError::Size`] for data that does not
-/// fit its shape, or what the system answered.
+/// [`NpyError::NoName`] for bf16 and the 8-bit floats, [`NpyError::Size`] for data that does not fit its shape, or
+/// an error of the operating system.
 pub fn write(
     path: impl AsRef<Path>,
     dtype: DType,

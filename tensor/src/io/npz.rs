@@ -33,21 +33,20 @@ pub enum NpzError {
     #[error(transparent)]
     Array(#[from] NpyError),
     #[error(
-        "{file}: expected a zip archive, found: {found}; the file is damaged, was cut off, or is \
-         not an npz file"
+        "{file}: expected a zip archive, found: {found}; the file is damaged, truncated, or not an npz file"
     )]
     Archive { file: String, found: String },
-    #[error("{file}: expected members with distinct names, found a name twice; rename one of them")]
+    #[error("{file}: duplicate member name; rename one of them")]
     Duplicate { file: String },
-    #[error("{file}: expected an array {array}, found none of that name{hint}")]
+    #[error("{file}: no array {array}{hint}")]
     NoArray {
         file: String,
         array: Quoted,
         hint: String,
     },
     #[error(
-        "{file}: array {array}: expected a member that is stored or deflated, found {found}; save \
-         it with numpy.savez or numpy.savez_compressed"
+        "{file}: array {array}: expected a stored or deflated member, found {found}; save it with \
+         numpy.savez or numpy.savez_compressed"
     )]
     Method {
         file: String,
@@ -55,7 +54,7 @@ pub enum NpzError {
         found: String,
     },
     #[error(
-        "{file}: array {array}: expected at most {limit} bytes from {packed} packed ones, found a \
+        "{file}: array {array}: expected at most {limit} bytes from {packed} compressed ones, found a \
          declared size of {found}; the archive is damaged or made to exhaust memory"
     )]
     Bomb {
@@ -66,8 +65,7 @@ pub enum NpzError {
         found: u64,
     },
     #[error(
-        "{file}: array {array}: expected data that unpacks, found: {found}; the archive is \
-         damaged: fetch it again"
+        "{file}: array {array}: cannot decompress: {found}; the archive is damaged: fetch it again"
     )]
     Packed {
         file: String,
@@ -121,7 +119,7 @@ impl File {
         File::checked(path.display().to_string(), bytes)
     }
 
-    /// Takes an archive that is in memory; `name` stands for the path in errors.
+    /// Takes an archive that is in memory; `name` replaces the path in errors.
     ///
     /// # Errors
     /// As [`File::open`].
@@ -162,7 +160,7 @@ impl File {
     /// Unpacks one array. Its checksum is verified.
     ///
     /// # Errors
-    /// The first fault that is found, see [`NpzError`].
+    /// The first error found, see [`NpzError`].
     pub fn array(&mut self, array: &str) -> Result<Array, NpzError> {
         let Some(index) = self
             .arrays
@@ -264,12 +262,12 @@ pub struct ArrayRef<'a> {
     pub data: &'a [u8],
 }
 
-/// Writes an archive, replacing what was at `path` in one step. The same arrays in the same order
-/// give the same bytes: members carry no time.
+/// Writes an archive, atomically replacing `path`. The same arrays in the same order give the same bytes: members
+/// carry no time.
 ///
 /// # Errors
-/// Names that are empty, repeated or contain `/`, types that npy has no name for, data that does
-/// not fit its shape, or what the system answered.
+/// Names that are empty, repeated or contain `/`, types that npy has no name for, data that does not fit its shape,
+/// or an error of the operating system.
 pub fn write<'a>(
     path: impl AsRef<Path>,
     arrays: impl IntoIterator<Item = ArrayRef<'a>>,
@@ -283,7 +281,7 @@ pub fn write<'a>(
         let found = match a.name {
             "" => Some("an empty one"),
             name if name.contains('/') => Some("one with '/'"),
-            name if !seen.insert(name) => Some("one that was written already"),
+            name if !seen.insert(name) => Some("one already written"),
             _ => None,
         };
         if let Some(found) = found {
@@ -422,12 +420,12 @@ mod tests {
     fn an_unknown_array_gets_a_suggestion() {
         assert_eq!(
             fault(archive(true), "weight"),
-            "a.npz: expected an array \"weight\", found none of that name; did you mean \
+            "a.npz: no array \"weight\"; did you mean \
              \"weights\"?"
         );
         assert_eq!(
             fault(archive(true), "something"),
-            "a.npz: expected an array \"something\", found none of that name; the archive has 3 \
+            "a.npz: no array \"something\"; the archive has 3 \
              arrays"
         );
     }
@@ -454,8 +452,7 @@ mod tests {
             let header = npy::build_header("a", DType::U8, &[9], 9).unwrap();
             assert_eq!(
                 fault(zip_of(&[&header[..], &[0; 8]].concat(), method), "a"),
-                "a.npz: a.npy: expected 9 bytes for u8 [9], found 8; the file was cut off: fetch it \
-                 again"
+                "a.npz: a.npy: expected 9 bytes for u8 [9], found 8; the file is truncated: fetch it again"
             );
         }
     }
@@ -498,7 +495,7 @@ mod tests {
         bytes[at] = 6;
         assert_eq!(
             fault(bytes, "a"),
-            "a.npz: array \"a\": expected data that unpacks, found: Invalid checksum; the archive is \
+            "a.npz: array \"a\": cannot decompress: Invalid checksum; the archive is \
              damaged: fetch it again"
         );
     }
@@ -510,7 +507,7 @@ mod tests {
         let at = directory(&good);
         let mut bzip = good.clone();
         bzip[at + 10] = 12;
-        assert!(fault(bzip, "a").contains("expected a member that is stored or deflated, found"));
+        assert!(fault(bzip, "a").contains("expected a stored or deflated member, found"));
         let mut encrypted = good;
         encrypted[at + 8] |= 1;
         assert!(fault(encrypted, "a").contains("Password required to decrypt file"));

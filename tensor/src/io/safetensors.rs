@@ -58,8 +58,8 @@ pub enum SafetensorsError {
     #[error(transparent)]
     File(#[from] FileError),
     #[error(
-        "{file}: expected at least 8 bytes with the length of the header, found {found}; the file \
-         is empty or was cut off: fetch it again"
+        "{file}: expected at least 8 bytes with the length of the header, found {found}; the file is \
+         empty or truncated: fetch it again"
     )]
     NoLength { file: String, found: u64 },
     #[error(
@@ -68,8 +68,8 @@ pub enum SafetensorsError {
     )]
     LongHeader { file: String, found: u64 },
     #[error(
-        "{file}: expected a header of {expected} bytes, found {found} bytes after its length; the \
-         file was cut off: fetch it again"
+        "{file}: expected a header of {expected} bytes, found {found} bytes after its length; the file \
+         is truncated: fetch it again"
     )]
     CutHeader {
         file: String,
@@ -87,8 +87,7 @@ pub enum SafetensorsError {
     )]
     NotJson { file: String, found: String },
     #[error(
-        "{file}: tensor {tensor}: expected one entry, found a second one; rename one of them and \
-         write the file again"
+        "{file}: tensor {tensor}: duplicate entry; rename one of them and write the file again"
     )]
     Duplicate { file: String, tensor: Quoted },
     #[error(
@@ -125,8 +124,8 @@ pub enum SafetensorsError {
         shape: String,
     },
     #[error(
-        "{file}: tensor {tensor}: expected data_offsets that do not step back, found {begin} to \
-         {end}; the header is damaged: fetch the file again"
+        "{file}: tensor {tensor}: expected ascending data_offsets, found {begin} to {end}; the header \
+         is damaged: fetch the file again"
     )]
     Backwards {
         file: String,
@@ -148,7 +147,7 @@ pub enum SafetensorsError {
     },
     #[error(
         "{file}: tensor {tensor}: expected data up to offset {end}, found {found} bytes of data; \
-         the file was cut off: fetch it again"
+         the file is truncated: fetch it again"
     )]
     CutData {
         file: String,
@@ -157,8 +156,8 @@ pub enum SafetensorsError {
         found: u64,
     },
     #[error(
-        "{file}: tensor {tensor}: expected its data to begin at offset {expected}, where tensor \
-         {previous} ends, found {found}, which overlaps; the writer of the file is broken"
+        "{file}: tensor {tensor}: data begins at offset {found} and overlaps tensor {previous}, which \
+         ends at {expected}; the writer of the file is broken"
     )]
     Overlap {
         file: String,
@@ -168,8 +167,8 @@ pub enum SafetensorsError {
         found: u64,
     },
     #[error(
-        "{file}: tensor {tensor}: expected its data to begin at offset {expected}, where the \
-         previous data ends, found {found}: a hole of {} bytes; the writer of the file is broken",
+        "{file}: tensor {tensor}: data begins at offset {found}, {} bytes after the previous data ends \
+         at {expected}; the writer of the file is broken",
         found - expected
     )]
     Hole {
@@ -179,15 +178,15 @@ pub enum SafetensorsError {
         found: u64,
     },
     #[error(
-        "{file}: expected the data to end at offset {expected}, found {} more bytes that belong to \
-         no tensor; the file is damaged or something was appended to it", found - expected
+        "{file}: expected the data to end at offset {expected}, found {} more bytes; the file is \
+         damaged or something was appended to it", found - expected
     )]
     Trailing {
         file: String,
         expected: u64,
         found: u64,
     },
-    #[error("{file}: expected a tensor {tensor}, found none of that name{hint}")]
+    #[error("{file}: no tensor {tensor}{hint}")]
     NoTensor {
         file: String,
         tensor: Quoted,
@@ -239,14 +238,14 @@ impl File {
     /// that shortens a mapped file ends this process (SIGBUS).
     ///
     /// # Errors
-    /// The first fault that is found, see [`SafetensorsError`].
+    /// The first error found, see [`SafetensorsError`].
     pub fn open(path: impl AsRef<Path>) -> Result<File, SafetensorsError> {
         let path = path.as_ref();
         let bytes = Bytes::map(path)?;
         File::checked(path.display().to_string(), bytes)
     }
 
-    /// Takes a file that is in memory; `name` stands for the path in errors.
+    /// Takes a file that is in memory; `name` replaces the path in errors.
     ///
     /// # Errors
     /// As [`File::open`].
@@ -342,7 +341,7 @@ fn parse_object<'a, T: Deserialize<'a>>(json: &'a RawValue) -> Result<T, serde_j
     if json.get().starts_with('{') {
         serde_json::from_str(json.get())
     } else {
-        Err(de::Error::custom("a value that is no object"))
+        Err(de::Error::custom("a value that is not an object"))
     }
 }
 
@@ -352,7 +351,7 @@ impl Header {
     /// Memory is taken for the header only, in proportion to its length, which is checked first.
     ///
     /// # Errors
-    /// The first fault that is found, see [`SafetensorsError`].
+    /// The first error found, see [`SafetensorsError`].
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Header, SafetensorsError> {
         use SafetensorsError as E;
         let name = || file.to_string();

@@ -239,7 +239,7 @@ impl Capture {
             // The call is made, whatever becomes of its times: told as failed, it would be made again.
             match runs {
                 Ok(runs) => executor.record(runs),
-                Err(e) => tracing::warn!("a replay has no times: {e}"),
+                Err(e) => tracing::warn!("no timestamps of a replay: {e}"),
             }
         }
         Ok(results)

@@ -1,4 +1,4 @@
-//! Functions whose only changing inputs are their arguments: a model with its weights.
+//! Captured functions with constant weights, such as a model.
 
 use codegen::DType;
 
@@ -13,10 +13,9 @@ use crate::walk::replaced;
 
 /// A pure function over constant weights, captured at once.
 ///
-/// Every realized tensor that the function uses and that is not one of its inputs is constant for
-/// good: what depends on nothing else is computed when the function is captured, and weights are
-/// put into the order in which the kernels read them. What is only needed for that is not kept in
-/// device memory. A weight that is changed later changes nothing here.
+/// Every realized tensor that the function uses, except its inputs, is constant: everything that depends only on
+/// constants is computed at capture, and weights are packed for the kernels. Intermediate data of this is not kept
+/// in device memory. Later changes of a weight have no effect.
 pub struct Frozen {
     engine: Engine,
     signature: Signature,
@@ -81,8 +80,8 @@ impl Frozen {
         })
     }
 
-    /// What a call would run, without compiling it: the schedule of what depends on the inputs, with
-    /// everything else computed as [`Frozen::capture`] does. Reads no input.
+    /// The schedule of a call, without compiling it: everything that depends on the inputs; the rest is computed as
+    /// [`Frozen::capture`] does. Reads no input.
     ///
     /// # Errors
     /// As [`Frozen::capture`]; an engine without queues has no schedule.
@@ -93,7 +92,7 @@ impl Frozen {
     ) -> Result<Schedule> {
         let Some(executor) = DeviceExecutor::of(engine) else {
             return Err(capture(format!(
-                "{} has no queues, so nothing is scheduled",
+                "{} has no queues and schedules nothing",
                 engine.name()
             )));
         };
@@ -105,14 +104,13 @@ impl Frozen {
     /// The outputs for these inputs, realized, in fresh memory.
     ///
     /// # Errors
-    /// Inputs of another number, shape, type or engine than captured; the device's.
-    /// [`crate::Error::Capture`] inside of a function that is being captured.
+    /// Inputs of another number, shape, type or engine than captured; the device's. [`crate::Error::Capture`]
+    /// inside a function that is being captured.
     pub fn call(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         if tracing::is_capturing() {
             return Err(capture(
-                "a function with constant weights (a model, a Frozen) is called inside of a function \
-                 that is being captured: a replay would not call it. Call it before, and pass its \
-                 outputs as inputs"
+                "a function with constant weights (a model, a Frozen) was called inside a function that \
+                 is being captured: replays would skip it. Call it before, and pass its outputs as inputs"
                     .into(),
             ));
         }
@@ -123,7 +121,7 @@ impl Frozen {
                 .all(|(t, (shape, dtype))| t.shape() == shape && t.dtype() == *dtype);
         if !fits || inputs.iter().any(|t| t.engine() != &self.engine) {
             return Err(capture(format!(
-                "called with {inputs:?}, captured for {:?} on {}; capture it again for these",
+                "called with {inputs:?}, but captured for {:?} on {}; capture it again for these",
                 self.signature,
                 self.engine.name()
             )));
@@ -134,7 +132,7 @@ impl Frozen {
             Kind::Commands(capture) => match DeviceExecutor::of(&self.engine) {
                 Some(executor) => capture.call(executor, &self.engine, inputs),
                 None => Err(super::capture(
-                    "the engine is not that of the capture".into(),
+                    "the engine differs from that of the capture".into(),
                 )),
             },
             Kind::Graph {
@@ -176,7 +174,7 @@ fn frozen(
 ) -> Result<(u64, Vec<Tensor>)> {
     if tracing::is_capturing() {
         return Err(capture(
-            "a function with constant weights (a model, a Frozen) is captured inside of another one; \
+            "a function with constant weights (a model, a Frozen) was captured inside another one; \
              capture it before"
                 .into(),
         ));

@@ -1,8 +1,7 @@
 //! Captured functions: traced once, replayed as prepared queues.
 //!
-//! The first call with inputs of certain shapes runs plainly. The second traces the function, and turns
-//! everything that its outputs and its state need into one graph of commands, with the addresses of
-//! inputs, state and outputs left open. From then on a call patches the addresses and launches.
+//! The first call with inputs of certain shapes runs normally. The second traces the function into one graph of
+//! commands, with open addresses of inputs, state and outputs. Later calls patch the addresses and launch it.
 //!
 //! # What a captured function is
 //!
@@ -13,23 +12,20 @@
 //!   the meantime. A parameter that it sets has the new value after the call.
 //! - A generator ([`crate::Rng`]) gives each call the numbers that it would give to a plain one.
 //! - A tensor from outside is a value like any other: it stays what it is.
-//! - A captured function that is called inside of another becomes a part of it.
+//! - A captured function that is called inside another becomes a part of it.
 //!
-//! Whatever else it does happens at the first two calls and never again. What can be seen of that is
-//! refused: reading or realizing a tensor, and setting a parameter of another engine. What cannot be
-//! seen is a number that Rust computes (a learning rate as `f64`, a counter): it stays what it was at
-//! the capture; make it an input or a parameter.
+//! All other effects happen at the first two calls only. Those that can be detected are refused: reading or
+//! realizing a tensor, and setting a parameter of another engine. Numbers computed in Rust (a learning rate as
+//! `f64`, a counter) cannot be detected and keep their value at capture; make them an input or a parameter.
 //!
-//! Outputs are in fresh memory at every call, and values without a graph: gradients are taken inside of the
-//! function. State is updated in place if nobody holds the old value,
-//! see [`crate::param`].
+//! Outputs are in fresh memory at every call and have no graph: take gradients inside the function. State is
+//! updated in place if the old value is not shared, see [`crate::param`].
 //!
 //! # Threads
 //!
-//! Functions may be called from many threads at once. A call that replays waits for no compiler: only
-//! calls that need the same capture made wait for each other. A replay reads and sets its parameters as one
-//! step; a plain call, also the first one of a captured function, does not: what another thread sets in
-//! between is lost.
+//! Functions may be called from many threads at once. A replay never waits for the compiler; only calls that need
+//! the same new capture wait for each other. A replay reads and sets its parameters atomically. A normal call,
+//! including the first one of a captured function, does not: values that another thread sets in between are lost.
 
 mod capture;
 mod freeze;
@@ -62,11 +58,10 @@ type Case = (Signature, bool);
 /// Captures that a function keeps; the one that was used least recently goes first.
 const MOST_CAPTURES: usize = 64;
 
-/// A function of tensors that is captured at its second call with inputs of certain shapes: what cannot be captured
-/// is refused in that call, not in the first one.
+/// A function of tensors that is captured at its second call with inputs of certain shapes. Unsupported operations
+/// are reported by that call, not by the first one.
 ///
-/// It is called by `&self`, from many threads at once: each call has its own outputs, and replays read and set
-/// parameters as one step.
+/// Many threads may call it at once: each call has its own outputs, and replays read and set parameters atomically.
 pub struct Jit<F> {
     engine: Engine,
     function: Mutex<F>,
@@ -104,7 +99,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         }
     }
 
-    /// Number of graphs that are captured.
+    /// Number of captured graphs.
     pub fn captures(&self) -> usize {
         let captures = self.known();
         let known = captures.known.values();
@@ -113,8 +108,8 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
 
     /// Calls the function. The outputs are realized, the parameters that it sets have their new values.
     ///
-    /// The first call with inputs of these shapes runs the function as it is: where it fails half way, what it had
-    /// set stays set, as without a `Jit`. Later calls set all or nothing.
+    /// The first call with inputs of these shapes runs the function normally: if it fails halfway, parameters set
+    /// so far stay set, as without a `Jit`. Later calls set all or nothing.
     ///
     /// # Errors
     /// An input of another engine, or another number of inputs than before; what the function
@@ -184,12 +179,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
     fn function(&self) -> Result<MutexGuard<'_, F>> {
         if tracing::is_inside(self.address()) {
             return Err(capture(
-                "a captured function calls itself; call the function that it is made of".into(),
+                "a captured function calls itself; call the original function".into(),
             ));
         }
         if tracing::is_inside(tracing::A_MODEL) {
             return Err(capture(
-                "a captured function is called from the progress report of a session that traces its \
+                "a captured function was called from the progress report of a session that traces its \
                  model; call it when the report is Running"
                     .into(),
             ));
@@ -243,9 +238,9 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let around = tracing::capturing().or_else(tracing::noting);
         if around.as_ref() != Some(&self.engine) {
             return Err(capture(format!(
-                "a captured function on {} is called inside of another one, which is on another \
-                 engine or has constant parameters: a replay would not call it. Call it before, and \
-                 pass its outputs as inputs",
+                "a captured function on {} was called inside another one, which is on another engine or \
+                 has constant parameters: replays would skip it. Call it before, and pass its outputs \
+                 as inputs",
                 self.engine.name()
             )));
         }

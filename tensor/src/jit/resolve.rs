@@ -61,8 +61,8 @@ fn compute(
             older.push(tensor);
         } else if let Some(source) = foreign(&tensor, engine) {
             return Err(capture(format!(
-                "{source:?} is on {}, and copied inside of the function; copy it before the call, and \
-                 pass it as an input",
+                "{source:?} is on {} and copied inside the function; copy it before the call, and pass \
+                 it as an input",
                 source.engine().name()
             )));
         } else {

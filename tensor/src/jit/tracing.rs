@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Capturing,
     /// They become a graph in which parameters are constants, and nothing runs.
     Freezing,
-    /// They are as they are, inside of another trace.
+    /// They are as they are, inside another trace.
     Paused,
 }
 
@@ -80,11 +80,11 @@ pub(crate) enum Seen {
 thread_local! {
     /// Traces of this thread, the innermost last.
     static TRACES: RefCell<Vec<Rc<Tracing>>> = const { RefCell::new(Vec::new()) };
-    /// Captured functions that this thread is inside of.
+    /// Captured functions that this thread is inside.
     static INSIDE: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread is inside of a captured function, until it is dropped.
+/// This thread is inside a captured function, until it is dropped.
 pub(crate) struct Inside(usize);
 
 impl Inside {
@@ -103,7 +103,7 @@ impl Drop for Inside {
 /// Instead of a captured function: a model that is traced node by node.
 pub(crate) const A_MODEL: usize = 1;
 
-/// Whether this thread is inside of that captured function.
+/// Whether this thread is inside that captured function.
 pub(crate) fn is_inside(function: usize) -> bool {
     INSIDE.with(|inside| inside.borrow().contains(&function))
 }
@@ -162,8 +162,8 @@ impl Uses {
         };
         let like = first.like();
         Err(refused(format!(
-            "a parameter of {:?} {} is made in the call that is captured, and kept: no replay would make it. \
-             Make it before the call",
+            "a parameter of {:?} {} was created in the captured call and kept: replays would not create \
+             it. Create it before the call",
             like.shape(),
             like.dtype()
         )))
@@ -243,12 +243,12 @@ pub(crate) fn written(parameter: &Parameter, value: &Tensor) -> Result<bool> {
             Ok(false)
         }
         Kind::Freezing => Err(refused(format!(
-            "{} is set in a function whose parameters are constants; capture it as a Jit",
+            "{} was set in a function with constant parameters; capture it as a Jit",
             name()
         ))),
         Kind::Capturing if parameter.like().engine() != &tracing.engine => Err(refused(format!(
-            "{} on {} is set in a function that is captured for {}: a replay would not set it. \
-             Return the value, and set it after the call",
+            "{} on {} was set in a function captured for {}: replays would not set it. Return the \
+             value, and set it after the call",
             name(),
             parameter.like().engine().name(),
             tracing.engine.name()
@@ -274,7 +274,7 @@ pub(crate) fn drawn(rng: &Rng, words: usize) -> Result<Option<Tensor>> {
         Kind::Capturing => {}
         Kind::Freezing => {
             return Err(refused(
-                "random numbers are drawn in a function whose parameters are constants: each call would have \
+                "random numbers were drawn in a function with constant parameters: every call would get \
                  the same ones. Draw before the call and pass them as an input, or capture it as a Jit"
                     .into(),
             ));
@@ -322,8 +322,8 @@ pub(crate) fn refuse(engine: &dyn crate::Executor, op: &'static str) -> Result<(
         return Ok(());
     }
     Err(refused(format!(
-        "{op} inside of a captured function: a replay would not do it. Return the value as an \
-         output and read it after the call, or keep it in a Parameter that the function sets"
+        "{op} inside a captured function: replays would skip it. Return the value as an output and read \
+         it after the call, or keep it in a Parameter that the function sets"
     )))
 }
 

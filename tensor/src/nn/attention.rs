@@ -45,7 +45,7 @@ impl MultiHeadAttention {
             return shape_error(
                 "MultiHeadAttention",
                 format!(
-                    "width {width}, {heads} heads, {kv_heads} kv heads: each divides the one before"
+                    "width {width}, {heads} heads, {kv_heads} kv heads: each must divide the one before"
                 ),
             );
         }
@@ -63,7 +63,7 @@ impl MultiHeadAttention {
     /// Queries `[.., q, width]`, keys and values `[.., k, width]` to `[.., q, width]`.
     ///
     /// # Errors
-    /// Shapes that do not fit.
+    /// Incompatible shapes.
     pub fn forward(
         &self,
         query: &Tensor,
@@ -80,7 +80,7 @@ impl MultiHeadAttention {
                 return shape_error(
                     "MultiHeadAttention",
                     format!(
-                        "the weight of {name} is {:?}; {} kv heads of {width} values take {:?}",
+                        "the weight of {name} has shape {:?}; {} kv heads of width {width} need {:?}",
                         own.shape(),
                         self.kv_heads,
                         [shared, of.copied().unwrap_or(0)]

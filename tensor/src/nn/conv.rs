@@ -18,7 +18,7 @@ pub struct Conv {
     pub bias: Option<Parameter>,
     /// Strides, padding and dilation.
     pub sliding: ConvParams,
-    /// Groups of channels that do not see each other.
+    /// Groups of independent channels.
     pub groups: usize,
 }
 
@@ -29,7 +29,7 @@ pub struct Channels {
     pub inputs: usize,
     /// Of the output.
     pub outputs: usize,
-    /// Groups that do not see each other; divides both.
+    /// Independent groups; divides both.
     pub groups: usize,
 }
 
@@ -79,7 +79,7 @@ impl Conv {
     /// A layer with weights uniform within `1 / sqrt(fan_in)`.
     ///
     /// # Errors
-    /// Groups that do not divide the channels; a type that is no float.
+    /// Groups that do not divide the channels; a non-float type.
     pub fn new(
         rng: &mut Rng,
         channels: Channels,
@@ -106,7 +106,7 @@ impl Conv {
     /// `[n, c_in, s..]` to `[n, c_out, o..]`, see [`Tensor::conv`].
     ///
     /// # Errors
-    /// Shapes that do not fit.
+    /// Incompatible shapes.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(Parameter::get);
         x.conv(
@@ -135,7 +135,7 @@ pub struct ConvTranspose {
     pub sliding: ConvParams,
     /// Added to the far side of each spatial axis of the result; may be empty.
     pub output_padding: Vec<usize>,
-    /// Groups of channels that do not see each other.
+    /// Groups of independent channels.
     pub groups: usize,
 }
 
@@ -143,7 +143,7 @@ impl ConvTranspose {
     /// A layer with weights uniform within `1 / sqrt(c_out / groups * k)`.
     ///
     /// # Errors
-    /// Groups that do not divide the channels; a type that is no float.
+    /// Groups that do not divide the channels; a non-float type.
     pub fn new(
         rng: &mut Rng,
         channels: Channels,
@@ -171,7 +171,7 @@ impl ConvTranspose {
     /// `[n, c_in, s..]` to `[n, c_out, o..]`, see [`Tensor::conv_transpose`].
     ///
     /// # Errors
-    /// Shapes that do not fit.
+    /// Incompatible shapes.
     pub fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let bias = self.bias.as_ref().map(Parameter::get);
         x.conv_transpose(

@@ -18,7 +18,7 @@ impl Embedding {
     /// A table with normal entries.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn new(rng: &mut Rng, entries: usize, width: usize, dtype: DType) -> Result<Embedding> {
         let weight = Parameter::new(rng.randn(&[entries, width], dtype)?);
         Ok(Embedding { weight })
@@ -27,7 +27,7 @@ impl Embedding {
     /// Shape of `index`, then `width`.
     ///
     /// # Errors
-    /// An index that is no integer.
+    /// A non-integer index.
     pub fn forward(&self, index: &Tensor) -> Result<Tensor> {
         self.weight.get().embedding(index)
     }

@@ -21,7 +21,7 @@ pub fn fans(shape: &[usize]) -> (usize, usize) {
 /// Uniform in `-bound..bound`.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn symmetric(rng: &mut Rng, shape: &[usize], bound: f64, dtype: DType) -> Result<Tensor> {
     rng.uniform(shape, -bound, bound, dtype)
 }
@@ -29,7 +29,7 @@ pub fn symmetric(rng: &mut Rng, shape: &[usize], bound: f64, dtype: DType) -> Re
 /// He's uniform initialization: bound `sqrt(6 / ((1 + slope^2) fan_in))` for a leaky relu.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn kaiming_uniform(rng: &mut Rng, shape: &[usize], slope: f64, dtype: DType) -> Result<Tensor> {
     let fan = fans(shape).0.max(1) as f64;
     symmetric(
@@ -43,7 +43,7 @@ pub fn kaiming_uniform(rng: &mut Rng, shape: &[usize], slope: f64, dtype: DType)
 /// He's normal initialization: deviation `sqrt(2 / ((1 + slope^2) fan_in))`.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn kaiming_normal(rng: &mut Rng, shape: &[usize], slope: f64, dtype: DType) -> Result<Tensor> {
     let fan = fans(shape).0.max(1) as f64;
     let std = (2.0 / ((1.0 + slope * slope) * fan)).sqrt();
@@ -53,7 +53,7 @@ pub fn kaiming_normal(rng: &mut Rng, shape: &[usize], slope: f64, dtype: DType) 
 /// Glorot's uniform initialization: bound `sqrt(6 / (fan_in + fan_out))`.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn glorot_uniform(rng: &mut Rng, shape: &[usize], dtype: DType) -> Result<Tensor> {
     let (a, b) = fans(shape);
     symmetric(rng, shape, (6.0 / (a + b).max(1) as f64).sqrt(), dtype)
@@ -62,16 +62,16 @@ pub fn glorot_uniform(rng: &mut Rng, shape: &[usize], dtype: DType) -> Result<Te
 /// Glorot's normal initialization: deviation `sqrt(2 / (fan_in + fan_out))`.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn glorot_normal(rng: &mut Rng, shape: &[usize], dtype: DType) -> Result<Tensor> {
     let (a, b) = fans(shape);
     rng.normal(shape, 0.0, (2.0 / (a + b).max(1) as f64).sqrt(), dtype)
 }
 
-/// What PyTorch gives linear and convolution layers: uniform within `1 / sqrt(fan_in)`.
+/// The default of PyTorch for linear and convolution layers: uniform within `1 / sqrt(fan_in)`.
 ///
 /// # Errors
-/// A type that is no float.
+/// A non-float type.
 pub fn by_fan_in(rng: &mut Rng, shape: &[usize], fan_in: usize, dtype: DType) -> Result<Tensor> {
     symmetric(rng, shape, 1.0 / (fan_in.max(1) as f64).sqrt(), dtype)
 }

@@ -21,7 +21,7 @@ impl Linear {
     /// A layer with weights uniform within `1 / sqrt(in)`.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn new(
         rng: &mut Rng,
         inputs: usize,
@@ -50,7 +50,7 @@ impl Linear {
             return shape_error(
                 "Linear",
                 format!(
-                    "its weight is {:?}; it has to be [out, in], as PyTorch has it",
+                    "its weight has shape {:?}; expected [out, in], as in PyTorch",
                     weight.shape()
                 ),
             );
@@ -61,7 +61,7 @@ impl Linear {
             return shape_error(
                 "Linear",
                 format!(
-                    "its bias is {:?}; beside a weight {:?} it has to be [{out}]",
+                    "its bias has shape {:?}; with a weight {:?} expected [{out}]",
                     bias.shape(),
                     weight.shape()
                 ),
@@ -70,7 +70,7 @@ impl Linear {
         if x.shape().last() != Some(&own) {
             return shape_error(
                 "Linear",
-                format!("takes [.., {own}], was given {:?}", x.shape()),
+                format!("expected [.., {own}], found {:?}", x.shape()),
             );
         }
         let bias = self.bias.as_ref().map(Parameter::get);

@@ -24,7 +24,7 @@ fn last_axes(op: &'static str, own: &[usize], x: &Tensor) -> Result<()> {
     shape_error(
         op,
         format!(
-            "its weight is {own:?}, so it takes [.., {}], and was given {:?}",
+            "its weight has shape {own:?}; expected [.., {}], found {:?}",
             sizes.join(", "),
             x.shape()
         ),
@@ -56,7 +56,7 @@ impl LayerNorm {
     /// Over the last axes, which have `shape`.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new(engine: &Engine, shape: &[usize], eps: f64, dtype: DType) -> Result<LayerNorm> {
         let (weight, bias) = affine(engine, shape, dtype)?;
         Ok(LayerNorm { weight, bias, eps })
@@ -73,7 +73,7 @@ impl LayerNorm {
             return shape_error(
                 "LayerNorm",
                 format!(
-                    "its weight is {:?}, and its bias {:?}; both have the shape of the normalized axes",
+                    "its weight is {:?}, its bias {:?}; both must have the shape of the normalized axes",
                     weight.shape(),
                     bias.shape()
                 ),
@@ -107,7 +107,7 @@ impl GroupNorm {
     /// Of `channels` in `groups`.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new(
         engine: &Engine,
         groups: usize,
@@ -150,7 +150,7 @@ impl InstanceNorm {
     /// Of `channels`.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new(engine: &Engine, channels: usize, eps: f64, dtype: DType) -> Result<InstanceNorm> {
         let (weight, bias) = affine(engine, &[channels], dtype)?;
         Ok(InstanceNorm { weight, bias, eps })
@@ -179,7 +179,7 @@ impl RmsNorm {
     /// Over a last axis of `width`.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new(engine: &Engine, width: usize, eps: f64, dtype: DType) -> Result<RmsNorm> {
         let weight = Parameter::new(Tensor::ones(engine, &[width], dtype)?);
         Ok(RmsNorm { weight, eps })
@@ -195,7 +195,7 @@ impl RmsNorm {
             return shape_error(
                 "RmsNorm",
                 format!(
-                    "its weight is {:?} for {:?}; it has to be [width], the size of the last axis",
+                    "its weight is {:?} for {:?}; expected [width], the size of the last axis",
                     weight.shape(),
                     x.shape()
                 ),
@@ -235,7 +235,7 @@ impl BatchNorm {
     /// Of `channels`, with eps 1e-5 and momentum 0.1.
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn new(engine: &Engine, channels: usize, dtype: DType) -> Result<BatchNorm> {
         let (weight, bias) = affine(engine, &[channels], dtype)?;
         let (mean, var) = (
@@ -253,8 +253,8 @@ impl BatchNorm {
         })
     }
 
-    /// The same shape. In training it normalizes with the statistics of the batch and moves the
-    /// running ones, lazily: commit them with the weights.
+    /// The same shape. In training it normalizes with the batch statistics and updates the running ones lazily:
+    /// commit them with the weights.
     ///
     /// # Errors
     /// Other channels; in training, one value per channel, which has no variance.
@@ -264,7 +264,7 @@ impl BatchNorm {
             return shape_error(
                 "BatchNorm",
                 format!(
-                    "its weight is {:?}; it has to be [c], one value for each channel",
+                    "its weight is {:?}; expected [c], one value per channel",
                     weight.shape()
                 ),
             );
@@ -272,15 +272,15 @@ impl BatchNorm {
         if x.shape().get(1) != Some(&channels) {
             return shape_error(
                 "BatchNorm",
-                format!("takes [n, {channels}, ..], was given {:?}", x.shape()),
+                format!("expected [n, {channels}, ..], found {:?}", x.shape()),
             );
         }
         if training && x.numel() == channels {
             return shape_error(
                 "BatchNorm",
                 format!(
-                    "{:?} has one value per channel, which has no variance; give it more, or call it with \
-                     `training` false",
+                    "{:?} has one value per channel, so no variance; use a larger batch, or call it \
+                     with `training` false",
                     x.shape()
                 ),
             );

@@ -3,8 +3,8 @@
 //! Moments and updates are computed in at least `f32`, whatever the type of the parameter. The
 //! learning rate is a value in memory, so a captured step follows a schedule.
 //!
-//! [`super::state::Checkpoint`] saves and loads what an optimizer keeps. [`clip_grad_norm`] and
-//! [`clip_grad_value`] limit gradients on their way to a step.
+//! [`super::state::Checkpoint`] saves and loads optimizer state. [`clip_grad_norm`] and [`clip_grad_value`] clip
+//! gradients before a step.
 
 mod clip;
 
@@ -20,10 +20,10 @@ pub use clip::{clip_grad_norm, clip_grad_value};
 /// A part of the state of an optimizer, with its name in files.
 #[derive(Clone, Debug)]
 pub struct Slot {
-    /// What it is, by PyTorch's name where PyTorch has it.
+    /// Its name, as in PyTorch where it exists there.
     pub name: &'static str,
-    /// The parameter that it belongs to, by its place in [`Optimizer::parameters`]; `None` if it belongs to all: one
-    /// value, or one for each in their order.
+    /// Index of its parameter in [`Optimizer::parameters`]; `None` if it belongs to all: one value, or one for
+    /// each, in order.
     pub of: Option<usize>,
     /// The value.
     pub cell: Parameter,
@@ -50,10 +50,10 @@ fn slot(name: &'static str, cell: &Parameter) -> Slot {
     }
 }
 
-/// Gradients on their way to a step, see [`Optimizer::minimize_with`].
+/// Changes gradients before a step, see [`Optimizer::minimize_with`].
 pub type Change<'a> = dyn FnMut(Vec<Tensor>) -> Result<Vec<Tensor>> + 'a;
 
-/// Changes parameters along their gradients. A parameter that is named twice is changed once.
+/// Updates parameters along their gradients. A duplicate parameter is updated once.
 pub trait Optimizer {
     /// What it changes.
     fn parameters(&self) -> &[Parameter];
@@ -94,7 +94,7 @@ pub trait Optimizer {
         if is_capturing() {
             return Err(Error::Capture {
                 what: format!(
-                    "set_rate({rate}) inside of a captured function: each replay would set this number. \
+                    "set_rate({rate}) inside a captured function: every replay would use this number. \
                      Set a clone of `rate()` before the call, or pass the rate as an input"
                 ),
             });
@@ -163,9 +163,9 @@ fn slopes(loss: &Tensor, values: &[Tensor]) -> Result<(Vec<Tensor>, Vec<bool>)> 
         return shape_error(
             "minimize",
             format!(
-                "the loss {loss:?} depends on none of the {} parameters of this optimizer, the first of which has the \
-                 shape {:?}: make it of `Parameter::get`, without `detach` and integers on the way, and outside of \
-                 `no_grad`",
+                "the loss {loss:?} depends on none of the {} parameters of this optimizer (the first \
+                 has shape {:?}): compute it from `Parameter::get`, without `detach` or integer steps, \
+                 and outside `no_grad`",
                 values.len(),
                 values.first().map_or(&[][..], Tensor::shape)
             ),
@@ -219,7 +219,7 @@ fn count_error<T>(op: &'static str, gradients: usize, parameters: usize) -> Resu
     shape_error(
         op,
         format!(
-            "{gradients} gradients for {parameters} parameters; give one for each, in their order"
+            "{gradients} gradients for {parameters} parameters; pass one per parameter, in order"
         ),
     )
 }
@@ -276,7 +276,7 @@ impl Sgd {
     /// Plain descent, without momentum and decay.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn plain(parameters: Vec<Parameter>, rate: f64) -> Result<Sgd> {
         Sgd::new(parameters, rate, 0.0, false, 0.0)
     }
@@ -284,7 +284,7 @@ impl Sgd {
     /// Over parameters; momentum 0 keeps no state.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -380,10 +380,7 @@ impl Moments {
             .iter()
             .any(|beta| !(0.0..1.0).contains(beta))
         {
-            return shape_error(
-                op,
-                format!("betas {betas:?}: each is 0 or more, and below 1"),
-            );
+            return shape_error(op, format!("betas {betas:?}: each must be within 0..1"));
         }
         let zero = || {
             let rate = rate_of(op, parameters, 0.0)?;
@@ -472,7 +469,7 @@ impl Adam {
     /// Adam with the usual numbers: betas 0.9 and 0.999, eps 1e-8, no decay.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn with_lr(parameters: Vec<Parameter>, rate: f64) -> Result<Adam> {
         Adam::new(parameters, rate, (0.9, 0.999), 1e-8, 0.0)
     }
@@ -480,7 +477,7 @@ impl Adam {
     /// Adam with weight decay as a part of the gradient.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -515,7 +512,7 @@ impl AdamW {
     /// One with these numbers.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,
@@ -600,7 +597,7 @@ impl Lamb {
     /// Over parameters.
     ///
     /// # Errors
-    /// No parameters; numbers that are out of their range.
+    /// No parameters; numbers out of range.
     pub fn new(
         parameters: Vec<Parameter>,
         rate: f64,

@@ -13,14 +13,14 @@ use crate::loops::{Order, recur};
 use crate::ops::random::Rng;
 use crate::ops::shape_error;
 
-/// What a recurrent layer is made of.
+/// The configuration of a recurrent layer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Size of the last axis of the input.
     pub inputs: usize,
     /// Size of a state.
     pub hidden: usize,
-    /// Layers, each on the outputs of the one before.
+    /// Number of layers; each takes the outputs of the previous one.
     pub layers: usize,
     /// Whether the gates have biases.
     pub bias: bool,
@@ -149,7 +149,8 @@ impl Cells {
                 return shape_error(
                     self.op,
                     format!(
-                        "expected a first state {shape:?} ([layers, batch, hidden]) for an input {:?}, found {:?}",
+                        "expected an initial state {shape:?} ([layers, batch, hidden]) for an input \
+                         {:?}, found {:?}",
                         x.shape(),
                         state.shape()
                     ),
@@ -210,7 +211,7 @@ impl Cells {
         shape_error(
             self.op,
             format!(
-                "takes [{axes}, {}], was given {:?}",
+                "expected [{axes}, {}], found {:?}",
                 self.of.inputs,
                 x.shape()
             ),
@@ -239,14 +240,15 @@ impl Gru {
     /// Layers with weights uniform within `1 / sqrt(hidden)`.
     ///
     /// # Errors
-    /// No hidden size, or no layers; a type that is no float.
+    /// No hidden size, or no layers; a non-float type.
     pub fn new(rng: &mut Rng, of: Stack, dtype: DType) -> Result<Gru> {
         Ok(Gru(Cells::new("Gru", 3, rng, of, dtype)?))
     }
 
-    /// The output of each step, `[steps, batch, hidden]`, and the states after the last one, `[layers, batch, hidden]`,
-    /// where the next call may go on. Without first states they are zeros. The way back of a bidirectional layer is a
-    /// layer of its own in the states, behind the way there, and the second half of the output.
+    /// The output of each step, `[steps, batch, hidden]`, and the states after the last one, `[layers, batch,
+    /// hidden]`, from which the next call may continue. Initial states default to zeros. In a bidirectional layer
+    /// the reverse direction is a separate layer in the states, after the forward one, and the second half of the
+    /// output.
     ///
     /// # Errors
     /// An input or states of another shape, see [`Stack::batch_first`].
@@ -278,7 +280,7 @@ impl Lstm {
     /// Layers with weights uniform within `1 / sqrt(hidden)`.
     ///
     /// # Errors
-    /// No hidden size, or no layers; a type that is no float.
+    /// No hidden size, or no layers; a non-float type.
     pub fn new(rng: &mut Rng, of: Stack, dtype: DType) -> Result<Lstm> {
         Ok(Lstm(Cells::new("Lstm", 4, rng, of, dtype)?))
     }

@@ -1,4 +1,4 @@
-//! Parameters, and what else a training run goes on from, in safetensors files.
+//! Saves and loads parameters and training state in safetensors files.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,8 +12,8 @@ use crate::io::safetensors::{File, TensorRef, write};
 use crate::ops::random::Rng;
 use crate::ops::shape_error;
 
-/// All that a training run goes on from, in one file: a module, optimizers, generators of random numbers. A run
-/// that is resumed from it computes the bits that it would have computed without a stop.
+/// The state of a training run in one file: a module, optimizers, random generators. A resumed run is bit-identical
+/// to an uninterrupted one.
 ///
 /// ```
 /// # use tensor::{DType, Rng, nn::{Adam, Linear, Module, state::{self, Checkpoint}}};
@@ -29,8 +29,8 @@ use crate::ops::shape_error;
 /// # }
 /// ```
 ///
-/// It holds the cells themselves, not what is in them: make it once, before a captured function borrows the
-/// optimizer, and save it as often as you like.
+/// It holds the parameter cells, not their values: create it once, before a captured function borrows the
+/// optimizer, and save it as often as needed.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     parameters: Vec<(String, Parameter)>,
@@ -68,9 +68,9 @@ impl Checkpoint {
         }
     }
 
-    /// Also what an optimizer keeps: `optimizer.weight.exp_avg` for the parameter `weight` of the module, and
-    /// `optimizer.step`, `optimizer.lr` and the like for all, if its name is `optimizer`. Betas and other numbers
-    /// that it was made with are not in the file.
+    /// Adds the state of an optimizer: `optimizer.weight.exp_avg` for the parameter `weight` of the module, and
+    /// `optimizer.step`, `optimizer.lr` and the like for all, if its name is `optimizer`. Betas and other
+    /// hyperparameters are not in the file.
     ///
     /// # Errors
     /// A parameter of the optimizer that the module lacks, so that it has no name.
@@ -87,8 +87,9 @@ impl Checkpoint {
                             return shape_error(
                                 "checkpoint",
                                 format!(
-                                    "parameter {i} of `{name}`, of shape {:?}, is none of the module's {}; give \
-                                     `of` a module that has all parameters of the optimizer",
+                                    "parameter {i} of `{name}`, of shape {:?}, is not among the {} of \
+                                     the module; pass `of` a module that has all parameters of the \
+                                     optimizer",
                                     own.like().shape(),
                                     self.own
                                 ),
@@ -102,18 +103,18 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// Also where a generator stands, as [`Rng::state`] has it.
+    /// Adds the state of a generator, see [`Rng::state`].
     #[must_use]
     pub fn rng(mut self, name: &str, rng: &Rng) -> Checkpoint {
         self.generators.push((name.to_string(), rng.clone()));
         self
     }
 
-    /// Writes all of it, replacing what was at `path` in one step. While another thread trains, each parameter is whole, and
-    /// some may be a step newer than others.
+    /// Saves everything, atomically replacing `path`. While another thread trains, each parameter is consistent,
+    /// but some may be a step newer than others.
     ///
     /// # Errors
-    /// From computing or reading the values; two of one name; what the file system answered.
+    /// From computing or reading the values; two of one name; file system errors.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         commit(self.cells())?;
         let mut all = Vec::new();
@@ -127,8 +128,8 @@ impl Checkpoint {
         save_tensors(all, path)
     }
 
-    /// Gives everything the value of its name in the file, cast to its type, and commits it. Tensors of the file
-    /// that nothing here has the name of are left alone.
+    /// Sets everything to the value of its name in the file, cast to its type, and commits it. Other tensors of the
+    /// file are ignored.
     ///
     /// # Errors
     /// A name that the file lacks, or with another shape; a generator that is no four `u32`. Then nothing is
@@ -186,7 +187,7 @@ fn words(file: &File, name: &str) -> Result<[u32; 4]> {
         return shape_error(
             "load",
             format!(
-                "`{name}` is {:?} {} in the file; a generator is [4] u32",
+                "`{name}` is {:?} {} in the file; a generator must be [4] u32",
                 entry.shape, entry.dtype
             ),
         );
@@ -197,18 +198,18 @@ fn words(file: &File, name: &str) -> Result<[u32; 4]> {
     Ok(state)
 }
 
-/// Writes all parameters of a module, replacing what was at `path` in one step.
+/// Writes all parameters of a module, atomically replacing `path`.
 ///
 /// # Errors
-/// From computing or reading the values; what the file system answered.
+/// From computing or reading the values; file system errors.
 pub fn save(module: &dyn Module, path: impl AsRef<Path>) -> Result<()> {
     Checkpoint::of(module).save(path)
 }
 
-/// Writes named tensors, replacing what was at `path` in one step.
+/// Writes named tensors, atomically replacing `path`.
 ///
 /// # Errors
-/// From computing or reading the values; what the file system answered.
+/// From computing or reading the values; file system errors.
 pub fn save_tensors(
     tensors: impl IntoIterator<Item = (String, Tensor)>,
     path: impl AsRef<Path>,
@@ -231,7 +232,7 @@ pub fn save_tensors(
 /// Reads all tensors of a file.
 ///
 /// # Errors
-/// What the file system answered, or a file that is no safetensors file.
+/// File system errors, or a file in another format.
 pub fn load_tensors(
     engine: &crate::Engine,
     path: impl AsRef<Path>,
@@ -247,9 +248,9 @@ pub fn load_tensors(
         .collect()
 }
 
-/// Gives every parameter of a module the tensor of its name in the file, cast to its type, and
-/// commits them. Tensors of the file that the module lacks are left alone. For a part of the module, or other names in
-/// the file, take [`Checkpoint::named`].
+/// Sets every parameter of a module to the tensor of its name in the file, cast to its type, and commits them.
+/// Other tensors of the file are ignored. For a part of the module, or other names in the file, use
+/// [`Checkpoint::named`].
 ///
 /// # Errors
 /// A parameter that the file lacks, or with another shape; then nothing is changed.

@@ -45,9 +45,9 @@ impl Default for Tolerance {
 pub enum Verdict {
     /// Every output of every data set is as expected.
     Passed,
-    /// The model needs something that is not there; which.
+    /// The model needs this unsupported feature.
     Unsupported(String),
-    /// An output is wrong, or an error; which.
+    /// An output is wrong, or an error occurred.
     Failed(String),
 }
 
@@ -107,7 +107,7 @@ pub fn run(case: &Path, engine: &Engine, tolerance: Tolerance) -> Verdict {
 const CONTRADICTIONS: [(&str, &str); 5] = [
     (
         "test_adam_multiple",
-        "Adam: the case was made with epsilon 0.01, which its model does not say (1e-6 is the default)",
+        "Adam: the case was generated with epsilon 0.01, but its model has the default 1e-6",
     ),
     ("test_qlinearmatmul_2D_int8_float16", WRAPPED),
     ("test_qlinearmatmul_2D_int8_float32", WRAPPED),
@@ -126,7 +126,7 @@ fn contradiction(case: &Path) -> Option<&'static str> {
 enum Stop {
     Model(OnnxError),
     Wrong(String),
-    /// Only values differ, and an operator of this name makes random ones.
+    /// Only values differ, and an operator of this name is random.
     Random(String),
 }
 
@@ -175,7 +175,7 @@ fn attempt(case: &Path, engine: &Engine, tolerance: Tolerance) -> Result<(), Sto
         sets += 1;
     }
     match sets {
-        0 => wrong(format!("{}: no test_data_set_0 in it", case.display())),
+        0 => wrong(format!("{}: no test_data_set_0", case.display())),
         _ => Ok(()),
     }
 }
@@ -220,7 +220,7 @@ fn check(
         let types: Vec<Type> = model.outputs().map(|(_, t)| t.clone()).collect();
         if outputs.0.len() < expected.len() {
             return wrong(format!(
-                "{} outputs, {} are expected",
+                "{} outputs, expected {}",
                 outputs.0.len(),
                 expected.len()
             ));
@@ -425,7 +425,7 @@ fn optional_proto(name: &str, value: &Value) -> crate::Result<OptionalProto> {
     Ok(out)
 }
 
-/// Compares a value with what is expected; the error says where they part.
+/// Compares a value with the expected one; the error names the first difference.
 pub fn compare(want: &Value, found: &Value, tolerance: Tolerance) -> Result<(), String> {
     match (want, found) {
         (Value::Tensor(a), Value::Tensor(b)) => compare_arrays(a, b, tolerance),

@@ -1,8 +1,7 @@
 //! What a caller gives to a model: checked against what the model declares, and moved to the engine.
 //!
-//! A fixed size is a promise of the model, and another one is refused. A name of a size is a hint:
-//! exporters give one name (`?`, `None`) to sizes that have nothing to do with each other. Sizes of
-//! one name that differ are said once, and the nodes decide whether they fit.
+//! Fixed sizes must match. Names of sizes are hints: exporters give one name (`?`, `None`) to unrelated sizes.
+//! Different sizes of one name give one warning, and the nodes decide whether they fit.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -49,11 +48,11 @@ pub(super) fn inputs<N: AsRef<str>, V: Into<Value>>(
             };
             return Err(fault(
                 name,
-                format!("the model has no such input; it has {known}"),
+                format!("the model has no such input; inputs: {known}"),
             ));
         };
         if bound.iter().any(|(slot, _)| *slot == port.slot) {
-            return Err(fault(name, "was given twice".into()));
+            return Err(fault(name, "was passed twice".into()));
         }
         let value = value.into();
         let mut differ = |name: &str, text: String| {
@@ -78,7 +77,7 @@ pub(super) fn inputs<N: AsRef<str>, V: Into<Value>>(
         // An optional input that is not given is an empty one.
         match ty {
             Type::Optional(_) => bound.push((*slot, Value::Optional(None))),
-            _ => return Err(fault(name, format!("expected {ty}, nothing was given"))),
+            _ => return Err(fault(name, format!("expected {ty}, found no input"))),
         }
     }
     // One order for one set of inputs.
@@ -142,7 +141,7 @@ fn check<'p>(
                 Some(&(_, first, of)) if first != size => differ(
                     name,
                     format!(
-                        "{size} for {}, which is {first} in input {}; the name is taken as a hint",
+                        "size {size} for {}, but {first} in input {}; ignoring the name",
                         Quoted::new(name),
                         Quoted::new(of)
                     ),

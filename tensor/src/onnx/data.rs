@@ -129,7 +129,7 @@ impl External {
     fn bytes(&mut self, entries: &[StringStringEntryProto]) -> Result<Bytes, DataFault> {
         let of = |key: &str| entries.iter().find(|e| e.key == key);
         let Some(location) = of("location").map(|e| e.value.as_str()) else {
-            return wrong("expected external data with a location, found none; export it again");
+            return wrong("external data without a location; export the model again");
         };
         let number = |key: &str| match of(key) {
             None => Ok(None),
@@ -151,8 +151,8 @@ impl External {
         match end {
             Some(end) if end <= size => Ok(file.slice(offset as usize..end as usize)),
             _ => wrong(format!(
-                "expected {} bytes from byte {offset} of its external data {}, found a file of \
-                 {size} bytes; fetch that file again",
+                "expected {} bytes from byte {offset} of its external data {}, found a file of {size} \
+                 bytes; fetch that file again",
                 length.unwrap_or(0),
                 Quoted::new(location)
             )),
@@ -179,8 +179,8 @@ impl External {
             .all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
         if !inside || location.is_empty() || location.contains('\0') {
             return wrong(format!(
-                "expected external data in the model's folder, found the location {shown}; move \
-                 the file beside the model"
+                "expected external data in the model's folder, found the location {shown}; move the \
+                 file next to the model"
             ));
         }
         let path = folder.join(relative);
@@ -194,8 +194,8 @@ impl External {
             && !file.starts_with(folder)
         {
             return wrong(format!(
-                "expected external data in the model's folder, found {shown}, a link to a file \
-                 elsewhere; copy the file beside the model"
+                "expected external data in the model's folder, found {shown}, a link outside of it; \
+                 copy the file next to the model"
             ));
         }
         let bytes = opened.bytes.clone();
@@ -240,8 +240,7 @@ pub(super) fn literal(tensor: &TensorProto, external: &mut External) -> Result<L
         Some(raw) => {
             if raw.len() as u128 != size {
                 return wrong(format!(
-                    "expected {size} bytes for {kind} {shape:?}, found {}; the file was cut off or \
-                     is damaged",
+                    "expected {size} bytes for {kind} {shape:?}, found {}; the file is truncated or damaged",
                     raw.len()
                 ));
             }
@@ -272,7 +271,7 @@ fn strings(tensor: &TensorProto, shape: Vec<usize>, count: usize) -> Result<Lite
     for (i, bytes) in tensor.string_data.iter().enumerate() {
         match std::str::from_utf8(bytes) {
             Ok(text) => items.push(text.to_string()),
-            Err(_) => return wrong(format!("expected UTF-8 in string {i}, found other bytes")),
+            Err(_) => return wrong(format!("expected UTF-8 in string {i}, found invalid bytes")),
         }
     }
     Ok(Literal::Strings {
@@ -378,7 +377,7 @@ pub(super) fn dense(
     const MOST: usize = 1 << 30;
     let Some(total) = count.checked_mul(size).filter(|&n| n <= MOST) else {
         return wrong(format!(
-            "expected a sparse tensor of at most {MOST} bytes written out, found {shape:?}"
+            "expected a sparse tensor of at most {MOST} bytes when dense, found {shape:?}"
         ));
     };
     let mut out = vec![0; total];

@@ -1,17 +1,17 @@
-//! What can be wrong with a model, its inputs, or one of its nodes.
+//! Errors of models, their inputs and nodes.
 
 use std::fmt;
 
 use crate::io::{FileError, Quoted};
 
-/// Why a model cannot be loaded or run. Every text names the file and the place in it.
+/// Why a model cannot be loaded or run. Every text names the file and the location in it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OnnxError {
-    /// The system refused a file.
+    /// A file could not be opened or read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Bytes that are no ONNX model, or that contradict themselves.
+    /// Not an ONNX model, or an inconsistent one.
     #[error("{file}: {place}: {what}")]
     Malformed {
         /// The path as it was given.
@@ -21,7 +21,7 @@ pub enum OnnxError {
         /// What was expected, what was found, and what to do.
         what: String,
     },
-    /// Parts of the model that this version cannot run: all of them at once.
+    /// The model needs features that are not supported; all are listed.
     #[error("{file}: {}", missing_text(.missing))]
     Unsupported {
         /// The path as it was given.
@@ -54,7 +54,7 @@ pub enum OnnxError {
     Engine {
         /// The path as it was given.
         file: String,
-        /// What it said.
+        /// Its error.
         source: Box<crate::Error>,
     },
 }
@@ -79,7 +79,7 @@ impl Place {
         let op = Quoted::new(op).to_string();
         let op = op.trim_matches('"');
         Place(match (name, output) {
-            ("", Some(output)) => format!("node {op} that makes {}", Quoted::new(output)),
+            ("", Some(output)) => format!("node {op} with output {}", Quoted::new(output)),
             ("", None) => format!("node {op} without a name"),
             (name, _) => format!("node {op} {}", Quoted::new(name)),
         })
@@ -92,7 +92,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Something that a model needs and that is not there.
+/// An unsupported feature that a model needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
     /// The operator with its domain and version, the element type, or the form.
@@ -104,7 +104,7 @@ pub struct Missing {
 }
 
 fn missing_text(missing: &[Missing]) -> String {
-    let mut text = String::from("cannot be run by this version, it needs ");
+    let mut text = String::from("not supported by this version; missing: ");
     for (i, m) in missing.iter().enumerate() {
         if i > 0 {
             text.push_str("; ");
@@ -119,7 +119,7 @@ fn missing_text(missing: &[Missing]) -> String {
 }
 
 impl OnnxError {
-    /// The model is right as far as can be seen, but needs something that is not there.
+    /// Whether the model seems valid, but needs unsupported features.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, OnnxError::Unsupported { .. })
     }

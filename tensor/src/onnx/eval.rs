@@ -120,7 +120,7 @@ impl<'m> Eval<'m> {
             self.unrolled += 1;
             if self.capturing.is_some() && self.unrolled > MOST_UNROLLED.1 {
                 let nodes = MOST_UNROLLED.1;
-                return Err(Why::Always(format!("it has more than {nodes} nodes unrolled")).into());
+                return Err(Why::Always(format!("it unrolls to more than {nodes} nodes")).into());
             }
         }
         self.outputs(graph)
@@ -133,7 +133,7 @@ impl<'m> Eval<'m> {
             .map(|port| match self.values.get(port.slot as usize) {
                 Some(Some(value)) => Ok(value.clone()),
                 _ => wrong(format!(
-                    "output {} has no value; its node left it out",
+                    "output {} has no value: its node omitted it",
                     crate::io::Quoted::new(&port.name)
                 )),
             })
@@ -154,7 +154,7 @@ impl<'m> Eval<'m> {
         }
         if self.nested >= MOST_NESTED {
             return wrong(format!(
-                "is the subgraph of a subgraph, {MOST_NESTED} deep; a model may have no more"
+                "is nested more than {MOST_NESTED} subgraphs deep, the supported maximum"
             ));
         }
         self.nested += 1;
@@ -313,8 +313,8 @@ impl<'m> Eval<'m> {
         outputs.iter().for_each(|v| v.tensors(&mut tensors));
         if let Some(t) = tensors.iter().find(|t| t.numel() > MOST_ELEMENTS) {
             return wrong(format!(
-                "makes a value of shape {:?} with {} elements, of which a value may have \
-                 {MOST_ELEMENTS}; check the sizes that it is given",
+                "returns shape {:?} with {} elements, more than the maximum of {MOST_ELEMENTS}; check \
+                 its size inputs",
                 t.shape(),
                 t.numel()
             ));
@@ -459,8 +459,7 @@ impl<'m> Eval<'m> {
         let bytes = tensor.numel() as u64 * tensor.dtype().size() as u64;
         if bytes > MOST_READ {
             return wrong(format!(
-                "expected at most {MOST_READ} bytes of numbers that decide what it does, found \
-                 {bytes} in shape {:?}",
+                "expected at most {MOST_READ} bytes of values that control it, found {bytes} in shape {:?}",
                 tensor.shape()
             ));
         }
@@ -468,7 +467,7 @@ impl<'m> Eval<'m> {
             return Ok(tensor.clone());
         }
         let Some(inputs) = self.made_of(tensor) else {
-            return Err(Why::Always("it needs a value that each iteration has anew".into()).into());
+            return Err(Why::Always("it needs a loop-carried value".into()).into());
         };
         if self.capturing.is_none() {
             return Ok(tensor.clone());
@@ -513,7 +512,7 @@ impl<'m> Eval<'m> {
     /// Random numbers that differ from run to run.
     pub(super) fn fresh_rng(&mut self, engine: &Engine) -> Result<Rng> {
         if self.blind() {
-            return Err(Why::Always("it makes random numbers without a seed".into()).into());
+            return Err(Why::Always("it draws random numbers without a seed".into()).into());
         }
         let seed = || {
             let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -54,15 +54,14 @@ pub(super) fn load(
         reader.malformed(
             Place::model(),
             format!(
-                "expected an ONNX model, found {size} bytes that are none ({e}); the file was cut \
-                 off, is damaged, or is of another format"
+                "{size} bytes are not an ONNX model ({e}); the file is truncated, damaged, or of another format"
             ),
         )
     })?;
     let Some(graph) = &model.graph else {
         return Err(reader.malformed(
             Place::model(),
-            format!("expected a graph, found none in {size} bytes; is this an ONNX model?"),
+            format!("no graph in {size} bytes; is this an ONNX model?"),
         ));
     };
     for function in &model.functions {
@@ -80,7 +79,7 @@ pub(super) fn load(
     if reader.opsets.is_empty() {
         return Err(reader.malformed(
             Place::model(),
-            "expected the version of an operator set, found none; export the model again".into(),
+            "operator set without a version; export the model again".into(),
         ));
     }
     let graph = reader.graph(graph, true)?;
@@ -158,7 +157,7 @@ impl<'a> Reader<'a> {
             if name.is_empty() && !(1..=NEWEST_OPSET).contains(&import.version) {
                 self.lacks(
                     format!(
-                        "operator set {}, where 1 to {NEWEST_OPSET} are known (convert it with \
+                        "operator set {}; 1 to {NEWEST_OPSET} are supported (convert it with \
                          onnx.version_converter)",
                         import.version
                     ),
@@ -238,7 +237,7 @@ impl<'a> Reader<'a> {
     fn graph(&mut self, proto: &GraphProto, main: bool) -> Result<Graph> {
         // Functions in subgraphs in functions: each takes a part of the stack.
         if self.nested >= MOST_NESTED {
-            let what = format!("is within {MOST_NESTED} other functions and subgraphs");
+            let what = format!("is nested in {MOST_NESTED} functions and subgraphs");
             return Err(self.malformed(Place::named("graph", &proto.name), what));
         }
         self.nested += 1;
@@ -297,7 +296,7 @@ impl<'a> Reader<'a> {
         for (name, tensor) in dense.chain(sparse) {
             let place = Place::named("initializer", name);
             if self.defined_here(name) {
-                return Err(self.malformed(place, "is there twice; remove one of them".into()));
+                return Err(self.malformed(place, "is defined twice; remove one of them".into()));
             }
             let made = match tensor {
                 Ok(tensor) => data::literal(tensor, &mut self.external),
@@ -322,12 +321,12 @@ impl<'a> Reader<'a> {
         known.sort_unstable();
         let hint = match crate::io::nearest(name, known.into_iter()) {
             Some(near) => format!("; did you mean {}?", Quoted::new(near)),
-            None => "; the file is damaged or was cut".into(),
+            None => "; the file is damaged or truncated".into(),
         };
         let name = Quoted::new(name);
         self.malformed(
             place,
-            format!("needs the value {name}, which nothing makes{hint}"),
+            format!("needs the value {name}, which no node produces{hint}"),
         )
     }
 
@@ -337,7 +336,7 @@ impl<'a> Reader<'a> {
             sort::Fault::Twice(name, a, b) => self.malformed(
                 place_of(&nodes[b]),
                 format!(
-                    "makes the value {}, which {} makes as well; rename one of them",
+                    "produces the value {}, which {} produces as well; rename one of them",
                     Quoted::new(&name),
                     place_of(&nodes[a])
                 ),
@@ -359,8 +358,8 @@ impl<'a> Reader<'a> {
             return Err(self.malformed(
                 Place::model(),
                 format!(
-                    "has more than {MOST_NODES} nodes with its functions inlined; do its functions \
-                     call each other in a chain?"
+                    "has more than {MOST_NODES} nodes with functions inlined; do functions call each \
+                     other in a chain?"
                 ),
             ));
         }
@@ -392,7 +391,7 @@ impl<'a> Reader<'a> {
                             return Err(self.malformed(
                                 place,
                                 format!(
-                                    "makes the value {shown}, which is an input or initializer; \
+                                    "produces the value {shown}, which is an input or initializer; \
                                      rename one of them"
                                 ),
                             ));
@@ -417,7 +416,7 @@ impl<'a> Reader<'a> {
         let Some(&opset) = self.opsets.get(&key.0) else {
             self.lacks(
                 format!(
-                    "{}, whose operator set the model does not import",
+                    "{} (its operator set is not imported by the model)",
                     named(&key.0, &key.1)
                 ),
                 place,
@@ -476,8 +475,7 @@ impl<'a> Reader<'a> {
             return Err(self.malformed(
                 place,
                 format!(
-                    "expected at most {} inputs and {} outputs, as the function has, found {} and \
-                     {}",
+                    "expected at most {} inputs and {} outputs, like the function, found {} and {}",
                     function.input.len(),
                     function.output.len(),
                     inputs.len(),

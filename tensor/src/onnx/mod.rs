@@ -20,12 +20,11 @@
 //! # }
 //! ```
 //!
-//! [`Model::load`] maps the file, resolves every name, inlines functions, and lists everything that
-//! cannot be run before anything runs. [`Session::run`] evaluates the nodes once per set of input
-//! shapes: each node adds to one lazy tensor graph, values that are known at once (shapes, axes) are
-//! computed on the host, and the graph is captured, with weights packed, to be replayed from then
-//! on. Where shapes or control flow depend on the values of small inputs, the graph is for these
-//! values; models that depend on larger ones are evaluated at every run instead.
+//! [`Model::load`] maps the file, resolves every name, inlines functions, and reports everything that is not
+//! supported. [`Session::run`] evaluates the nodes once per set of input shapes: each node adds to one lazy tensor
+//! graph, known values (shapes, axes) are computed on the host, and the graph is captured with packed weights for
+//! replay. If shapes or control flow depend on the values of small inputs, a graph is captured for these values;
+//! models that depend on larger ones are evaluated at every run.
 //!
 //! - [`proto`] the messages of the format, [`data`] tensors in files, [`elem`] element types
 //! - `load`, `sort`, `graph`, `types` from the file to a checked program

@@ -27,16 +27,16 @@ impl Model {
     /// the model first runs. A file must not be rewritten in place while the model is in use.
     ///
     /// # Errors
-    /// The system refuses a file; the file is no model, or contradicts itself: one error that names
-    /// the node; or it needs what this version does not have: one error that lists all of it.
+    /// A file cannot be read; or it is not a valid model (one error that names the node), or it needs unsupported
+    /// features (one error that lists them all).
     pub fn load(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
         Model::open(path)?.runnable()
     }
 
-    /// As [`Model::load`], but takes a model that cannot be run as well, to be looked at.
+    /// As [`Model::load`], but also accepts unsupported models, for inspection.
     ///
     /// # Errors
-    /// The system refuses a file; the file is no model, or contradicts itself.
+    /// A file cannot be read; it is not a valid model.
     pub fn open(path: impl AsRef<Path>) -> Result<Model, OnnxError> {
         let path = path.as_ref();
         let opened = crate::io::shared(path)?;
@@ -60,8 +60,7 @@ impl Model {
         }
     }
 
-    /// Takes a model that is in memory; `name` stands for the path in errors. Its weights cannot be
-    /// in other files.
+    /// Takes a model that is in memory; `name` replaces the path in errors. Its weights cannot be in other files.
     ///
     /// # Errors
     /// As [`Model::load`].

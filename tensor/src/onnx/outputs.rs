@@ -1,4 +1,4 @@
-//! What a run of a model gives.
+//! The outputs of a run.
 
 use super::value::Value;
 use crate::graph::Tensor;

@@ -1,10 +1,9 @@
-//! What a session has prepared: graphs for inputs of certain shapes and, where the model hangs on
-//! them, of certain values.
+//! Graphs that a session has prepared: for inputs of certain shapes and, where needed, of certain values.
 //!
-//! A graph whose control flow or shapes depend on a small input (a rate, a length, a mask of a few
-//! elements) is captured for the value that the input has: the input is *specialised*, its value is
-//! a constant of the graph, and the graph is for runs with this value only. Which inputs these are is
-//! found out while the graph is built, so different values may hang on different inputs.
+//! A graph whose control flow or shapes depend on a small input (a rate, a length, a mask of a few elements) is
+//! captured for the value that the input has: the input is *specialised*, its value is a constant of the graph, and
+//! the graph is for runs with this value only. These inputs are determined while the graph is built, so they may
+//! differ between values.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -114,12 +113,12 @@ impl Specialised {
     }
 }
 
-/// What a session has prepared for inputs of certain shapes, and of certain values of some.
+/// A graph prepared for inputs of certain shapes, and of certain values of some.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     /// The inputs whose values it is for.
     pub specialised: Vec<Specialised>,
-    /// Why it is evaluated at every run; `None` if it is captured.
+    /// Why it is evaluated at every run; `None` if captured.
     pub plain: Option<String>,
 }
 

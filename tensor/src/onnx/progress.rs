@@ -1,4 +1,4 @@
-//! Who is told what a session is doing.
+//! Progress reports of a session.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,7 +16,7 @@ pub enum Progress {
     Running,
 }
 
-/// Who is told what a session is doing.
+/// Receives progress reports.
 #[derive(Clone, Default)]
 pub(super) struct Reports(Arc<Mutex<Option<Report>>>);
 
@@ -29,7 +29,7 @@ impl Reports {
         *locked(&self.0) = Some(report);
     }
 
-    /// Reports that runs inside of a report would make are left out: they would have no end.
+    /// Reports that runs inside a report would make are left out: they would have no end.
     pub(super) fn tell(&self, engine: &Engine, progress: Progress) {
         let Some(report) = locked(&self.0).clone() else {
             return;

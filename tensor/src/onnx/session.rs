@@ -21,14 +21,13 @@ use crate::schedule::Schedule;
 
 /// A model on an engine.
 ///
-/// The first run with inputs of certain shapes builds one graph of commands, with the weights
-/// packed and everything that depends on weights only computed; later runs with these shapes replay
-/// it. Where shapes or control flow depend on the values of small inputs, the graph is for these
-/// values, and others get graphs of their own; [`Session::prepared`] says which inputs that are.
-/// Models whose shapes or control flow depend on larger values are run node by node.
+/// The first run with inputs of certain shapes builds one graph of commands, with the weights packed and everything
+/// that depends on weights only computed; later runs with these shapes replay it. If shapes or control flow depend
+/// on the values of small inputs, each set of values gets its own graph; [`Session::prepared`] lists these inputs.
+/// Models that depend on larger values run node by node.
 ///
-/// Many threads may run one session at once, each with inputs and outputs of its own. Who replays a
-/// graph does not wait for one that is being made.
+/// Many threads may run one session at once, each with its own inputs and outputs. A replay does not wait for
+/// graphs that are being built.
 pub struct Session {
     program: Arc<Program>,
     engine: Engine,
@@ -57,10 +56,10 @@ impl Session {
         &self.engine
     }
 
-    /// Calls `f` as work goes on, in the threads that run the session. It may run this session and others when that is
-    /// [`Progress::Running`]; before, what has to be traced is refused, because threads could wait for each other.
-    /// That is told of its own thread only: it must not wait for another thread that runs this session, which may
-    /// wait for the trace that `f` is called from, and is told of its run, too.
+    /// Calls `f` with progress reports, in the threads that run the session. On [`Progress::Running`], `f` may run
+    /// this session and others; before that, runs that need tracing are refused, because threads could wait for
+    /// each other. This is detected for its own thread only: `f` must not wait for another thread that runs this
+    /// session, which may wait for the trace that called `f`.
     pub fn on_progress(&self, f: impl Fn(Progress) + Send + Sync + 'static) {
         self.reports.to(Arc::new(f));
     }
@@ -72,7 +71,7 @@ impl Session {
         ways.filter(|way| matches!(way, Way::Captured(..))).count()
     }
 
-    /// What was prepared so far: for which values, and why not captured.
+    /// The graphs prepared so far: for which values, or why not captured.
     pub fn prepared(&self) -> Vec<Prepared> {
         locked(&self.plans).iter().map(Plan::describe).collect()
     }
@@ -81,8 +80,8 @@ impl Session {
     /// realized.
     ///
     /// # Errors
-    /// An input of a wrong name, shape or type, or one that is missing; a node that does not fit
-    /// what flows into it, or a form of it that is not there; the device's.
+    /// An input of a wrong name, shape or type, or one that is missing; a node that does not fit its inputs or is
+    /// not supported; device errors.
     pub fn run<N: AsRef<str>, V: Into<Value>>(
         &self,
         inputs: impl IntoIterator<Item = (N, V)>,
@@ -125,8 +124,8 @@ impl Session {
     fn tracer(&self) -> Result<Held<'_>, OnnxError> {
         if tracing::is_inside(tracing::A_MODEL) {
             return Err(self.program.engine_error(crate::Error::Capture {
-                what: "a session is run from a progress report while a model is traced; run it after the \
-                       call, or when the report is Running"
+                what: "a session was run from a progress report while a model is traced; run it after \
+                       the call, or when the report is Running"
                     .into(),
             }));
         }
@@ -190,7 +189,7 @@ impl Session {
         let inputs = collected(inputs);
         let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
         let Some((signature, inputs)) = signed(&given) else {
-            let why = "an input has strings, which are no part of a graph".into();
+            let why = "strings are not supported in captured graphs".into();
             let prepared = Prepared {
                 specialised: Vec::new(),
                 plain: Some(why),

@@ -1,7 +1,6 @@
 //! The order in which the nodes of a graph can run.
 //!
-//! The format wants files to be in such an order already; many writers do not care. Nodes keep their
-//! order where it is a possible one.
+//! The format requires files to be in such an order, but many writers ignore that. Nodes keep a valid order.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,8 +1,7 @@
-//! Weights without subnormal numbers, for devices to which these are zeros.
+//! Flushes subnormal weights to zero, for devices that do so in kernels.
 //!
-//! Kernels of such a device would treat them so anyway, where they compute. Here it is done once and
-//! for all, so that a weight is the same number wherever it goes: into a sum, to an output, or to
-//! another device.
+//! Kernels of such a device would flush them anyway. Doing it once gives a weight the same value everywhere: in a
+//! sum, in an output, on another device.
 
 use codegen::DType;
 

@@ -1,4 +1,4 @@
-//! What is in a model, for somebody who looks at it.
+//! Summaries of models.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ pub struct Summary {
     pub ir_version: i64,
     /// Operator sets, by domain; the default one has no name.
     pub opsets: BTreeMap<String, i64>,
-    /// Who wrote the file.
+    /// The program that wrote the file.
     pub producer: String,
     /// Names and types of the inputs that must be given.
     pub inputs: Vec<(String, Type)>,
@@ -27,7 +27,7 @@ pub struct Summary {
     pub parameters: u64,
     /// Bytes of the constants of the model.
     pub parameter_bytes: u64,
-    /// What the model needs and is not there.
+    /// Unsupported features that the model needs.
     pub missing: Vec<Missing>,
 }
 

@@ -211,8 +211,7 @@ impl Tracer {
                     file: self.program.file.clone(),
                     place: Place::named("output", &port.name),
                     what: format!(
-                        "has {} and needs {bytes} bytes, of which {} has {most}; give the model \
-                         smaller inputs",
+                        "has {} and needs {bytes} bytes, but {} has {most}; pass smaller inputs",
                         value.kind(),
                         self.engine.name()
                     ),
@@ -234,9 +233,9 @@ impl Tracer {
             Fault::Dynamic(Dynamic { place, .. }) => OnnxError::Node {
                 file: self.program.file.clone(),
                 place: place.unwrap_or_else(Place::model),
-                what: "a value is needed while the graph is captured; this is a fault of the \
-                       importer"
-                    .into(),
+                what:
+                    "a value was read while the graph was captured; this is a bug in the importer"
+                        .into(),
             },
         }
     }

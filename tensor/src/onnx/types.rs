@@ -1,4 +1,4 @@
-//! What a model says about its values: element types, sizes, containers.
+//! Declared types of values: element types, sizes, containers.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use crate::io::Quoted;
 pub enum Dim {
     /// Always this.
     Fixed(usize),
-    /// A hint: mostly the same wherever the name stands.
+    /// A hint: usually equal for equal names.
     Named(String),
     /// Anything.
     Any,
@@ -30,7 +30,7 @@ impl fmt::Display for Dim {
     }
 }
 
-/// What a model says about a value.
+/// The declared type of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Type {
     /// Numbers; no shape if any is allowed.
@@ -41,7 +41,7 @@ pub enum Type {
     Sequence(Box<Type>),
     /// A value or none.
     Optional(Box<Type>),
-    /// Nothing that is known, or a type that is not run; as text.
+    /// Unknown or unsupported, as text.
     Other(String),
 }
 

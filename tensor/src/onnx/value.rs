@@ -1,4 +1,4 @@
-//! What flows between nodes: tensors, strings, sequences, optionals.
+//! Values passed between nodes: tensors, strings, sequences, optionals.
 
 use std::fmt;
 use std::sync::Arc;

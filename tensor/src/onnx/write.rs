@@ -1,4 +1,4 @@
-//! Writing a model: what a program that trained a network gives to others.
+//! Writes models, such as a trained network.
 
 use prost::Message;
 

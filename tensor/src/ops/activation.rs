@@ -9,8 +9,7 @@ macro_rules! activation {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// # Errors
-            /// None today.
+            /// # Errors None today.
             pub fn $name(&self $(, $arg: f64)*) -> Result<Tensor> {
                 self.in_f32(|$x| $body)
             }

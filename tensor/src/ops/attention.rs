@@ -27,7 +27,7 @@ impl Tensor {
     /// sees no key gives 0.
     ///
     /// # Errors
-    /// Shapes that do not go together; head counts that do not divide; a mask of integers.
+    /// Incompatible shapes; head counts that do not divide; a mask of integers.
     pub fn attention(&self, key: &Tensor, value: &Tensor, options: &Attention) -> Result<Tensor> {
         let (q, k, v) = (self.shape(), key.shape(), value.shape());
         let fits = self.rank() >= 3
@@ -42,7 +42,7 @@ impl Tensor {
             return shape_error(
                 "attention",
                 format!(
-                    "queries {q:?}, keys {k:?}, values {v:?}: wants [.., heads, q, width], \
+                    "queries {q:?}, keys {k:?}, values {v:?}: expected [.., heads, q, width], \
                      [.., kv_heads, k, width], [.., kv_heads, k, out] with kv_heads dividing heads"
                 ),
             );
@@ -53,8 +53,8 @@ impl Tensor {
             return dtype_error(
                 "attention",
                 format!(
-                    "the mask is {}: wants bool, which hides keys where it is false, or floats, which are added to \
-                     the scores; of zeros and ones, `mask.ne(0)` is the former",
+                    "expected a mask of bool (false hides a key) or floats (added to the scores), found \
+                     {}; convert zeros and ones with `mask.ne(0)`",
                     mask.dtype()
                 ),
             );
@@ -144,14 +144,17 @@ impl Tensor {
             return shape_error(
                 "rotary_angles",
                 format!(
-                    "positions {:?}, width {width}: a vector, and even",
+                    "positions {:?}, width {width}: expected a vector and an even width",
                     self.shape()
                 ),
             );
         }
         // The rates are a list on the host.
         if width > 1 << 20 {
-            return shape_error("rotary_angles", format!("width {width}: at most 1048576"));
+            return shape_error(
+                "rotary_angles",
+                format!("width {width}: expected at most 1048576"),
+            );
         }
         let rates: Vec<f32> = (0..width / 2)
             .map(|i| base.powf(-2.0 * i as f64 / width as f64) as f32)

@@ -1,5 +1,4 @@
-//! Indices out of range: those that the host knows are an error before anything runs, others of the
-//! next wait for results.
+//! Out-of-range indices: an immediate error if the host knows them, else an error of the next wait for results.
 
 use codegen::DType;
 use codegen::interp::scalar;
@@ -33,7 +32,10 @@ impl Bounds {
             return Ok(index.clone());
         }
         if self.len == 0 && self.ignore.is_none() {
-            return shape_error(self.op, "an index into no elements is out of range".into());
+            return shape_error(
+                self.op,
+                "index out of range: the axis has no elements".into(),
+            );
         }
         let engine = index.engine();
         let word = engine.0.fault_word(self)?;

@@ -1,5 +1,5 @@
-//! Results whose sizes depend on values. A graph has fixed shapes, so these functions read what decides: they run what
-//! is before, wait for it, and are refused in captured functions. There take a mask, with [`Tensor::where_`], or
+//! Results whose sizes depend on values. A graph has fixed shapes, so these functions compute and read the values
+//! they depend on. They are refused in captured functions; use a mask with [`Tensor::where_`] there, or
 //! [`Tensor::topk`] and [`Tensor::sort`], whose sizes are known.
 
 use codegen::DType;
@@ -8,14 +8,14 @@ use super::{dtype_error, radix};
 use crate::error::Result;
 use crate::graph::Tensor;
 
-/// What [`Tensor::unique`] finds.
+/// The result of [`Tensor::unique`].
 #[derive(Clone, Debug)]
 pub struct Unique {
-    /// The different elements, ascending, `[n]`. Each NaN is one of its own.
+    /// The distinct elements, ascending, `[n]`. Each NaN is distinct.
     pub values: Tensor,
-    /// For each element of the tensor its place in `values`, as `I32`, in the shape of the tensor.
+    /// The index in `values` of each element, as `I32`, in the shape of the tensor.
     pub inverse: Tensor,
-    /// How often each of `values` is there, as `I32`, `[n]`.
+    /// How often each of `values` occurs, as `I32`, `[n]`.
     pub counts: Tensor,
 }
 
@@ -56,7 +56,7 @@ impl Tensor {
         self.take(&index(self, &places)?)
     }
 
-    /// The different elements of the tensor, with where they are and how often. Reads which of the sorted elements
+    /// The distinct elements of the tensor, with their positions and counts. Reads which of the sorted elements
     /// differ; the elements stay lazy.
     ///
     /// # Errors

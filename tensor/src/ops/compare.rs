@@ -1,4 +1,4 @@
-//! Comparisons, and limits: what treats numbers by value, whatever the tensor's type holds.
+//! Comparisons and limits. Numbers are compared by value, whatever the type of the tensor.
 
 use codegen::DType;
 use codegen::interp::scalar;

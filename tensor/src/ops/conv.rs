@@ -59,13 +59,16 @@ impl ConvParams {
         if lengths != [n; 3] || stride.contains(&0) || dilation.contains(&0) {
             return shape_error(
                 op,
-                format!("{self:?} for {n} spatial axes: one entry each, strides and dilations > 0"),
+                format!(
+                    "{self:?} for {n} spatial axes: expected one entry per axis, strides and \
+                         dilations above 0"
+                ),
             );
         }
         let large =
             |&(a, b): &(usize, usize)| a > isize::MAX as usize / 4 || b > isize::MAX as usize / 4;
         if padding.iter().any(large) {
-            return shape_error(op, format!("padding {padding:?} is larger than memory"));
+            return shape_error(op, format!("padding {padding:?} exceeds the address space"));
         }
         Ok(ConvParams {
             stride,
@@ -107,7 +110,7 @@ impl Tensor {
             return shape_error(
                 "conv",
                 format!(
-                    "input {:?}, weight {:?}, {groups} groups: wants [n, c_in, s..] and \
+                    "input {:?}, weight {:?}, {groups} groups: expected [n, c_in, s..] and \
                      [c_out, c_in / groups, k..] with groups dividing c_out",
                     self.shape(),
                     weight.shape()

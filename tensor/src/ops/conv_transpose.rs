@@ -98,7 +98,7 @@ impl Tensor {
                 "conv_transpose",
                 format!(
                     "input {:?}, weight {:?}, {groups} groups, output padding {output_padding:?}: \
-                     wants [n, c_in, s..] and [c_in, c_out / groups, k..] with groups dividing c_in",
+                     expected [n, c_in, s..] and [c_in, c_out / groups, k..] with groups dividing c_in",
                     self.shape(),
                     weight.shape()
                 ),

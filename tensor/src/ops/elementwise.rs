@@ -85,8 +85,7 @@ macro_rules! float_unary {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// # Errors
-            /// None today.
+            /// # Errors None today.
             pub fn $name(&self) -> Result<Tensor> {
                 self.to_float()?.unary(Unary::$op)
             }
@@ -113,8 +112,7 @@ macro_rules! rounding {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// # Errors
-            /// None today.
+            /// # Errors None today.
             pub fn $name(&self) -> Result<Tensor> {
                 if self.dtype().is_float() {
                     self.unary(Unary::$op)
@@ -143,8 +141,7 @@ macro_rules! composed {
         impl Tensor {$(
             $(#[$doc])*
             ///
-            /// # Errors
-            /// None today.
+            /// # Errors None today.
             pub fn $name(&self) -> Result<Tensor> {
                 self.in_f32(|$x| $body)
             }
@@ -220,8 +217,7 @@ composed! {
 impl Tensor {
     /// Integers and booleans as `f32`, floats as they are.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn to_float(&self) -> Result<Tensor> {
         if self.dtype().is_float() {
             Ok(self.clone())
@@ -296,7 +292,10 @@ impl Tensor {
             return a.binary(Binary::Pow, &b);
         }
         if dtype == DType::Bool {
-            return dtype_error("pow", "bool has no powers; cast to an integer".into());
+            return dtype_error(
+                "pow",
+                "pow is not defined for bool; cast to an integer".into(),
+            );
         }
         let base = a.clone();
         let (mut result, mut square) = (a.ones_like()?, a);
@@ -316,8 +315,7 @@ impl Tensor {
 
     /// x * x.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn square(&self) -> Result<Tensor> {
         self.mul(self)
     }
@@ -381,16 +379,14 @@ impl Tensor {
 
     /// Where the value is NaN, as `Bool`.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn isnan(&self) -> Result<Tensor> {
         self.ne(self)
     }
 
     /// Where the value is infinite, as `Bool`.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn isinf(&self) -> Result<Tensor> {
         if !matches!(self.dtype(), d if d.is_float() && d != DType::F8E4M3) {
             return self.zeros_like()?.cast(DType::Bool);
@@ -400,8 +396,7 @@ impl Tensor {
 
     /// Where the value is neither NaN nor infinite, as `Bool`.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn isfinite(&self) -> Result<Tensor> {
         self.isnan()?.bitor(&self.isinf()?)?.not()
     }
@@ -477,8 +472,7 @@ impl Tensor {
 
     /// True where the value is 0, as `Bool`.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn logical_not(&self) -> Result<Tensor> {
         self.cast(DType::Bool)?.not()
     }
@@ -530,7 +524,7 @@ fn fold(
     f: impl Fn(&Tensor, &Tensor) -> Result<Tensor>,
 ) -> Result<Tensor> {
     let Some((&first, rest)) = tensors.split_first() else {
-        return shape_error(op, "takes at least one tensor".into());
+        return shape_error(op, "expected at least one tensor".into());
     };
     rest.iter().try_fold(first.clone(), |sum, &t| f(&sum, t))
 }

@@ -1,4 +1,4 @@
-//! Numbers that become elements: they have to fit, see [`Scalar`].
+//! Numbers that become elements must fit, see [`Scalar`].
 
 use codegen::DType;
 use codegen::interp::scalar;

@@ -1,4 +1,4 @@
-//! Resizing, and exchange between channels and space. Tensors are `[n, c, s..]`.
+//! Resizing, and moves between channels and space. Tensors are `[n, c, s..]`.
 
 use codegen::DType;
 
@@ -116,7 +116,7 @@ impl Tensor {
             return shape_error(
                 "interpolate",
                 format!(
-                    "{:?} to {size:?}: wants [n, c, s..] and one size per s",
+                    "{:?} to {size:?}: expected [n, c, s..] and one size per s",
                     self.shape()
                 ),
             );
@@ -127,7 +127,7 @@ impl Tensor {
             if old == 0 && new > 0 {
                 return shape_error(
                     "interpolate",
-                    format!("{:?} has nothing to resize", x.shape()),
+                    format!("cannot resize the empty {:?}", x.shape()),
                 );
             }
             if old != new {
@@ -171,13 +171,13 @@ impl Tensor {
         let &[n, c, h, w] = self.shape() else {
             return shape_error(
                 "depth_to_space",
-                format!("{:?} is not [n, c, h, w]", self.shape()),
+                format!("expected [n, c, h, w], found {:?}", self.shape()),
             );
         };
         if r == 0 || r.checked_mul(r).is_none_or(|square| c % square != 0) {
             return shape_error(
                 "depth_to_space",
-                format!("{c} channels in blocks of {r} by {r}"),
+                format!("{c} channels do not divide into blocks of {r} by {r}"),
             );
         }
         let inner = c / (r * r);
@@ -201,13 +201,13 @@ impl Tensor {
         let &[n, c, h, w] = self.shape() else {
             return shape_error(
                 "space_to_depth",
-                format!("{:?} is not [n, c, h, w]", self.shape()),
+                format!("expected [n, c, h, w], found {:?}", self.shape()),
             );
         };
         if r == 0 || h % r != 0 || w % r != 0 {
             return shape_error(
                 "space_to_depth",
-                format!("{h} by {w} in blocks of {r} by {r}"),
+                format!("{h} by {w} does not divide into blocks of {r} by {r}"),
             );
         }
         let order: [usize; 6] = if block_first {

@@ -1,11 +1,11 @@
-//! Picking and placing elements by index tensors. A negative index counts from the end.
+//! Picking and placing elements by index tensors. Negative indices count from the end.
 //!
-//! An index out of range is an error: at once where the host knows it (data in host memory, of at
-//! most 65536 elements, or a constant, as it is or moved, expanded or cast to another integer). Where
-//! it is computed, or in the memory of a device, or changes between the calls of a captured function,
-//! the device notes it, and the next wait for results (reading, [`Engine::synchronize`](crate::Engine::synchronize)) gives
-//! [`Error::Index`](crate::Error::Index), once. Until then the element that is read is 0, and nothing
-//! is written. Elements that nobody needs are not computed, and neither are their indices.
+//! An index out of range is an error: at once where the host knows it (data in host memory, of at most 65536
+//! elements, or a constant, as it is or moved, expanded or cast to another integer). Where it is computed, or in
+//! the memory of a device, or changes between the calls of a captured function, the device notes it, and the next
+//! wait for results (reading, [`Engine::synchronize`](crate::Engine::synchronize)) gives
+//! [`Error::Index`](crate::Error::Index), once. Until then reads return 0 and writes are dropped. Unused elements
+//! and their indices are not computed.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
@@ -20,7 +20,7 @@ impl Tensor {
     /// axis in the result.
     ///
     /// # Errors
-    /// An axis that the tensor lacks; an index that is no integer, or known to be out of range.
+    /// An axis that the tensor lacks; a non-integer index, or known to be out of range.
     pub fn index_select(&self, along: isize, index: &Tensor) -> Result<Tensor> {
         let at = axis("index_select", along, self.rank())?;
         self.selected("index_select", at, index)
@@ -44,7 +44,7 @@ impl Tensor {
     /// Elements of the flattened tensor at `index`; the result has the shape of `index`.
     ///
     /// # Errors
-    /// An index that is no integer, or known to be out of range.
+    /// A non-integer index, or known to be out of range.
     pub fn take(&self, index: &Tensor) -> Result<Tensor> {
         self.reshape(&[self.numel()])?.selected("take", 0, index)
     }
@@ -52,12 +52,15 @@ impl Tensor {
     /// Rows of this table `[entries, width]` at `index`: shape of `index`, then `width`.
     ///
     /// # Errors
-    /// Not two axes; an index that is no integer, or known to be out of range.
+    /// Not two axes; a non-integer index, or known to be out of range.
     pub fn embedding(&self, index: &Tensor) -> Result<Tensor> {
         if self.rank() != 2 {
             return shape_error(
                 "embedding",
-                format!("{:?} is not [entries, width]", self.shape()),
+                format!(
+                    "expected a table [entries, width], found {:?}",
+                    self.shape()
+                ),
             );
         }
         self.selected("embedding", 0, index)
@@ -165,7 +168,7 @@ impl Tensor {
         if !self.dtype().is_int() {
             return dtype_error(
                 "one_hot",
-                format!("classes are integers, found {}", self.dtype()),
+                format!("classes must be integers, found {}", self.dtype()),
             );
         }
         let class = Tensor::iota(self.engine(), classes, DType::I64)?;
@@ -207,7 +210,10 @@ impl Tensor {
         if updates.shape() != want {
             return shape_error(
                 "scatter_nd",
-                format!("updates are {:?}, {want:?} are needed", updates.shape()),
+                format!(
+                    "updates have shape {:?}, expected {want:?}",
+                    updates.shape()
+                ),
             );
         }
         let linear = nd.linear("scatter_nd", self, index)?;
@@ -247,7 +253,7 @@ impl Coordinates {
             return shape_error(
                 op,
                 format!(
-                    "index {:?} {} into {:?} with {batch} batch axes: the last axis holds integer \
+                    "index {:?} {} into {:?} with {batch} batch axes: the last axis must hold integer \
                      coordinates",
                     index.shape(),
                     index.dtype(),

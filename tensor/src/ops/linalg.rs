@@ -29,7 +29,7 @@ impl Tensor {
             return shape_error(
                 "matmul",
                 format!(
-                    "{:?} by {:?}: a number has no inner axis; use mul",
+                    "{:?} by {:?}: a scalar has no inner axis; use mul",
                     self.shape(),
                     other.shape()
                 ),
@@ -102,7 +102,11 @@ impl Tensor {
         if self.rank() != 1 || other.rank() != 1 {
             return shape_error(
                 "outer",
-                format!("{:?} and {:?} are no vectors", self.shape(), other.shape()),
+                format!(
+                    "expected two vectors, found {:?} and {:?}",
+                    self.shape(),
+                    other.shape()
+                ),
             );
         }
         self.unsqueeze(1)?.mul(other)
@@ -115,12 +119,18 @@ impl Tensor {
     /// Matrices that are not square, or of more than 256 rows: each row is a step of the graph.
     pub fn det(&self) -> Result<Tensor> {
         let &[ref outer @ .., n, m] = self.shape() else {
-            return shape_error("det", format!("{:?} is no matrix", self.shape()));
+            return shape_error(
+                "det",
+                format!("expected a matrix, found {:?}", self.shape()),
+            );
         };
         if n != m || n > 256 {
             return shape_error(
                 "det",
-                format!("{:?} is not [.., n, n] with n of at most 256", self.shape()),
+                format!(
+                    "expected [.., n, n] with n of at most 256, found {:?}",
+                    self.shape()
+                ),
             );
         }
         let batch: usize = outer.iter().product();
@@ -171,14 +181,14 @@ impl Tensor {
         };
         let terms: Vec<&str> = inputs.split(',').collect();
         if terms.len() != operands.len() || operands.is_empty() {
-            return fail("as many terms as operands are needed");
+            return fail("the number of terms must match the number of operands");
         }
         // Labels of every axis; the axes of an ellipsis are numbers counted from the last.
         let mut labels: Vec<Vec<char>> = Vec::new();
         let mut widest = 0;
         for (term, t) in terms.iter().zip(operands) {
             let Some((found, dots)) = expand_term(term, t.rank()) else {
-                return fail("a term does not name each axis with one letter");
+                return fail("a term must name each axis with one letter");
             };
             widest = widest.max(dots);
             labels.push(found);
@@ -189,7 +199,7 @@ impl Tensor {
                 let dots = if output.contains("...") { widest } else { 0 };
                 match expand_term(output, rank + dots) {
                     Some((found, _)) => found,
-                    None => return fail("the result does not name each axis with one letter"),
+                    None => return fail("the result must name each axis with one letter"),
                 }
             }
             None => {
@@ -214,13 +224,13 @@ impl Tensor {
         let known = |c: &char| labels.iter().any(|l| l.contains(c));
         let twice = (0..output.len()).any(|i| output[..i].contains(&output[i]));
         if twice || !output.iter().all(known) {
-            return fail("the result names an axis twice, or one that no operand has");
+            return fail("the result names an axis twice, or an unknown one");
         }
         let dtype = operands
             .iter()
             .fold(operands[0].dtype(), |d, t| d.promote(t.dtype()));
         if dtype == DType::Bool && operands.len() > 1 {
-            return dtype_error("einsum", "bool does not count; cast to an integer".into());
+            return dtype_error("einsum", "bool cannot be summed; cast to an integer".into());
         }
         // A label is summed as soon as no operand to come has it, so that no product has more axes
         // than it needs.
@@ -245,7 +255,7 @@ impl Tensor {
             });
         }
         let Some(product) = product else {
-            return fail("an operand is needed");
+            return fail("expected at least one operand");
         };
         let shape: Shape = product.shape()[..output.len()].to_vec();
         product.reshape(&shape)?.cast(dtype)

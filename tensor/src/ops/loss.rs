@@ -8,7 +8,7 @@ use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::{Bounds, Tensor};
 
-/// What becomes of the losses of the elements.
+/// How the losses of elements are reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
     /// Their mean (weighted, where there are weights).
@@ -16,7 +16,7 @@ pub enum Reduction {
     Mean,
     /// Their sum.
     Sum,
-    /// They stay.
+    /// No reduction.
     None,
 }
 
@@ -30,7 +30,8 @@ impl Reduction {
     }
 }
 
-/// `near` of the errors inside of a limit, `far` of the others. Each has no errors of the other kind, which may be infinite:
+/// `near` of the errors inside a limit, `far` of the others. Each has no errors of the other kind, which may be
+/// infinite:
 /// no gradient times an infinite slope is NaN.
 fn pieces(
     errors: &Tensor,
@@ -55,11 +56,11 @@ fn held(x: f64, dtype: DType) -> f64 {
 pub struct Classes {
     /// A weight per class, `[c]`.
     pub weight: Option<Tensor>,
-    /// Targets with this value count nothing.
+    /// Targets with this value are ignored.
     pub ignore: Option<i64>,
     /// Share of the target spread evenly over the classes, 0 to 1.
     pub smoothing: f64,
-    /// What becomes of the losses.
+    /// How the losses are reduced.
     pub reduction: Reduction,
 }
 
@@ -68,10 +69,7 @@ impl Classes {
         match (0.0..=1.0).contains(&self.smoothing) {
             true => Ok(()),
             false => {
-                let why = format!(
-                    "smoothing is a share of the target: 0 to 1, not {}",
-                    self.smoothing
-                );
+                let why = format!("smoothing must be within 0 to 1, found {}", self.smoothing);
                 shape_error(op, why)
             }
         }
@@ -82,9 +80,8 @@ impl Tensor {
     /// Negative log likelihood: log-probabilities `[n, c, s..]` at integer targets `[n, s..]`.
     ///
     /// # Errors
-    /// Shapes that do not go together; targets that are no integers, or known to be neither a class nor
-    /// the ignored one. Where only the device knows them, that is an error of the next wait for results,
-    /// see [`crate::ops::index`].
+    /// Incompatible shapes; targets that are no integers, or known to be neither a class nor the ignored one. Where
+    /// only the device knows them, that is an error of the next wait for results, see [`crate::ops::index`].
     pub fn nll_loss(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
         self.nll("nll_loss", target, options)
     }
@@ -103,7 +100,7 @@ impl Tensor {
             return shape_error(
                 op,
                 format!(
-                    "predictions {:?}, targets {:?}: wants [n, c, s..] and [n, s..]",
+                    "predictions {:?}, targets {:?}: expected [n, c, s..] and [n, s..]",
                     self.shape(),
                     target.shape()
                 ),
@@ -111,7 +108,10 @@ impl Tensor {
         }
         options.check(op)?;
         if !target.dtype().is_int() {
-            return dtype_error(op, format!("classes are integers, not {}", target.dtype()));
+            return dtype_error(
+                op,
+                format!("classes must be integers, found {}", target.dtype()),
+            );
         }
         let bounds = Bounds {
             op,
@@ -170,12 +170,12 @@ impl Tensor {
     /// probabilities `[n, c, s..]` (floats).
     ///
     /// # Errors
-    /// Shapes that do not go together; classes as in [`Tensor::nll_loss`].
+    /// Incompatible shapes; classes as in [`Tensor::nll_loss`].
     pub fn cross_entropy(&self, target: &Tensor, options: &Classes) -> Result<Tensor> {
         if self.rank() < 2 {
             return shape_error(
                 "cross_entropy",
-                format!("{:?} is not [n, c, s..]", self.shape()),
+                format!("expected [n, c, s..], found {:?}", self.shape()),
             );
         }
         if !target.dtype().is_float() {
@@ -186,8 +186,8 @@ impl Tensor {
             return shape_error(
                 "cross_entropy",
                 format!(
-                    "logits {:?}, probabilities {:?}: targets that are floats are a probability of each class; cast \
-                     classes to an integer",
+                    "logits {:?}, probabilities {:?}: float targets are probabilities of each class; \
+                     cast class numbers to an integer",
                     self.shape(),
                     target.shape()
                 ),
@@ -212,7 +212,7 @@ impl Tensor {
     /// Cross entropy of logits whose classes are the last axis; targets are integers.
     ///
     /// # Errors
-    /// Shapes that do not go together.
+    /// Incompatible shapes.
     pub fn sparse_categorical_crossentropy(&self, target: &Tensor) -> Result<Tensor> {
         let Some(&classes) = self.shape().last() else {
             return shape_error("sparse_categorical_crossentropy", "no classes".into());

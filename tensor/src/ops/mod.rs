@@ -1,5 +1,5 @@
-//! What users call on tensors. Every function builds graph and checks shapes and types; nothing
-//! runs before [`Tensor::realize`](crate::Tensor::realize) or a read.
+//! Operations on tensors. Every function checks shapes and types and builds a graph; nothing runs before
+//! [`Tensor::realize`](crate::Tensor::realize) or a read.
 //!
 //! - Axes are `isize`; negative ones count from the end.
 //! - Two tensors broadcast as in numpy (aligned at the last axis, size 1 stretches) and promote as
@@ -118,7 +118,7 @@ pub(crate) fn check_size(op: &'static str, shape: &[usize], dtype: DType) -> Res
     if !fits {
         return shape_error(
             op,
-            format!("shape {shape:?} of {dtype} has more bytes than an address reaches"),
+            format!("shape {shape:?} of {dtype} exceeds the address space"),
         );
     }
     Ok(shape.iter().product())
@@ -139,8 +139,8 @@ pub fn broadcast_shapes(op: &'static str, shapes: &[&[usize]]) -> Result<Shape> 
                 return shape_error(
                     op,
                     format!(
-                        "shapes {shapes:?} do not broadcast: sizes {to} and {len} meet; sizes \
-                         aligned from the last axis must be equal or 1"
+                        "shapes {shapes:?} do not broadcast: sizes {to} and {len} differ; aligned from \
+                         the last axis, sizes must be equal or 1"
                     ),
                 );
             }

@@ -1,11 +1,11 @@
-//! Shapes: what moves elements and computes nothing.
+//! Operations that move elements without computing.
 
 use super::{axes, axis, check_size, shape_error};
 use crate::element::Scalar;
 use crate::error::Result;
 use crate::graph::{Shape, Tensor};
 
-/// What lies beyond the edges in [`Tensor::pad`].
+/// The elements beyond the edges in [`Tensor::pad`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PadMode {
     /// One number.
@@ -183,7 +183,7 @@ impl Tensor {
         let first = axis("flatten", first, self.rank())?;
         let last = axis("flatten", last, self.rank())?;
         if first > last {
-            return shape_error("flatten", format!("axis {first} lies behind axis {last}"));
+            return shape_error("flatten", format!("axis {first} comes after axis {last}"));
         }
         let mut shape = self.shape()[..first].to_vec();
         shape.push(self.shape()[first..=last].iter().product());
@@ -207,7 +207,7 @@ impl Tensor {
             match n {
                 -1 if known > 0 => shape.push(len / known),
                 n if n >= 0 => shape.push(n as usize),
-                _ => return shape_error("unflatten", format!("{len} into {sizes:?}")),
+                _ => return shape_error("unflatten", format!("cannot split {len} into {sizes:?}")),
             }
         }
         let product = shape[along..]
@@ -267,7 +267,10 @@ impl Tensor {
         if parts.len() > self.rank() || parts.iter().any(|part| part.step == 0) {
             return shape_error(
                 "slice",
-                format!("{parts:?} of {:?}: steps are not 0", self.shape()),
+                format!(
+                    "{parts:?} of {:?}: too many parts, or a step of 0",
+                    self.shape()
+                ),
             );
         }
         let mut out = self.clone();
@@ -346,7 +349,9 @@ impl Tensor {
             let Some(kept) = len.checked_sub(cut_before.saturating_add(cut_after)) else {
                 return shape_error(
                     "pad",
-                    format!("cuts {cut_before} and {cut_after} from axis {along} of size {len}"),
+                    format!(
+                        "cannot cut {cut_before} and {cut_after} elements from axis {along} of size {len}"
+                    ),
                 );
             };
             out = out.narrow(along as isize, cut_before, kept)?;
@@ -378,7 +383,9 @@ impl Tensor {
         if longest > limit {
             return shape_error(
                 "pad",
-                format!("{mode:?} by {before} and {after} of axis {along} of size {len}"),
+                format!(
+                    "cannot pad axis {along} of size {len} by {before} and {after} with {mode:?}"
+                ),
             );
         }
         let side = |start: usize, n: usize| -> Result<Option<Tensor>> {
@@ -414,7 +421,7 @@ impl Tensor {
     /// No tensors; shapes that differ in another axis.
     pub fn cat(tensors: &[&Tensor], along: isize) -> Result<Tensor> {
         let Some(&first) = tensors.first() else {
-            return shape_error("cat", "takes at least one tensor".into());
+            return shape_error("cat", "expected at least one tensor".into());
         };
         let at = axis("cat", along, first.rank())?;
         let dtype = tensors
@@ -430,7 +437,7 @@ impl Tensor {
                 return shape_error(
                     "cat",
                     format!(
-                        "{:?} and {:?} differ in another axis than {at}",
+                        "{:?} and {:?} differ in an axis other than {at}",
                         first.shape(),
                         t.shape()
                     ),
@@ -469,7 +476,7 @@ impl Tensor {
         }
         match out {
             Some(out) => Ok(out),
-            None => shape_error("cat", "takes at least one tensor".into()),
+            None => shape_error("cat", "expected at least one tensor".into()),
         }
     }
 
@@ -483,7 +490,9 @@ impl Tensor {
             let other = tensors[i].shape();
             return shape_error(
                 "stack",
-                format!("tensor 0 has shape {first:?}, tensor {i} {other:?}; all have to be equal"),
+                format!(
+                    "tensor 0 has shape {first:?}, tensor {i} {other:?}; all shapes must be equal"
+                ),
             );
         }
         let parts = tensors
@@ -527,7 +536,7 @@ impl Tensor {
     pub fn chunk(&self, count: usize, along: isize) -> Result<Vec<Tensor>> {
         let at = axis("chunk", along, self.rank())?;
         if count == 0 {
-            return shape_error("chunk", "takes at least one part".into());
+            return shape_error("chunk", "expected at least one part".into());
         }
         let len = self.shape()[at];
         let size = len.div_ceil(count).max(1);
@@ -609,7 +618,10 @@ impl Tensor {
     /// Not one axis.
     pub fn diag(&self) -> Result<Tensor> {
         let &[n] = self.shape() else {
-            return shape_error("diag", format!("{:?} is no vector", self.shape()));
+            return shape_error(
+                "diag",
+                format!("expected a vector, found {:?}", self.shape()),
+            );
         };
         // Each element followed by n zeros, without the zeros after the last.
         let spread = n.saturating_add(1);
@@ -628,7 +640,7 @@ impl Tensor {
         let a = axis("diagonal", a, self.rank())?;
         let b = axis("diagonal", b, self.rank())?;
         if a == b {
-            return shape_error("diagonal", format!("axis {a} twice"));
+            return shape_error("diagonal", format!("axis {a} is named twice"));
         }
         let n = self.shape()[a].min(self.shape()[b]);
         let mut order: Vec<usize> = (0..self.rank()).filter(|&i| i != a && i != b).collect();
@@ -656,7 +668,10 @@ impl Tensor {
         let mut shape = Shape::new();
         for v in vectors {
             let &[n] = v.shape() else {
-                return shape_error("meshgrid", format!("{:?} is no vector", v.shape()));
+                return shape_error(
+                    "meshgrid",
+                    format!("expected a vector, found {:?}", v.shape()),
+                );
             };
             shape.push(n);
         }
@@ -679,7 +694,11 @@ impl Tensor {
         if part.dtype() != self.dtype() {
             return super::dtype_error(
                 "slice_assign",
-                format!("{} into {}; cast the part", part.dtype(), self.dtype()),
+                format!(
+                    "cannot assign {} to {}; cast the part",
+                    part.dtype(),
+                    self.dtype()
+                ),
             );
         }
         let mask = Tensor::full(self.engine(), part.shape(), true, codegen::DType::Bool)?.pad_to(

@@ -42,7 +42,10 @@ impl Tensor {
         eps: f64,
     ) -> Result<Tensor> {
         if axes == 0 || axes > self.rank() {
-            return shape_error("layer_norm", format!("{axes} axes of {:?}", self.shape()));
+            return shape_error(
+                "layer_norm",
+                format!("cannot normalize {axes} axes of {:?}", self.shape()),
+            );
         }
         let along: Vec<isize> = (1..=axes as isize).map(|i| -i).collect();
         self.in_f32(|x| x.standardize(&along, eps)?.affine(weight, bias))
@@ -76,7 +79,7 @@ impl Tensor {
             return shape_error(
                 "group_norm",
                 format!(
-                    "{groups} groups of {:?}: [n, c, s..] with groups dividing c",
+                    "{groups} groups of {:?}: expected [n, c, s..] with groups dividing c",
                     self.shape()
                 ),
             );
@@ -126,7 +129,7 @@ impl Tensor {
         if self.rank() < 2 {
             return shape_error(
                 "batch_norm",
-                format!("{:?} is not [n, c, s..]", self.shape()),
+                format!("expected [n, c, s..], found {:?}", self.shape()),
             );
         }
         let channel = |v: &Tensor| per_channel("batch_norm", v, c, self.rank());
@@ -156,7 +159,7 @@ impl Tensor {
         if self.rank() < 2 || size == 0 {
             return shape_error(
                 "local_response_norm",
-                format!("size {size} of {:?}: [n, c, s..]", self.shape()),
+                format!("size {size} of {:?}: expected [n, c, s..]", self.shape()),
             );
         }
         self.in_f32(|x| {

@@ -1,4 +1,4 @@
-//! `+ - * /` and the minus sign. Shapes may not fit, so each gives a [`Result`]: `((&a * 2)? + &b)?`.
+//! `+ - * /` and the minus sign. Shapes may be incompatible, so each returns a [`Result`]: `((&a * 2)? + &b)?`.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

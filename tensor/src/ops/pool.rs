@@ -29,7 +29,7 @@ fn geometry(
         return shape_error(
             op,
             format!(
-                "kernel {kernel:?} for {:?}: wants [n, c, s..] and k..",
+                "kernel {kernel:?} for {:?}: expected [n, c, s..] and k..",
                 x.shape()
             ),
         );
@@ -96,8 +96,8 @@ fn lowest(dtype: DType) -> Scalar {
 }
 
 impl Tensor {
-    /// The largest element of each window. `ceil` adds a window for a rest at the end. The gradient
-    /// is split evenly among equals.
+    /// The largest element of each window. `ceil` adds a partial window at the end. The gradient is split evenly
+    /// among equals.
     ///
     /// # Errors
     /// A kernel that does not fit the shape.
@@ -282,7 +282,10 @@ impl Tensor {
 
     fn spatial_axes(&self, op: &'static str) -> Result<Vec<isize>> {
         if self.rank() < 3 {
-            return shape_error(op, format!("{:?} is not [n, c, s..]", self.shape()));
+            return shape_error(
+                op,
+                format!("expected [n, c, s..], found {:?}", self.shape()),
+            );
         }
         Ok((2..self.rank() as isize).collect())
     }

@@ -1,4 +1,4 @@
-//! One constructor per [`Op`], with its rule of shape and type. Everything else is made of these.
+//! One constructor per [`Op`], with its rule of shape and type. All other operations are composed of these.
 
 use codegen::DType;
 use codegen::interp::scalar;
@@ -23,7 +23,7 @@ impl Tensor {
     /// A tensor of one value given as bits (see [`codegen::ir::Op::Const`]).
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn full_bits(engine: &Engine, shape: &[usize], bits: u64, dtype: DType) -> Result<Tensor> {
         Tensor::make(engine, Op::Const(bits), &[], &[], dtype).expand(shape)
     }
@@ -36,7 +36,7 @@ impl Tensor {
         if !dtype.is_int() {
             return dtype_error(
                 "iota",
-                format!("{dtype} is no integer type; cast the result"),
+                format!("{dtype} is not an integer type; cast the result"),
             );
         }
         if len as i128 - 1 > scalar::int_limits(dtype).1 {
@@ -58,7 +58,10 @@ impl Tensor {
         let row = op.row();
         if !row.types.has(dtype) {
             let wants = row.types.name();
-            return dtype_error(row.name, format!("takes {wants}, found {dtype}; cast it"));
+            return dtype_error(
+                row.name,
+                format!("expected {wants}, found {dtype}; cast it"),
+            );
         }
         Ok(Tensor::make(
             self.engine(),
@@ -95,7 +98,7 @@ impl Tensor {
         }
         if !types.has(dtype) {
             let wants = types.name();
-            return dtype_error(name, format!("takes {wants}, found {dtype}; cast both"));
+            return dtype_error(name, format!("expected {wants}, found {dtype}; cast both"));
         }
         let result = if op.is_compare() { DType::Bool } else { dtype };
         Ok(Tensor::make(
@@ -118,7 +121,7 @@ impl Tensor {
             return dtype_error(
                 "where",
                 format!(
-                    "takes bool and two of one type, found {}, {}, {}",
+                    "expected bool and two operands of one type, found {}, {}, {}",
                     self.dtype(),
                     a.dtype(),
                     b.dtype()
@@ -148,7 +151,7 @@ impl Tensor {
     /// Conversion by value; the laws are those of [`codegen::ir::op`].
     ///
     /// # Errors
-    /// More bytes than an address reaches.
+    /// A shape that exceeds the address space.
     pub fn cast(&self, dtype: DType) -> Result<Tensor> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -175,7 +178,7 @@ impl Tensor {
         if dtype.size() != from.size() || dtype == DType::Bool || from == DType::Bool {
             return dtype_error(
                 "bitcast",
-                format!("{from} and {dtype} must be of one width, and not bool"),
+                format!("{from} and {dtype} must have the same width and not be bool"),
             );
         }
         Ok(Tensor::make(
@@ -198,7 +201,10 @@ impl Tensor {
         if !ascending || axes.last().is_some_and(|&last| last >= self.rank()) {
             return shape_error(
                 op.row().name,
-                format!("axes {axes:?} of shape {:?} must ascend", self.shape()),
+                format!(
+                    "axes {axes:?} of shape {:?} must be ascending",
+                    self.shape()
+                ),
             );
         }
         if axes.is_empty() {
@@ -312,8 +318,7 @@ impl Tensor {
             return shape_error(
                 "expand",
                 format!(
-                    "{:?} does not stretch to {shape:?}: sizes aligned from the last axis must be \
-                     equal or 1",
+                    "{:?} does not expand to {shape:?}: aligned from the last axis, sizes must be equal or 1",
                     self.shape()
                 ),
             );
@@ -404,7 +409,10 @@ impl Tensor {
         if !ascending || axes.last().is_some_and(|&last| last >= self.rank()) {
             return shape_error(
                 "flip",
-                format!("axes {axes:?} of shape {:?} must ascend", self.shape()),
+                format!(
+                    "axes {axes:?} of shape {:?} must be ascending",
+                    self.shape()
+                ),
             );
         }
         if axes.is_empty() {
@@ -446,7 +454,7 @@ impl Tensor {
             return shape_error(
                 "windows",
                 format!(
-                    "a window of {size} elements {dilation} apart is longer than axis {axis} of \
+                    "a window of {size} elements with dilation {dilation} is longer than axis {axis} of \
                      {:?}; pad the axis",
                     self.shape()
                 ),
@@ -474,8 +482,8 @@ impl Tensor {
     /// [`Op::Gather`].
     ///
     /// # Errors
-    /// An index that is no integer, of another rank, or larger than the tensor elsewhere; one whose values
-    /// the host knows, and that has one out of range (see [`crate::ops::index`]).
+    /// A non-integer index, of another rank, or larger than the tensor elsewhere; one with values known to the host
+    /// that are out of range (see [`crate::ops::index`]).
     pub fn gather(&self, axis: isize, index: &Tensor) -> Result<Tensor> {
         let axis = super::axis("gather", axis, self.rank())?;
         self.check_index("gather", axis, index)?;
@@ -541,14 +549,18 @@ impl Tensor {
         if source.dtype() != self.dtype() {
             return dtype_error(
                 "scatter",
-                format!("{} into {}; cast the source", source.dtype(), self.dtype()),
+                format!(
+                    "cannot scatter {} into {}; cast the source",
+                    source.dtype(),
+                    self.dtype()
+                ),
             );
         }
         if source.shape() != index.shape() {
             return shape_error(
                 "scatter",
                 format!(
-                    "index {:?} and source {:?} must be of one shape",
+                    "index {:?} and source {:?} must have the same shape",
                     index.shape(),
                     source.shape()
                 ),
@@ -577,7 +589,7 @@ impl Tensor {
             return shape_error(
                 op,
                 format!(
-                    "index {:?} into {:?} along axis {axis}: other axes may not be larger",
+                    "index {:?} into {:?} along axis {axis}: the other axes must not be larger",
                     index.shape(),
                     self.shape()
                 ),
@@ -588,8 +600,7 @@ impl Tensor {
 
     /// The same value, forced into memory of its own.
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn contiguous(&self) -> Result<Tensor> {
         if self.storage().is_some() || matches!(self.node().op, Op::Contiguous) {
             return Ok(self.clone());
@@ -597,12 +608,10 @@ impl Tensor {
         Ok(self.same(Op::Contiguous))
     }
 
-    /// The same value without gradient. That of a realized tensor holds nothing of what it was made of; a lazy one is
-    /// computed of all that it was made of once more, so [`Tensor::realize`] a state that loops carry, or keep it in a
-    /// [`Parameter`](crate::Parameter).
+    /// The same value without gradient. For a realized tensor it keeps no graph. A lazy one is recomputed from its
+    /// whole graph, so [`Tensor::realize`] loop-carried state, or keep it in a [`Parameter`](crate::Parameter).
     ///
-    /// # Errors
-    /// None today.
+    /// # Errors None today.
     pub fn detach(&self) -> Result<Tensor> {
         Ok(match (self.storage(), &self.node().op) {
             (Some(_), op) if !matches!(op, Op::Data) => self.as_data(),

@@ -22,7 +22,7 @@ pub use generator::{Rng, threefry};
 /// Shapes that do not broadcast; types that are not `u32`.
 pub fn threefry_tensors(key: [&Tensor; 2], counter: [&Tensor; 2]) -> Result<[Tensor; 2]> {
     if let Some(wrong) = key.iter().chain(&counter).find(|t| t.dtype() != DType::U32) {
-        return dtype_error("threefry", format!("takes u32, found {}", wrong.dtype()));
+        return dtype_error("threefry", format!("expected u32, found {}", wrong.dtype()));
     }
     let third = key[0].bitxor(key[1])?.bitxor(i64::from(PARITY))?;
     let keys = [key[0], key[1], &third];
@@ -42,16 +42,16 @@ pub fn threefry_tensors(key: [&Tensor; 2], counter: [&Tensor; 2]) -> Result<[Ten
 }
 
 impl Rng {
-    /// An independent generator, as far as Threefry's outputs are.
+    /// An independent generator (as independent as Threefry's outputs).
     ///
     /// # Errors
-    /// In a captured function, of a generator that is older: the replays would all use one.
+    /// In a captured function, for a generator created outside: all replays would share one.
     pub fn fork(&mut self) -> Result<Rng> {
         if tracing::is_outside(self) {
             return Err(Error::Capture {
                 what:
-                    "fork inside of a captured function: a replay would not do it. Fork before the \
-                       call, or draw from the generator itself"
+                    "fork inside a captured function: replays would skip it. Fork before the call, or \
+                     draw from the generator itself"
                         .into(),
             });
         }
@@ -60,15 +60,14 @@ impl Rng {
         Ok(Rng::of(&self.engine, threefry(key, word)))
     }
 
-    /// Goes on from where a generator stood, together with its clones: the next draws are those that followed
-    /// there. See [`Rng::state`].
+    /// Restores a state, for this generator and its clones. See [`Rng::state`].
     ///
     /// # Errors
-    /// In a captured function, whose replays would not do it.
+    /// In a captured function, whose replays would skip it.
     pub fn set_state(&self, state: [u32; 4]) -> Result<()> {
         if tracing::is_capturing() {
             return Err(Error::Capture {
-                what: "set_state of a generator inside of a captured function: a replay would not do it. Set \
+                what: "set_state of a generator inside a captured function: replays would skip it. Set \
                        it before the call"
                     .into(),
             });
@@ -84,7 +83,13 @@ impl Rng {
     pub fn bits(&mut self, shape: &[usize]) -> Result<Tensor> {
         let n = check_size("random", shape, DType::U32)?;
         if n as u64 > u64::from(u32::MAX) {
-            return shape_error("random", format!("{n} words in one draw; draw in parts"));
+            return shape_error(
+                "random",
+                format!(
+                    "{n} words in one draw exceed the limit of 2^32 - 1; \
+                                draw in parts"
+                ),
+            );
         }
         let half = n.div_ceil(2);
         let engine = self.engine.clone();
@@ -108,7 +113,7 @@ impl Rng {
     /// Uniform in `0..1`, of a float type; every value is a multiple of the type's epsilon.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn rand(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         // Bits of mantissa that the type keeps below 1, all of them exact in the wider type.
         let kept = match dtype {
@@ -126,7 +131,7 @@ impl Rng {
             DType::BF16 => 8,
             DType::F8E4M3 => 4,
             DType::F8E5M2 => 3,
-            _ => return dtype_error("rand", format!("{dtype} is no float; use randint")),
+            _ => return dtype_error("rand", format!("{dtype} is not a float type; use randint")),
         };
         let word = self.bits(shape)?.shr(32 - kept)?;
         word.cast(DType::F32)?
@@ -137,7 +142,7 @@ impl Rng {
     /// Uniform in `low..high`.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn uniform(
         &mut self,
         shape: &[usize],
@@ -151,10 +156,10 @@ impl Rng {
     /// Normal with mean 0 and variance 1, by the Box-Muller transform.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn randn(&mut self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if !dtype.is_float() {
-            return dtype_error("randn", format!("{dtype} is no float"));
+            return dtype_error("randn", format!("{dtype} is not a float type"));
         }
         let wide = dtype.accumulator();
         let pair = self.rand(&[&[2], shape].concat(), wide)?;
@@ -173,7 +178,7 @@ impl Rng {
     /// Normal with a mean and a standard deviation.
     ///
     /// # Errors
-    /// A type that is no float.
+    /// A non-float type.
     pub fn normal(&mut self, shape: &[usize], mean: f64, std: f64, dtype: DType) -> Result<Tensor> {
         self.randn(shape, dtype)?.mul(std)?.add(mean)
     }
@@ -191,10 +196,13 @@ impl Rng {
     ) -> Result<Tensor> {
         let width = i128::from(high) - i128::from(low);
         if !(1..=1i128 << 32).contains(&width) {
-            return shape_error("randint", format!("{low}..{high} is not 1 to 2^32 numbers"));
+            return shape_error(
+                "randint",
+                format!("{low}..{high} is empty, or has more than 2^32 numbers"),
+            );
         }
         if !dtype.is_int() {
-            return dtype_error("randint", format!("{dtype} is no integer type"));
+            return dtype_error("randint", format!("{dtype} is not an integer type"));
         }
         self.bits(shape)?
             .cast(DType::U64)?
@@ -207,14 +215,21 @@ impl Rng {
 
     /// 1 with the probability that `p` gives for each element, else 0, in the type of `p`.
     ///
-    /// A device has no way to say that a probability is wrong: where only it knows them, what is below 0 or NaN
-    /// counts as 0, and what is above 1 as 1.
+    /// A device cannot report invalid probabilities: if only it knows them, values below 0 and NaN count as 0,
+    /// values above 1 as 1.
     ///
     /// # Errors
-    /// Probabilities that are no floats, or that the host knows and that are not within `0..=1`.
+    /// Non-float probabilities, or values known to the host outside `0..=1`.
     pub fn bernoulli(&mut self, p: &Tensor) -> Result<Tensor> {
         if !p.dtype().is_float() {
-            return dtype_error("bernoulli", format!("{} holds no probabilities", p.dtype()));
+            return dtype_error(
+                "bernoulli",
+                format!(
+                    "expected a float tensor of probabilities, found \
+                                {}",
+                    p.dtype()
+                ),
+            );
         }
         chances::check_probabilities("bernoulli", p)?;
         self.rand(p.shape(), p.dtype().accumulator())?
@@ -233,13 +248,12 @@ impl Rng {
     /// `samples` positions (`I32`) along the last axis, drawn with probabilities proportional to the
     /// weights.
     ///
-    /// A device has no way to say that a weight is wrong: where only it knows them, weights below 0 and NaN count
-    /// as 0, and where all of a row are 0, or fewer are above it than are drawn without replacement, some of these
-    /// are drawn.
+    /// A device cannot report invalid weights: if only it knows them, weights below 0 and NaN count as 0; a row
+    /// with too few weights above 0 yields some positions of weight 0.
     ///
     /// # Errors
-    /// No axes; without replacement, more samples than weights. Weights that the host knows and that are negative,
-    /// NaN or infinite, or of which a row has none above 0, or fewer than samples without replacement.
+    /// No axes; without replacement, more samples than weights. Weights known to the host that are negative, NaN or
+    /// infinite, or a row with none above 0, or without replacement fewer than samples.
     pub fn multinomial(
         &mut self,
         weights: &Tensor,
@@ -247,7 +261,10 @@ impl Rng {
         replacement: bool,
     ) -> Result<Tensor> {
         let Some((&n, outer)) = weights.shape().split_last() else {
-            return shape_error("multinomial", "the weights have no axis".into());
+            return shape_error(
+                "multinomial",
+                "expected weights with at least one axis".into(),
+            );
         };
         chances::check_weights(
             "multinomial",

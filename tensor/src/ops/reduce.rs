@@ -1,10 +1,10 @@
 //! Reductions and scans. Axes given as none mean all; `keep` leaves reduced axes with size 1.
 //!
-//! Sums, products and running ones accumulate in [`DType::accumulator`] (`f32` for narrower floats)
-//! and give [`DType::sum_type`]: the type of floats, `i64` of booleans and integers (`u64` of `u64`);
-//! [`Tensor::sum_in`] gives another one. Over nothing they give the identity of the operation. However long they
-//! are, sums of `f32` are right to about 1e-6 of the sum of the sizes of their terms, and products to 1e-6 of
-//! themselves: those of more than a few floats accumulate in `f64`.
+//! Sums, products and running ones accumulate in [`DType::accumulator`] (`f32` for narrower floats) and give
+//! [`DType::sum_type`]: the type of floats, `i64` of booleans and integers (`u64` of `u64`); [`Tensor::sum_in`]
+//! gives another one. Over no elements they return the identity of the operation. However long they are, sums of
+//! `f32` are right to about 1e-6 of the sum of the sizes of their terms, and products to 1e-6 of themselves: those
+//! of more than a few floats accumulate in `f64`.
 
 use std::f64::consts::LOG2_E;
 
@@ -121,7 +121,7 @@ impl Tensor {
         })
     }
 
-    /// [`Tensor::sum`] of what is not NaN.
+    /// [`Tensor::sum`] of the elements that are not NaN.
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -129,7 +129,7 @@ impl Tensor {
         self.isnan()?.where_(0, self)?.sum(along, keep)
     }
 
-    /// [`Tensor::mean`] of what is not NaN; NaN where nothing is.
+    /// [`Tensor::mean`] of the elements that are not NaN; NaN if there are none.
     ///
     /// # Errors
     /// Axes that the tensor lacks.
@@ -395,7 +395,7 @@ impl Tensor {
     /// ln of the running sum of e^x along an axis, without overflow.
     ///
     /// # Errors
-    /// An axis that the tensor lacks; more than 2^15 elements along it, because each pair counts.
+    /// An axis that the tensor lacks; more than 2^15 elements along it, because every pair is computed.
     pub fn logcumsumexp(&self, along: isize) -> Result<Tensor> {
         let at = axis("logcumsumexp", along, self.rank())?;
         let n = self.shape()[at];
@@ -426,7 +426,7 @@ impl Tensor {
         if dtype == DType::Bool {
             return dtype_error(
                 "sum_in",
-                "bool does not count; use any, or an integer".into(),
+                "bool cannot be summed; use any, or cast to an integer".into(),
             );
         }
         let along = axes("sum_in", along, self.rank())?;

@@ -1,7 +1,6 @@
 //! Linear equations of small dense matrices `[.., n, n]`: loops with one body over the rows, in at least `f32`.
 //!
-//! There are no eigenvalues, no singular values and no QR decomposition: read the matrix, and give them to a library on
-//! the host.
+//! Eigenvalues, singular values and QR are not available: read the matrix, and use a library on the host.
 
 use codegen::DType;
 
@@ -78,8 +77,8 @@ impl Tensor {
         self.where_(x, 0)?.sum(&[along], true)
     }
 
-    /// The solutions `x` of `self x = b`, for `self` `[.., n, n]` and `b` `[.., n, m]`, by elimination with the largest
-    /// pivot of each column. What a matrix without an inverse gives is infinite or NaN.
+    /// The solutions `x` of `self x = b`, for `self` `[.., n, n]` and `b` `[.., n, m]`, by elimination with the
+    /// largest pivot of each column. Singular matrices give infinities or NaN.
     ///
     /// # Errors
     /// Other shapes.
@@ -118,7 +117,7 @@ impl Tensor {
         typed(&x.reshape(&[&outer[..], &[n, m]].concat())?, self, b)
     }
 
-    /// The inverses of matrices `[.., n, n]`. To solve equations take [`Tensor::solve`], which is more exact.
+    /// The inverses of matrices `[.., n, n]`. To solve equations use [`Tensor::solve`], which is more accurate.
     ///
     /// # Errors
     /// Matrices that are not square.

@@ -1,9 +1,9 @@
 //! Sorting. An element's place is the number of elements that come before it.
 //!
-//! Counting them takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without
-//! n^2 memory; for the axes of networks that is less than several passes cost. Longer axes are
-//! sorted by digits, see `radix`, in time that grows as they do. The few best of a long axis are found
-//! part by part. Equal elements keep their order; NaN sorts as larger than everything.
+//! Counting them takes n^2 comparisons for an axis of n elements, all in one parallel kernel and without n^2
+//! memory; for the axes of networks that is cheaper than several passes. Longer axes use a radix sort in linear
+//! time, see `radix`. The top few of a long axis are found in parts. Equal elements keep their order; NaN sorts as
+//! larger than everything.
 
 use codegen::DType;
 use codegen::ir::ReduceOp;
@@ -142,10 +142,7 @@ impl Tensor {
         let at = axis("median", along, self.rank())?;
         let n = self.shape()[at];
         if n == 0 {
-            let what = format!(
-                "axis {at} of {:?} has no elements, and no median",
-                self.shape()
-            );
+            let what = format!("axis {at} of {:?} is empty and has no median", self.shape());
             return shape_error("median", what);
         }
         let order = self.argsort(along, false)?;
@@ -169,16 +166,16 @@ impl Tensor {
     /// Not one axis; more than `i32` counts.
     pub fn searchsorted(&self, values: &Tensor, right: bool) -> Result<Tensor> {
         if self.rank() != 1 {
-            return shape_error("searchsorted", format!("{:?} is no vector", self.shape()));
+            return shape_error(
+                "searchsorted",
+                format!("expected a vector, found {:?}", self.shape()),
+            );
         }
         let n = self.numel();
         if i32::try_from(n).is_err() {
             return shape_error(
                 "searchsorted",
-                format!(
-                    "{n} elements; a position is an i32, so at most {}",
-                    i32::MAX
-                ),
+                format!("{n} elements, but positions are i32: at most {}", i32::MAX),
             );
         }
         if n.saturating_mul(values.numel()) > MANY {

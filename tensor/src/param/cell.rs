@@ -1,4 +1,4 @@
-//! The cell of a parameter, and what waits to be its value.
+//! The cell of a parameter, with its pending value.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
@@ -9,9 +9,9 @@ use crate::graph::{self, Storage, Tensor};
 
 /// A shared cell with a tensor. Clones share the cell.
 ///
-/// [`Parameter::set`] gives the cell a new value lazily, and [`commit`](super::commit) computes the new values of many
-/// cells at once. In a captured function ([`crate::Jit`]) both belong to the function: each call reads
-/// the values of then, and leaves the new ones.
+/// [`Parameter::set`] gives the cell a new value lazily, and [`commit`](super::commit) computes the new values of
+/// many cells at once. In a captured function ([`crate::Jit`]) the function does both: each call reads the current
+/// values, and sets the new ones.
 #[derive(Clone, Debug)]
 pub struct Parameter(Arc<Cell>);
 
@@ -138,7 +138,7 @@ impl Parameter {
         Arc::as_ptr(&self.0).addr()
     }
 
-    /// Whether both are one cell.
+    /// Whether both are the same cell.
     pub fn is(&self, other: &Parameter) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

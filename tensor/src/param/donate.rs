@@ -1,4 +1,4 @@
-//! Which parameters may be written over.
+//! Finds parameters whose memory may be overwritten.
 
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;

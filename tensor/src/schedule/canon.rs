@@ -1,4 +1,4 @@
-//! The graph to run, flattened: sources first, equal nodes once, nothing that does nothing.
+//! The graph to run, flattened: sources first, equal nodes once, without no-ops.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -23,7 +23,7 @@ pub struct DagNode {
     /// A tensor whose value is in memory, a parameter of the loop whose body this is, or a value that each
     /// replay is given.
     pub leaf: Option<Tensor>,
-    /// Made of constants and positions only: never worth a place in memory.
+    /// Computed from constants and positions only: never stored in memory.
     pub constant: bool,
 }
 
@@ -44,7 +44,7 @@ impl DagNode {
 pub struct Dag {
     /// Sources before their users.
     pub nodes: Vec<DagNode>,
-    /// The node of each tensor that was asked for.
+    /// The node of each requested tensor.
     pub roots: Vec<u32>,
     /// The users of each node.
     pub users: Vec<Vec<u32>>,

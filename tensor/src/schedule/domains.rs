@@ -1,4 +1,4 @@
-//! Index expressions over loop ranges: what movement operations are made of.
+//! Index expressions over loop ranges, to which movement operations are lowered.
 //!
 //! An [`Ix`] is a sum of atoms in the normal form of the compiler ([`Sum`]), so that equal
 //! expressions are one number. A reshape is a flattening followed by divisions and remainders; most

@@ -17,7 +17,7 @@ use super::marks::Marks;
 use super::region::{Body, Limits, Region, Root, bytes_of, discover, domain_of};
 use crate::graph::Op;
 
-/// A kernel to be.
+/// A group of nodes that becomes a kernel.
 #[derive(Debug)]
 pub struct Group {
     /// What it writes.
@@ -60,8 +60,8 @@ const CHEAP: u32 = 5;
 /// still correct, it only computes something twice.
 const ROUNDS: usize = 8;
 
-/// Decides. `wanted` are the nodes that have to be in memory in the end. Groups of one scatter are
-/// in order: base, then combination.
+/// Forms the groups. `wanted` are the nodes that must be in memory at the end. Groups of one scatter are in order:
+/// base, then combination.
 pub fn fuse(dag: &Dag, limits: &Limits, wanted: &[u32]) -> Vec<Group> {
     let mut forced = vec![false; dag.nodes.len()];
     for (n, node) in dag.nodes.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A kernel and the numbers that it is run with.
+//! A kernel and its numeric arguments.
 //!
 //! Numbers of the user's graph (a factor, a learning rate, the counter of a random generator) and places that change
 //! from call to call are arguments of a kernel, so that kernels that differ in nothing else are one. Whether an
@@ -6,7 +6,7 @@
 
 use codegen::ir::Kernel;
 
-/// An argument that is no buffer.
+/// A non-buffer argument.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value {
     /// Its bits, as a constant of its type has them.

@@ -71,8 +71,8 @@ pub fn kernelize(
     (instance, maker.buffers)
 }
 
-/// The axis number of each range: the order of creation, but loops that a reduction is inside of
-/// go before those that go around its result.
+/// The axis number of each range: the order of creation, but loops that a reduction is inside go before those that
+/// go around its result.
 fn axes(group: &Group) -> Vec<u32> {
     let region = &group.region;
     let count = region.ix.ranges.len();

@@ -1,5 +1,4 @@
-//! Which nodes are in memory, with what was added lately: to try something and take it back costs what the trial
-//! has added, and not what there is.
+//! Which nodes are in memory, with what was added lately: undoing a trial costs time proportional to what it added.
 
 use std::ops::Deref;
 
@@ -12,7 +11,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// These, none of which was added.
+    /// Initial marks.
     pub fn new(marks: Vec<bool>) -> Marks {
         let added = Vec::new();
         Marks { marks, added }
@@ -32,7 +31,7 @@ impl Marks {
         self.marks[n as usize] = mark;
     }
 
-    /// Takes back what was added, and says how much that was.
+    /// Removes added marks; returns their number.
     pub fn undo(&mut self) -> usize {
         for &n in &self.added {
             self.marks[n as usize] = false;

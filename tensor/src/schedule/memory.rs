@@ -18,9 +18,9 @@ pub struct Arena {
     pub offsets: Vec<u64>,
     /// Size of the arena.
     pub bytes: u64,
-    /// What the blocks would take side by side.
+    /// Size without sharing.
     pub unplanned: u64,
-    /// The most that is alive at one time: no arena can be smaller.
+    /// Maximum size of live blocks at a time: a lower bound of the arena.
     pub bound: u64,
 }
 
@@ -36,7 +36,7 @@ fn rounded(bytes: u64) -> u64 {
 }
 
 impl Arena {
-    /// Every block in a place of its own, for comparison.
+    /// Every block at its own offset, for comparison.
     pub fn side_by_side(blocks: &[Lifetime]) -> Arena {
         let mut arena = Arena {
             bound: bound(blocks),

@@ -37,7 +37,7 @@ pub struct BufferId(pub u32);
 pub enum Place {
     /// The storage of a tensor that is in memory already.
     Leaf(Tensor),
-    /// New memory that becomes the storage of this result, by position in what was asked for.
+    /// New memory for the storage of this result, by position in the request.
     Result(usize),
     /// Memory that is free again after the last step; see [`Schedule::arena`].
     Temporary,
@@ -91,7 +91,7 @@ pub struct Step {
     pub reads: Vec<BufferId>,
     /// Buffers that it writes.
     pub writes: Vec<BufferId>,
-    /// Its number among all steps of the schedule, those inside of loops included.
+    /// Its number among all steps of the schedule, those inside loops included.
     pub site: usize,
 }
 
@@ -104,14 +104,14 @@ pub struct OutputRequest {
     pub into: Option<Tensor>,
 }
 
-/// What has to be done to have the wanted values.
+/// The steps that compute the requested values.
 #[derive(Clone, Debug, Default)]
 pub struct Schedule {
     /// Kernels of different structure or with different numbers.
     pub kernels: Vec<Instance>,
     /// Every buffer.
     pub buffers: Vec<BufferInfo>,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
     /// The buffer of each wanted value; the buffer of the target, if it had one.
     pub results: Vec<BufferId>,
@@ -119,18 +119,18 @@ pub struct Schedule {
     pub arena: Arena,
     /// The temporaries.
     pub temporaries: Vec<BufferId>,
-    /// Number of all steps, those inside of loops included.
+    /// Number of all steps, those inside loops included.
     pub sites: usize,
 }
 
 impl Schedule {
-    /// Plans the work for `wanted`, all of one engine, none of size 0. Steps read targets as they
-    /// are before and leave them as they are wanted, whatever the order.
+    /// Plans the work for `wanted`, all of one engine, none of size 0. Steps see the old values of targets,
+    /// regardless of the order.
     pub fn new(wanted: &[OutputRequest], limits: &Limits) -> Schedule {
         order::schedule(wanted, limits, None)
     }
 
-    /// The same for work that may come again with parts that begin elsewhere: where they do is then an argument.
+    /// Like [`Schedule::new`], for work that may repeat with different offsets, which become arguments.
     pub fn again(wanted: &[OutputRequest], limits: &Limits, offsets: &Offsets) -> Schedule {
         order::schedule(wanted, limits, Some(offsets))
     }
@@ -157,7 +157,7 @@ impl Schedule {
         }
     }
 
-    /// The same steps with every temporary in a place of its own.
+    /// The same steps, with separate memory for every temporary.
     pub fn unplanned(mut self) -> Schedule {
         self.arena = Arena::side_by_side(&self.lifetimes());
         self

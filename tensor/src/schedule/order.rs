@@ -482,7 +482,7 @@ impl<'a> Planner<'a> {
         debug_assert_eq!(
             order.len() + self.idle.len(),
             count,
-            "kernels wait for each other in a circle"
+            "cyclic dependency between kernels"
         );
         order
     }
@@ -524,7 +524,7 @@ pub struct Structure {
 }
 
 impl Structure {
-    /// What it takes in memory, about.
+    /// Approximate size in memory.
     pub fn bytes(&self) -> u64 {
         (self.nodes.len() * size_of::<Node>()) as u64
     }

@@ -136,7 +136,7 @@ fn recurrent_layers_go_on_from_their_states() -> Result<()> {
         for wrong in [&[6, 5, 4][..], &[6, 3], &[1, 6, 5, 3]] {
             let x = Tensor::zeros(&e, wrong, DType::F32)?;
             let text = gru.forward(&x, None).unwrap_err().to_string();
-            assert!(text.contains("Gru: takes [steps, batch, 3]"), "{text}");
+            assert!(text.contains("Gru: expected [steps, batch, 3]"), "{text}");
         }
         let text = lstm
             .forward(&x, Some((&h, &h.narrow(1, 0, 1)?)))

@@ -1,4 +1,4 @@
-//! Building nodes that a target has: each method checks, and decomposes what is missing.
+//! Builds nodes for a target: each method decomposes operations that the target lacks.
 
 use super::Caps;
 use crate::DType;

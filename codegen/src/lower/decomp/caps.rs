@@ -1,4 +1,4 @@
-//! What a target has, as tables: for each operation the types that it has it for.
+//! Capabilities of a target: the supported types of each operation.
 
 use std::fmt;
 

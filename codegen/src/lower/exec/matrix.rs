@@ -32,7 +32,7 @@ fn gather(
         }
     }
     out.into_iter()
-        .map(|v| v.ok_or_else(|| String::from("no lane has an element")))
+        .map(|v| v.ok_or_else(|| String::from("no lane holds an element")))
         .collect()
 }
 
@@ -66,11 +66,15 @@ fn read(
 pub(super) fn multiply(inst: &Inst, items: &mut [Item], locals: &[Vec<u8>]) -> Result<(), String> {
     let desc = match inst {
         Inst::Mma { desc, .. } | Inst::MmaThere { desc, .. } => *desc,
-        _ => return Err("the work-items wait at something that is no matrix instruction".into()),
+        _ => {
+            return Err(
+                "the work-items wait at an instruction that is not a matrix instruction".into(),
+            );
+        }
     };
     let [m, n, k] = [desc.m, desc.n, desc.k].map(usize::from);
     let Some(fragments) = desc.fragments else {
-        return Err("an instruction of one thread in a wave".into());
+        return Err("a single-thread instruction was executed by a wave".into());
     };
     if items.len() != desc.wave() as usize {
         return Err(format!("{} lanes, expected {}", items.len(), desc.wave()));
@@ -144,5 +148,5 @@ fn add(desc: &MmaDesc, sums: &mut [u64], left: &[u64], right: &[u64]) -> Result<
 }
 
 fn product(t: DType, x: u64, y: u64, sum: u64) -> Result<u64, String> {
-    scalar::fma(t, x, y, sum).ok_or_else(|| format!("no product of {t}"))
+    scalar::fma(t, x, y, sum).ok_or_else(|| format!("no matrix product of {t}"))
 }

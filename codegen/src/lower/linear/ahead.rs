@@ -51,7 +51,7 @@ impl Linear<'_> {
     /// What a fence that fills ahead needs before and in its loop.
     pub(super) fn place_ahead(&mut self, fence: Id, block: Level) -> Result<()> {
         let Some(range) = block else {
-            return self.invalid("a fence that fills ahead has no loop");
+            return self.invalid("a prefetching fence has no loop");
         };
         if let Some((first, late)) = self.copies(fence) {
             let of =

@@ -50,7 +50,7 @@ impl Linear<'_> {
     /// The register of a node, widened to a number of lanes.
     fn reg(&mut self, n: Id, lanes: u32) -> Result<Reg> {
         let Some(&reg) = self.regs.get(&n) else {
-            return self.invalid(format!("node {} is used before it is made", n.0));
+            return self.invalid(format!("node {} is used before it is emitted", n.0));
         };
         self.widen(reg, lanes)
     }
@@ -263,7 +263,7 @@ impl Linear<'_> {
             return Ok(());
         };
         let Some(&acc) = self.accs.get(&n) else {
-            return self.invalid("a reduction is updated outside of its loop");
+            return self.invalid("a reduction is updated outside its loop");
         };
         let Ty { dtype, lanes } = self.p.accs[acc.0 as usize];
         if let Some(links) = self.chain(n)

@@ -313,7 +313,9 @@ impl Linear<'_> {
         vars.dedup();
         for slot in slots {
             let Some(info) = self.input.kernel.params.get(usize::from(slot)).copied() else {
-                return self.invalid(format!("buffer argument {slot} has no description"));
+                return self.invalid(format!(
+                    "buffer argument {slot} is missing from the argument list"
+                ));
             };
             self.p.args.push(Arg::Buffer {
                 slot,
@@ -470,7 +472,7 @@ impl Linear<'_> {
                         return self.invalid("scan without a range");
                     };
                     if block != Some(range) {
-                        return self.invalid("a scan runs inside of another loop than its own");
+                        return self.invalid("a scan runs inside another loop");
                     }
                     self.starts.entry(range).or_default().push(n);
                 }

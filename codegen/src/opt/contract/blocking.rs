@@ -1,4 +1,4 @@
-//! The sizes of a block, and where it puts its operands.
+//! The sizes of a block, and the layout of its operands.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub struct Blocking {
     pub cols: u32,
     /// Summed elements per step.
     pub depth: u32,
-    /// Parts of the sum that different groups do; what they have is added afterwards.
+    /// Number of groups that the sum is split over; their partial sums are added afterwards.
     pub parts: u32,
     /// Elements that a work-item loads from memory at a time, at most.
     pub vector: u32,
@@ -32,7 +32,7 @@ pub struct Blocking {
     pub mma: Option<MmaDesc>,
     /// The element type of the accumulator.
     pub acc: DType,
-    /// Rows and columns change places.
+    /// Rows and columns are exchanged.
     pub swap: bool,
 }
 

@@ -1,5 +1,4 @@
-//! Which tile, which operand in the lanes, and which operands to pack: by an estimate of the cycles
-//! on one core.
+//! Chooses the tile, the vectorised operand and the packed operands by estimating the cycles on one core.
 
 use hashbrown::HashMap;
 

@@ -1,4 +1,4 @@
-//! Which block for the groups of a GPU: by an estimate of the cycles of the whole launch.
+//! Chooses the block of GPU groups by estimating the cycles of the whole launch.
 
 use super::blocking::Blocking;
 use super::fill::{Along, is_copied, is_turned, side_vector, stored, tensor};

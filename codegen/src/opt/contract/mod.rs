@@ -48,7 +48,7 @@ pub struct Tile {
     pub acc: DType,
     /// Four summed elements are a word of bytes; the depth counts words.
     pub bytes: bool,
-    /// Rows and columns change places.
+    /// Rows and columns are exchanged.
     pub swap: bool,
     /// The operand of the rows is read where it is, one element for all lanes.
     pub direct_rows: bool,
@@ -74,17 +74,17 @@ pub struct StageKernel {
     pub fixed: bool,
 }
 
-/// What a packed contraction is made of.
+/// The parts of a packed contraction.
 #[derive(Clone, Debug)]
 pub struct Staged {
-    /// To be run one after the other.
+    /// Stages, in order.
     pub stages: Vec<StageKernel>,
     /// Scratch blocks, in slot order.
     pub scratch: Vec<ScratchSpec>,
 }
 
-/// Whether a packed operand of so many bytes, made of constants of so many bytes, is made once and
-/// kept. The windows of a constant picture would be many times its size.
+/// Whether a packed operand of `packed` bytes, computed from constants of `read` bytes, is computed once and
+/// kept. The windows of a constant image would be many times its size.
 pub fn kept(packed: usize, read: usize) -> bool {
     packed <= read.saturating_mul(2).saturating_add(1 << 16)
 }
@@ -104,7 +104,7 @@ pub struct Contraction {
     bytes: Option<Bytes>,
     /// Type of the accumulator.
     pub acc: DType,
-    /// Rows and columns have changed places.
+    /// Rows and columns are exchanged.
     pub swap: bool,
 }
 

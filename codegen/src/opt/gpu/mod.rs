@@ -1,6 +1,5 @@
-//! Which steps to take on a GPU: neighbours in memory go to neighbouring work-items, reductions
-//! that are long or whose outputs are few go to all work-items of a group, everything else that is
-//! independent becomes groups.
+//! Optimisation steps for GPUs: neighbours in memory go to neighbouring work-items, reductions that are long or
+//! whose outputs are few go to all work-items of a group, everything else that is independent becomes groups.
 
 mod shape;
 mod split;

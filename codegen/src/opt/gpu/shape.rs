@@ -1,5 +1,5 @@
-//! How the loops of a kernel lie: which of them can be shared out, and where its accesses have
-//! neighbours.
+//! The loop structure of a kernel: which loops can be distributed, and along which axes its accesses are
+//! contiguous.
 
 use super::super::heuristic::{stride, work};
 use super::super::{RangeInfo, ranges};
@@ -24,7 +24,7 @@ pub(super) struct Shape {
 
 /// The reductions of a kernel.
 pub(super) struct Reduction {
-    /// The range to share out of each reduction that is not inside of another one.
+    /// The range to share out of each reduction that is not inside another one.
     pub ranges: Vec<u32>,
     /// Iterations of the longest one.
     pub length: i64,

@@ -1,6 +1,6 @@
-//! CUDA C: what differs from C for CPUs. There are no vectors: every lane is a variable, and an
-//! instruction is spelled once for each. What is contiguous and aligned is read and written as a structure.
-//! No header is needed: what the language lacks is a line of PTX.
+//! CUDA C: the differences to C for CPUs. There are no vectors: every lane is a variable, and an instruction is
+//! spelled once for each. What is contiguous and aligned is read and written as a structure. No header is needed:
+//! what the language lacks is a line of PTX.
 //!
 //! Source: "CUDA C++ Programming Guide"; "PTX ISA" for what lines of PTX mean.
 

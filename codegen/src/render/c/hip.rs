@@ -1,5 +1,5 @@
-//! HIP C: what differs from C for CPUs. No header is needed: attributes and builtins are spelled
-//! out as clang knows them.
+//! HIP C: the differences to C for CPUs. No header is needed: attributes and builtins are spelled out as clang
+//! knows them.
 //!
 //! Source: Clang, "Attributes in Clang" and `BuiltinsAMDGPU.def`; HIP's headers for what their
 //! macros stand for.

@@ -1,4 +1,4 @@
-//! C with the vector extensions of clang, for machines where only the clang program is there.
+//! C with the vector extensions of clang, for machines with only the clang program.
 //!
 //! Vectors of `Bool` are vectors of bytes 0 and 1. Integer arithmetic is done in unsigned types,
 //! whose overflow is defined. Entry point as in [`crate::render::llvm`].

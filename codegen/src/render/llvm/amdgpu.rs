@@ -1,4 +1,4 @@
-//! What differs on AMD GPUs: the entry point, barriers, matrix instructions.
+//! Specific to AMD GPUs: the entry point, barriers, matrix instructions.
 //!
 //! Source: LLVM, "User Guide for AMDGPU Backend": address spaces, function attributes, memory
 //! model; `IntrinsicsAMDGPU.td`.

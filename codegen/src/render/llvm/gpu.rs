@@ -1,4 +1,4 @@
-//! What GPUs have in common: arguments, local memory, groups and work-items.
+//! Common to all GPUs: arguments, local memory, groups and work-items.
 //!
 //! Arguments are 8 bytes each: addresses in global memory and `i64`. One call is one work-item. Pointers are not
 //! `noalias`: the scheduler lets a kernel write what it has just read.

@@ -1,4 +1,4 @@
-//! What differs on NVIDIA GPUs: the entry point, barriers, matrix instructions, and 2^x.
+//! Specific to NVIDIA GPUs: the entry point, barriers, matrix instructions, and 2^x.
 //!
 //! What LLVM has no intrinsic for in this form is assembly of PTX, as in CUDA C.
 //!

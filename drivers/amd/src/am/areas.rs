@@ -1,4 +1,4 @@
-//! What lies where in VRAM, while the driver has it.
+//! VRAM layout used by the driver.
 //!
 //! The first [`BOOT`] bytes hold what the blocks are started with, each at a fixed place. A process that finds a
 //! card that an earlier one has started goes on with what lies there: the places are a contract between

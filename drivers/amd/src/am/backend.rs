@@ -1,4 +1,4 @@
-//! [`open`]: a card over PCI, as every other way to a GPU.
+//! [`open`]: a card over PCI as a backend.
 
 use std::sync::Arc;
 

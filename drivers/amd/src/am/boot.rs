@@ -89,7 +89,9 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
     let is_warm = !options.reset && is_warm(&card, &hubs).map_err(at(Stage::Card))?;
     let run = || {
         match is_warm {
-            true => tracing::info!(target: "hcq::amd", device = %card.device(), "is warm"),
+            true => {
+                tracing::info!(target: "hcq::amd", device = %card.device(), "card is already initialized")
+            }
             false => reset(&card, &psp, &smu).map_err(at(Stage::Reset))?,
         }
         master(&**card.pci(), true).map_err(|e| at(Stage::Nbio)(e.into()))?;
@@ -136,7 +138,7 @@ pub(super) fn anew<T>(
     error: &AmError,
     start: impl FnOnce(Arc<Card>, &Options) -> Result<T, AmError>,
 ) -> Result<T, AmError> {
-    tracing::warn!(target: "hcq::amd", %error, "was left in order and does not go on: it is reset");
+    tracing::warn!(target: "hcq::amd", %error, "warm start failed after a clean shutdown: resetting the card");
     let firmware = options.firmware.clone();
     let reset = true;
     start(card, &Options { firmware, reset })
@@ -152,7 +154,7 @@ fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
         return Ok(false);
     }
     if word(card)? != Some(IN_ORDER) {
-        tracing::warn!(target: "hcq::amd", device = %card.device(), "was not left in order");
+        tracing::warn!(target: "hcq::amd", device = %card.device(), "last shutdown was not clean");
         return Ok(false);
     }
     hubs.look(Kind::Gc).map(|faults| faults.is_empty())
@@ -180,7 +182,7 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     }
     // A process that died between two of its words has left it silent: most have another ear for this.
     let has_answered = smu.is_alive();
-    tracing::info!(target: "hcq::amd", device = %card.device(), "is reset");
+    tracing::info!(target: "hcq::amd", device = %card.device(), "reset the card (mode 1)");
     master(&**card.pci(), false)?;
     if !has_answered && !smu.has_another_ear() {
         return by_bus(card, psp);
@@ -192,7 +194,7 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
         false => Ok(()),
         // It was left in the middle of a start, before power management had firmware: that goes on where it has to.
         true if !has_answered => by_bus(card, psp).or_else(|error| {
-            tracing::warn!(target: "hcq::amd", device = %card.device(), %error, "is not reset, its SMU does not run");
+            tracing::warn!(target: "hcq::amd", device = %card.device(), %error, "SMU not running: no mode 1 reset");
             Ok(())
         }),
         true => Err(after("the PSP")(Cause::Psp {
@@ -221,7 +223,7 @@ fn returns(card: &Card, kept: &Kept) -> Result<(), Cause> {
 
 /// Brings a card back whose own firmware cannot.
 fn by_bus(card: &Card, psp: &Psp) -> Result<(), Cause> {
-    tracing::info!(target: "hcq::amd", device = %card.device(), "is reset by the bus");
+    tracing::info!(target: "hcq::amd", device = %card.device(), "reset the card (bus reset)");
     let not_reset = |why: String| Cause::Begun { why };
     let kept = Kept::of(&**card.pci())?;
     let done = card.pci().reset(ResetKind::Bus);
@@ -229,7 +231,7 @@ fn by_bus(card: &Card, psp: &Psp) -> Result<(), Cause> {
     returns(card, &kept)?;
     match (psp.is_alive()?, word(card)?) {
         (false, Some(BEGUN)) | (true, _) => {
-            let why = "a reset by the bus has left the card as it was".into();
+            let why = "the bus reset had no effect".into();
             Err(not_reset(why))
         }
         _ => Ok(()),
@@ -252,7 +254,7 @@ fn back(card: &Card) -> Result<(), Cause> {
     };
     let clock = &**card.clock();
     let mib = (card.vram_bytes() >> 20) as u32;
-    poll_until(clock, card.within(BACK), "the card answers", || {
+    poll_until(clock, card.within(BACK), "the card to answer", || {
         let seen: u32 = card.mmio().read(u64::from(dword) * 4)?;
         Ok(match seen == mib {
             true => Look::Done(()),

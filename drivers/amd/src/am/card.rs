@@ -125,7 +125,7 @@ impl Card {
                 asked: super::areas::BOOT.bytes,
                 free: 0,
                 total: vram_bytes,
-                hint: " of VRAM, less what firmware has reserved".into(),
+                hint: " of VRAM, excluding firmware reservations".into(),
             })?;
             Ok((discovery, gfx, blocks, bus, areas.behind(vram.len())))
         };
@@ -311,7 +311,7 @@ impl Windows {
             &RCC_CONFIG_MEMSIZE,
             clock,
             deadline,
-            "the card says how much VRAM it has",
+            "the card to report its VRAM size",
             |value| is_there(value.bits()),
         );
         let mib = match mib {
@@ -330,11 +330,11 @@ impl Windows {
             &mmio::MP0_SMN_C2PMSG_33,
             clock,
             Deadline::on(clock, FIRMWARE),
-            "the firmware of the card starts",
+            "the card's firmware to start",
             |value| value.bits() >> 31 == 1,
         );
         if let Err(error) = started {
-            tracing::warn!(target: "hcq::amd", %error, "goes on without");
+            tracing::warn!(target: "hcq::amd", %error, "firmware did not report its start: continuing without it");
         }
         Ok(Windows {
             registers,

@@ -1,8 +1,7 @@
-//! What chip this is: the discovery binary, from the bytes that the card has of it. Nothing else says where the
-//! registers of a block are.
+//! IP discovery: the card's discovery binary, the only source for the register offsets of a block.
 //!
-//! Every length and offset in it is the card's word. What contradicts another field, or the number of bytes
-//! that there are, is an error that names both.
+//! Every length and offset in it is untrusted. A contradiction to another field, or to the number of bytes, is an
+//! error that names both.
 
 use drivers_spec::amd::discovery::{
     BASE_ADDR_64_BIT, BINARY_SIGNATURE, BinaryHeader, DIES, DieHeader, GC_TABLE, GcInfo1, GcInfo2,
@@ -21,37 +20,37 @@ const INSTANCES: u8 = 44;
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[non_exhaustive]
 pub enum DiscoveryError {
-    /// It ends before something that it says is there.
+    /// It ends before an entry it lists.
     #[error(
-        "discovery: {what} is {needed} bytes at {offset:#x}, and there are {len:#x} bytes in all; the card \
-         was reset while it was read, or its memory is not trained yet: turn the machine off and on"
+        "discovery: {what} is {needed} bytes at {offset:#x}, past the end of the {len:#x} bytes read; the card \
+         was reset while it was read, or its memory is not trained yet: power-cycle the machine"
     )]
     Truncated {
-        /// What should be there.
+        /// The missing entry.
         what: String,
         /// Where.
         offset: usize,
         /// Its length.
         needed: usize,
-        /// Bytes that there are.
+        /// Bytes read.
         len: usize,
     },
-    /// Other bytes than the ones that something starts with.
+    /// A wrong signature.
     #[error(
-        "discovery: {what} starts with {found:#010x}, expected {expected:#010x}; this is no discovery table, \
+        "discovery: {what} starts with {found:#010x}, expected {expected:#010x}; not a discovery table, \
          or the card's firmware has not put it there yet"
     )]
     Signature {
         /// What.
         what: &'static str,
-        /// What it should start with.
+        /// The expected signature.
         expected: u32,
-        /// What it starts with.
+        /// The signature found.
         found: u32,
     },
-    /// The bytes are others than those whose sum was taken.
+    /// A wrong checksum.
     #[error(
-        "discovery: the sum of {what} is {found:#06x}, it says {expected:#06x}; the table is damaged: reset \
+        "discovery: checksum of {what} is {found:#06x}, expected {expected:#06x}; the table is corrupt: reset \
          the card"
     )]
     Checksum {
@@ -64,7 +63,7 @@ pub enum DiscoveryError {
     },
     /// A layout that is not known.
     #[error(
-        "discovery: {what} has version {found}, known are {known}; this chip is newer than this program"
+        "discovery: {what} has version {found}, supported are {known}; this chip is newer than this program"
     )]
     Version {
         /// What.
@@ -76,7 +75,7 @@ pub enum DiscoveryError {
     },
     /// A field that cannot be.
     #[error(
-        "discovery: {what} is {found}, expected {expected}; the table is damaged: reset the card"
+        "discovery: {what} is {found}, expected {expected}; the table is corrupt: reset the card"
     )]
     Field {
         /// Which.
@@ -87,7 +86,7 @@ pub enum DiscoveryError {
         expected: String,
     },
     /// A block that the driver needs is not there.
-    #[error("discovery: this chip names no {what}; it is none that this driver knows")]
+    #[error("unsupported chip: no {what} in the discovery table")]
     Missing {
         /// Which.
         what: String,
@@ -136,7 +135,7 @@ pub struct Units {
     pub lds_kib: u32,
 }
 
-/// What the chip says of itself.
+/// The chip's discovery data.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Discovery {
     /// Its blocks, in the order in which it names them.
@@ -213,7 +212,7 @@ fn binary(bytes: &[u8]) -> Result<(Binary<'_>, Vec<TableInfo>), DiscoveryError> 
     let head = size_of::<BinaryHeader>();
     // The sum is over what is behind its own field: from the size on.
     let from = head - size_of::<U16>();
-    let found = sum(binary.bytes("what is summed", from, size.saturating_sub(from))?);
+    let found = sum(binary.bytes("the checksummed range", from, size.saturating_sub(from))?);
     let expected = header.checksum.get();
     if found != expected {
         return Err(DiscoveryError::Checksum {
@@ -278,8 +277,8 @@ impl Discovery {
         let first = self.working(hw_id).min_by_key(|ip| ip.instance);
         first.ok_or_else(|| DiscoveryError::Missing {
             what: match name(hw_id) {
-                Some(name) => format!("{name} that works"),
-                None => format!("block {hw_id} that works"),
+                Some(name) => format!("working {name}"),
+                None => format!("working block {hw_id}"),
             },
         })
     }
@@ -337,7 +336,7 @@ fn ips(binary: &Binary<'_>, info: TableInfo) -> Result<Vec<Ip>, DiscoveryError> 
                 return Err(DiscoveryError::Field {
                     what: format!("instance of {name} on die {number}"),
                     found: ip.instance.into(),
-                    expected: format!("another one than on die {}", other.die),
+                    expected: format!("a different one than on die {}", other.die),
                 });
             }
             ips.push(ip);

@@ -1,4 +1,4 @@
-//! [`AmError`]: which card, how far it came, and what was in the way.
+//! [`AmError`]: the card, the start stage, and the cause.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,24 +12,24 @@ use thiserror::Error;
 
 use super::discovery::DiscoveryError;
 
-/// How far the start of a card came, in the order of its steps.
+/// Stages of starting a card, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// Its windows, and whether it answers.
+    /// Map the BARs; check that the card answers.
     Card,
-    /// What it is made of.
+    /// Read the IP discovery table.
     Discovery,
-    /// The firmware that it needs.
+    /// Find the firmware files.
     Files,
-    /// Back to where power left it.
+    /// Reset to the power-on state.
     Reset,
-    /// The bus interface, and the way to doorbells.
+    /// The bus interface and doorbell routing.
     Nbio,
-    /// The memory hub of what is not graphics.
+    /// The memory hub of the non-graphics blocks.
     Hub,
     /// Interrupt rings.
     Ih,
-    /// The security processor, and firmware for all others.
+    /// The security processor, which loads all other firmware.
     Psp,
     /// Power management.
     Smu,
@@ -50,8 +50,8 @@ impl Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
-            Stage::Card => "windows of the card",
-            Stage::Discovery => "discovery of its blocks",
+            Stage::Card => "card BARs",
+            Stage::Discovery => "IP discovery",
             Stage::Files => "firmware files",
             Stage::Reset => "reset (mode 1)",
             Stage::Nbio => "bus interface (NBIO)",
@@ -59,7 +59,7 @@ impl fmt::Display for Stage {
             Stage::Ih => "interrupt rings (IH)",
             Stage::Psp => "security processor (PSP)",
             Stage::Smu => "power management (SMU)",
-            Stage::GcHub => "memory hub of graphics (GCHUB)",
+            Stage::GcHub => "graphics memory hub (GCHUB)",
             Stage::Gfx => "compute engine (GFX)",
             Stage::Sdma => "copy engines (SDMA)",
             Stage::Clocks => "clocks",
@@ -77,9 +77,9 @@ pub struct AmError {
     pub device: DeviceId,
     /// Its PCI function.
     pub address: String,
-    /// Where.
+    /// The stage that failed.
     pub stage: Stage,
-    /// What was in the way.
+    /// Why.
     pub cause: Box<Cause>,
 }
 
@@ -93,43 +93,43 @@ pub enum Cause {
     /// A register.
     #[error(transparent)]
     Register(#[from] RegError),
-    /// What the card says of itself.
+    /// The IP discovery table.
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     /// Its memory.
     #[error(transparent)]
     Memory(#[from] Error),
-    /// It reads as if it were not there.
+    /// Its registers read as if it were absent.
     #[error(
-        "RCC_CONFIG_MEMSIZE stays {seen:#x}: the card is not started, is being reset, or has left the bus. Turn the \
-         machine off and on; in an enclosure, look at cable and power"
+        "RCC_CONFIG_MEMSIZE stays {seen:#x}: the card is not initialized, in reset, or has left the bus. Power-cycle \
+         the \
+         machine; for an enclosure, check cable and power"
     )]
     Silent {
         /// What it reads.
         seen: u32,
     },
-    /// It was there, and is no more.
+    /// It left the bus during the start.
     #[error(
-        "the card does not answer any more, RCC_CONFIG_MEMSIZE reads 0xffffffff: it has left the bus. Look at cable and \
-         power, then turn the machine off and on. Seen first: {first}"
+        "the card has left the bus: RCC_CONFIG_MEMSIZE reads 0xffffffff. Check cable and power, then power-cycle the \
+         machine. First error: {first}"
     )]
     Left {
-        /// What was in the way when that was seen.
+        /// The error at which that was noticed.
         first: Box<Cause>,
     },
-    /// It ran, and is no more.
+    /// It left the bus while running.
     #[error(
-        "the card does not answer any more, {register} reads 0xffffffff: it has left the bus. Look at cable and power, then \
-         turn the machine off and on"
+        "the card has left the bus: {register} reads 0xffffffff. Check cable and power, then power-cycle the machine"
     )]
     Gone {
-        /// What never reads so.
+        /// A register that never reads all ones on a working card.
         register: &'static str,
     },
-    /// Memory is not where it should be.
+    /// VRAM is not mapped where it should be.
     #[error(
-        "{block} says that VRAM is at {base:#x} to {end:#x}, which are not the {vram:#x} bytes that the card has: its \
-         own firmware has not set it up. Turn the machine off and on"
+        "{block} maps VRAM at {base:#x} to {end:#x}, expected {vram:#x} bytes: the card's firmware has not set it up. \
+         Power-cycle the machine"
     )]
     FrameBuffer {
         /// The hub.
@@ -143,8 +143,8 @@ pub enum Cause {
     },
     /// One of several GPUs that can only be reset together.
     #[error(
-        "it is one of {count} GPUs that are linked by XGMI, which have to be reset and started together: that is not \
-         supported. Use the kernel driver (DEV=AMD)"
+        "the card is in an XGMI hive of {count} GPUs, which must be reset and started together: not supported. Use the \
+         kernel driver (DEV=AMD)"
     )]
     Hive {
         /// How many there are.
@@ -153,10 +153,10 @@ pub enum Cause {
     /// A firmware file.
     #[error("{0}")]
     Files(Arc<firmware_tools::Error>),
-    /// Firmware that does not fit where it has to.
+    /// Firmware larger than its buffer.
     #[error(
-        "{what} has {bytes:#x} bytes, and there is room for {room:#x}. It is not the firmware of this card: install \
-         the package again ({})",
+        "{what} has {bytes:#x} bytes, expected at most {room:#x}: not the firmware of this card. Reinstall the package \
+         ({})",
         firmware_tools::PACKAGES
     )]
     Large {
@@ -169,7 +169,7 @@ pub enum Cause {
     },
     /// The PSP's own file lacks what its bootloader needs.
     #[error(
-        "the file of the PSP has no {what}. Install the package again ({})",
+        "the PSP firmware file has no {what}. Reinstall the package ({})",
         firmware_tools::PACKAGES
     )]
     Part {
@@ -178,17 +178,18 @@ pub enum Cause {
     },
     /// The PSP refused.
     #[error(
-        "PSP: {what}: {register} is {status:#x}, expected {expected:#x}. The firmware is not that of this card, or the \
-         card is in a state that only power ends: turn the machine off and on"
+        "PSP: {what}: {register} is {status:#x}, expected {expected:#x}. The firmware is for another card, or a reset \
+         does \
+         not clear the card's state: power-cycle the machine"
     )]
     Psp {
         /// The command, and with what.
         what: String,
-        /// What says so.
+        /// The status register.
         register: &'static str,
-        /// What it says.
+        /// Its value.
         status: u32,
-        /// What it would say of success.
+        /// Its value on success.
         expected: u32,
     },
     /// The SMU refused.
@@ -203,32 +204,32 @@ pub enum Cause {
         /// What it answered.
         answer: String,
     },
-    /// A memory of the device that did not become what was waited for.
+    /// Device memory that did not reach the expected value in time.
     #[error(transparent)]
     Waited(#[from] Timeout),
-    /// An earlier start has ended in the middle, and there is no way back.
+    /// An earlier start was interrupted, and the card cannot be reset.
     #[error(
-        "an earlier start of the card ended while the PSP's bootloader was given its parts, of which it takes none \
-         twice: {why}. Turn the machine off and on"
+        "an earlier start was interrupted while loading the PSP bootloader, which accepts each part only once: {why}. \
+         Power-cycle the machine"
     )]
     Begun {
-        /// Why the bus does not reset it.
+        /// Why a bus reset is not possible.
         why: String,
     },
     /// The card did not come back from a reset.
     #[error(
-        "{what} after the reset: {cause}. Turn the machine off and on; another function of the same card (sound, USB) \
-         may have kept it from coming back"
+        "{what} after the reset: {cause}. Power-cycle the machine; another function of the card (audio, USB) may have \
+         blocked the reset"
     )]
     Reset {
-        /// What was looked at.
+        /// The step that failed.
         what: &'static str,
-        /// What was in the way.
+        /// Why.
         cause: Box<Cause>,
     },
-    /// A block of a version whose registers are not known.
+    /// An unsupported IP version of a block.
     #[error(
-        "{block} has version {version}, registers are known of {}; this chip is not supported",
+        "unsupported chip: {block} has version {version}, supported are {}",
         .known.iter().map(IpVersion::to_string).collect::<Vec<_>>().join(", ")
     )]
     Version {
@@ -236,20 +237,20 @@ pub enum Cause {
         block: String,
         /// Its version.
         version: IpVersion,
-        /// Those that are known.
+        /// The supported versions.
         known: Vec<IpVersion>,
     },
 }
 
 impl Cause {
-    /// What to do next, where the cause does not say it.
+    /// What to do next, if the cause does not say it.
     fn next(&self) -> &'static str {
         match self {
             Cause::Transport(_)
             | Cause::Register(_)
             | Cause::Waited(_)
             | Cause::Memory(Error::Fault { .. }) => {
-                ". Start it again, which resets it; if it stays so, turn the machine off and on"
+                ". Rerun, which resets the card; if it fails again, power-cycle the machine"
             }
             _ => "",
         }

@@ -74,7 +74,7 @@ pub(super) fn of(card: &Card, xccs: &[Xcc], search: &Search) -> Evidence {
         match waves::of(xcc, &units) {
             Ok(Some(waves)) => found.shader_waves.extend(waves),
             Ok(None) => {
-                let waves = "waves: where GPUs of this generation show them is not known here";
+                let waves = "waves: registers unknown for this GPU generation";
                 found.missing.push(waves.into());
                 break;
             }

@@ -1,5 +1,4 @@
-//! What goes wrong with a card that runs, as the errors of every way to a GPU: faults of hubs, and what blocks leave in
-//! interrupt rings.
+//! Exceptions of a running card: faults of hubs, and records in interrupt rings.
 //!
 //! Source: Linux, amdgpu/gmc_v11_0.c, `gmc_v11_0_process_interrupt`; gfx_v11_0.c, `gfx_v11_0_priv_reg_irq` and
 //! `gfx_v11_0_bad_op_irq`; amdkfd/kfd_int_process_v11.c and kfd_int_process_v9.c for what shaders say.
@@ -82,20 +81,16 @@ fn of_entry(gfx: Gfx, entry: &Entry) -> Option<Exception> {
         return Some(of_fault(context(0), context(1)));
     }
     match source {
-        source::CP_BAD_OPCODE => {
-            refused("command processor", "a packet that it does not know".into())
-        }
+        source::CP_BAD_OPCODE => refused("command processor", "unknown packet".into()),
         source::CP_PRIV_REG => refused(
             "command processor",
-            "a packet wrote a register that queues may not write".into(),
+            "a packet wrote a privileged register".into(),
         ),
         source::CP_PRIV_INSTR => refused(
             "command processor",
-            "a packet or instruction that queues may not use".into(),
+            "privileged packet or instruction".into(),
         ),
-        source::SDMA_QUEUE_HANG if gfx != Gfx::Gfx9 => {
-            refused("copy engine", "its queue hangs".into())
-        }
+        source::SDMA_QUEUE_HANG if gfx != Gfx::Gfx9 => refused("copy engine", "queue hang".into()),
         source::SQ => shader(gfx, context(0), context(1)).and_then(|what| refused("shader", what)),
         _ => None,
     }
@@ -135,11 +130,11 @@ fn shader(gfx: Gfx, low: u32, high: u32) -> Option<String> {
         _ => (high >> 6 & 3, low >> 21 & 0xf),
     };
     let what = match kind {
-        0 => "memory error that could not be corrected",
+        0 => "uncorrectable memory error",
         1 => "illegal instruction",
-        2 => "memory violation: an address that is not aligned, or beyond an aperture",
-        3 => "memory error that was found",
-        _ => "error of a kind that is not known",
+        2 => "memory violation: misaligned address, or address outside the aperture",
+        3 => "memory error detected",
+        _ => "unknown error",
     };
     (encoding == ERROR).then(|| format!("{what} (SQ {high:#x}:{low:#010x})"))
 }

@@ -1,4 +1,4 @@
-//! What a memory hub says of the access that it could not serve.
+//! Fault status of a memory hub.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: gfxhub_v12_0.c (`print_l2_protection_fault_status`).
 
@@ -73,7 +73,7 @@ impl fmt::Display for HubFault {
         match (self.walker, lacks.is_empty()) {
             (0, false) => write!(f, "which is not {}", lacks.join(" nor "))?,
             (0, true) => f.write_str("which is not mapped")?,
-            (walker, _) => write!(f, "where the walk of page tables ended with error {walker}")?,
+            (walker, _) => write!(f, "where the page table walk failed with error {walker}")?,
         }
         write!(f, " (client {:#x}, VMID {})", self.client, self.vmid)?;
         match self.more {
@@ -109,7 +109,7 @@ mod tests {
         );
         assert_eq!(
             text(2 << 1 | 1 << 19),
-            "GC0: an atomic access to the page at 0x200000123000, where the walk of page tables ended with error 2 \
+            "GC0: an atomic access to the page at 0x200000123000, where the page table walk failed with error 2 \
              (client 0x0, VMID 0)"
         );
         assert_eq!((decode(0), decode(u32::MAX)), (None, None));

@@ -1,4 +1,4 @@
-//! The firmware that a card needs: which files, by what the card says of itself, and where its processors start.
+//! The firmware of a card: the files for its IP versions, and the start addresses of its processors.
 
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::pci::{PCI_CLASS_REVISION, PCI_DEVICE_ID};

@@ -63,13 +63,13 @@ pub(super) fn wait_autoload(card: &Card) -> Result<(), Cause> {
     for block in &card.blocks().gc {
         let gc = card.registers(block);
         if card.gfx() != Generation::Gfx9 {
-            let what = "the run list controller has loaded the firmware of the block";
+            let what = "the RLC to load the GFX firmware";
             let status = &gc::RLC_RLCS_BOOTLOAD_STATUS;
             gc.poll(status, &**card.clock(), deadline, what, |value| {
                 value.bits() >> 31 == 1
             })?;
         }
-        let what = "the command processor is idle";
+        let what = "the command processor to go idle";
         gc.poll(&gc::CP_STAT, &**card.clock(), deadline, what, |value| {
             value.bits() == 0
         })?;
@@ -142,7 +142,7 @@ impl Gfx {
         self.settle(MEC_STARTS)?;
         if let Err(error) = left {
             // That is what the reset is for; a queue that is still there tells so here.
-            tracing::debug!(%error, "a queue had to be reset");
+            tracing::debug!(%error, "queue did not drain: resetting it");
             self.stop()?;
         }
         Ok(())
@@ -330,9 +330,9 @@ fn gate_clocks(xcc: &Xcc) -> Result<(), Cause> {
         })
     };
     // An earlier process may have left a moment ago.
-    taken("the run list controller has taken what it was told last")?;
+    taken("the RLC to take the previous command")?;
     gc.put(&gc::RLC_SAFE_MODE, &[("message", 1), ("cmd", 1)])?;
-    taken("the run list controller is in safe mode")?;
+    taken("the RLC to enter safe mode")?;
     let coarse = [
         ("cgcg_gfx_idle_threshold", 0x36),
         ("cgcg_en", 1),

@@ -1,4 +1,4 @@
-//! The host data path (HDP): what the host writes to VRAM through its BAR waits there until it is flushed.
+//! The host data path (HDP): host writes to VRAM through the BAR wait there until flushed.
 //!
 //! A flush is any write to a register that the bus interface shows a second time, at [`shown`], for whoever may map
 //! nothing but that page.

@@ -97,7 +97,7 @@ fn take_out(
             // Waves that wait for something that does not come.
             slot.put(&gc::SPI_COMPUTE_QUEUE_RESET, &[("reset", 1)])?;
         }
-        let what = "the queue leaves its slot";
+        let what = "the HQD to dequeue";
         let deadline = Deadline::on(clock, LEAVE);
         slot.poll(&gc::CP_HQD_ACTIVE, clock, deadline, what, |value| {
             value.bits() & 1 == 0

@@ -557,7 +557,7 @@ impl Hub<'_> {
             return self.request(card);
         };
         // To read 1 is to have it.
-        let what = "the semaphore of invalidations is free";
+        let what = "the invalidation semaphore";
         let limit = card.within(INVALIDATED);
         io.poll(semaphore, clock, limit, what, |value| value.bits() & 1 == 1)?;
         let done = self.request(card);

@@ -1,7 +1,7 @@
-//! Interrupt rings (IH): where blocks leave word of what has happened to them.
+//! Interrupt rings (IH): event records of the blocks.
 //!
-//! Two rings in VRAM; the second takes what comes in storms. Nothing waits for an interrupt here: rings are looked
-//! at when something went wrong, takes long, or has interrupted. Pointers count bytes.
+//! Two rings in VRAM; the second takes interrupt storms. Nothing here waits for an interrupt: rings are read after
+//! errors, during long waits, or on an interrupt. Pointers count bytes.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: ih_v6_0.c and ih_v7_0.c (`irq_init`, `enable_ring`, `get_wptr`).
 
@@ -152,7 +152,7 @@ impl Interrupts {
         if written & 1 == 1 {
             // The oldest that is whole lies behind the newest.
             at = inside(end as u32 + ENTRY as u32);
-            tracing::debug!(target: "hcq::amd::ih", device = %self.card.device(), "interrupts were lost");
+            tracing::debug!(target: "hcq::amd::ih", device = %self.card.device(), "IH ring overflow: interrupts lost");
             ih.set(ring.cntl, &[("wptr_overflow_clear", 1)])?;
             ih.set(ring.cntl, &[("wptr_overflow_clear", 0)])?;
         }

@@ -16,9 +16,9 @@ use super::running::Am;
 use super::smu::Smu;
 use crate::VENDOR;
 
-/// What the card at an address of PCI (`0000:03:00.0`) measures. One that this process has open is asked through that;
-/// else its function is opened for this moment. Nothing is started: none where power management does not know this
-/// driver's tables, since nobody has started it, or another driver.
+/// The measurements of the card at a PCI address (`0000:03:00.0`), through this process's open card or a temporarily
+/// opened function. Starts nothing: `None` if the SMU does not have this driver's tables, because the card was not
+/// started or by another driver.
 ///
 /// # Errors
 /// [`Error::NoDevice`]: the function cannot be opened, which is so while another program has it, or the card does not
@@ -43,8 +43,8 @@ pub fn metrics(
     visit(machine, address, clock, running, closed)
 }
 
-/// Resets the card at an address of PCI as if power came back (mode 1, by its SMU). What it held is lost: VRAM, firmware,
-/// queues. Returns whether there was something to reset: a card that nobody has started is as power left it.
+/// Resets the card at a PCI address to its power-on state (mode 1, by its SMU). VRAM, firmware and queues are lost.
+/// Returns whether a reset was needed: a card that was never started is still in its power-on state.
 ///
 /// # Errors
 /// [`Error::NoDevice`]: as [`metrics`], and for a card that this process has open; it does not come back.
@@ -52,8 +52,7 @@ pub fn reset(machine: &Arc<dyn Machine>, address: &str, clock: &Arc<dyn Clock>) 
     let running = |am: &Am| {
         Err(Error::NoDevice {
             asked: am.card().pci().name().to_owned(),
-            why: "this process has it open, and would lose what it has there; close it first"
-                .into(),
+            why: "open in this process, which would lose its data; close it first".into(),
         })
     };
     let closed = |card: Arc<Card>| {

@@ -1,4 +1,4 @@
-//! [`Metrics`]: what power management measures of a card that runs, or that was left in order.
+//! [`Metrics`]: SMU measurements of a card that runs or was shut down cleanly.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/pm/swsmu: smu_cmn.c (`smu_cmn_get_metrics_table`), smu_v13_0_0_ppt.c and
 //! smu_v14_0_2_ppt.c (`get_gpu_metrics`: which of two clocks counts), smu_v13_0_6_ppt.c (`SMUQ10_ROUND`).

@@ -1,8 +1,8 @@
-//! The GPU without a kernel driver: over its PCI function, on the bus or behind a bridge of USB, by what the blocks of the chip offer.
+//! The GPU without a kernel driver: through its PCI function, on the bus or behind a USB bridge.
 //!
-//! What is the same for every card without a kernel driver, whoever made it, is [`drivers_gpu::bare`]: addresses and page
-//! tables, memory and who shares it, slots of queues, the end of one that does not leave, what went wrong and who hears of
-//! it. Here are the blocks of AMD's chips, and what that layer asks of them.
+//! The vendor-neutral part is [`drivers_gpu::bare`]: addresses and page tables, memory and its sharing, queue slots,
+//! recovery of stuck queues, delivery of exceptions. Here are the blocks of AMD chips, and their implementation of
+//! that layer's traits.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -10,28 +10,28 @@
 //! |---|---|
 //! | [`discovery`] | which blocks the chip has, and where their registers are |
 //! | [`pages`] | entries of page tables |
-//! | [`areas`] | what lies where in VRAM |
-//! | [`error`](AmError) | how far a card came, and what was in the way |
-//! | [`card`] | a card before anything is started: windows, blocks, registers |
-//! | [`hdp`], [`nbio`] | what the host writes to VRAM arrives; doorbells reach engines |
-//! | [`fault`], [`hub`] | what an access fell over; addresses to places in memory, and what forgets them |
-//! | [`ih`] | what blocks leave word of |
-//! | [`firmware`] | which files the card needs |
-//! | [`metrics`] | what a card measures of itself |
-//! | [`psp`], [`smu`] | the processor that loads all others, and the one that gives them power |
+//! | [`areas`] | VRAM layout |
+//! | [`error`](AmError) | start stages and their errors |
+//! | [`card`] | a card before the start: BARs, blocks, registers |
+//! | [`hdp`], [`nbio`] | flushing host writes to VRAM; routing doorbells to engines |
+//! | [`fault`], [`hub`] | faulting accesses; address translation and TLB invalidation |
+//! | [`ih`] | interrupt records of the blocks |
+//! | [`firmware`] | the card's firmware files |
+//! | [`metrics`] | measurements of a card |
+//! | [`psp`], [`smu`] | the security processor, which loads firmware, and power management |
 //! | [`boot`] | all of these in their order: cold, warm, after a reset; and the end |
 //! | `xcc`, `gfx` | the registers of a graphics block, and its start: from here on there are queues |
-//! | `mqd`, `hqd` | a compute queue as memory, and in its slot |
+//! | `mqd`, `hqd` | a compute queue in memory (MQD), and in its slot (HQD) |
 //! | `sdma` | copy engines and their queues |
 //! | `clock` | the counter by which packets take times |
-//! | `exception` | what goes wrong while a card runs |
-//! | `waves` | what waves of shaders are at |
-//! | `evidence` | what can be read of a card when something has gone wrong |
-//! | `running` | a card that is started, with its engines |
-//! | `slots` | queues in their slots, and out of them |
-//! | `queue` | queues, as whoever submits has them |
+//! | `exception` | exceptions of a running card |
+//! | `waves` | program counters of shader waves |
+//! | `evidence` | diagnostic state after a failure |
+//! | `running` | a started card with its engines |
+//! | `slots` | mapping and unmapping queues |
+//! | `queue` | queues for submission |
 //! | `backend` | [`open`]: all of it as an [`AmdBackend`] |
-//! | [`look`] | what is asked of a card without starting it |
+//! | [`look`] | queries of a card without starting it |
 
 pub mod areas;
 mod backend;

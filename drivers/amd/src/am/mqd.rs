@@ -1,4 +1,4 @@
-//! [`Mqd`]: what a compute queue is, as memory: the image from which the hardware takes its registers.
+//! [`Mqd`]: the memory queue descriptor of a compute queue, from which the hardware loads its registers.
 //!
 //! Of the 512 dwords those from 0x80 on are the registers from `CP_MQD_BASE_ADDR` to `CP_HQD_PQ_WPTR_HI`, one for one.
 //! So it is written as they are: by the names of registers and fields.
@@ -208,7 +208,7 @@ impl Mqd {
             .map(|at| at / 4 + REGISTERS as u64);
         let dword = dword.filter(|dword| *dword < DWORDS as u64);
         dword.map(|dword| dword as usize).ok_or_else(|| {
-            let why = Fault::Unsupported("this register is not part of it".into());
+            let why = Fault::Unsupported("register not in the MQD".into());
             TransportError::new(self.name(), format!("{at:#x}"), why)
         })
     }
@@ -245,7 +245,7 @@ fn has(reg: &Reg, block: &Block<Gfxs>) -> bool {
 
 impl Bus for Mqd {
     fn name(&self) -> String {
-        "the image of a queue".into()
+        "MQD image".into()
     }
 
     fn read(&self, at: u64) -> Result<u32, TransportError> {

@@ -1,4 +1,4 @@
-//! The bus interface (NBIO, NBIF): the way of doorbells to engines, and where the host flushes its writes.
+//! The bus interface (NBIO, NBIF): doorbell routing to engines, and the host's flush register.
 //!
 //! A doorbell is a write to BAR 2. It goes to an engine if the aperture is open and one of sixteen ports (S2A) has
 //! its range and the engine's number.
@@ -164,7 +164,7 @@ fn to_die(card: &Card, engine: u8, nth: u32) -> Result<(), Cause> {
     let die = engine / ENGINES_OF_DIE;
     let found = card.blocks().dies.get(&die);
     let die = found.ok_or_else(|| DiscoveryError::Missing {
-        what: format!("NBIF of die {die}, which has copy engine {engine}"),
+        what: format!("NBIF of die {die} (copy engine {engine})"),
     })?;
     let port = &SDMA_OF_DIE[usize::from(engine % ENGINES_OF_DIE)];
     let (_, number) = port.awid;

@@ -1,4 +1,4 @@
-//! Page tables: what an entry of each generation holds.
+//! Page tables: the entry format of each generation.
 //!
 //! A VM hub takes four levels of 512 entries, huge pages of 2 MiB and 1 GiB, and fragments, which tell the TLB that
 //! neighbours are one run. All else is [`drivers_gpu::bare`].

@@ -163,18 +163,18 @@ impl Psp {
             };
         };
         tracing::debug!(target: "hcq::amd::psp", part = name, bytes = found.bytes.len(), "bootloader");
-        self.bootloader("the bootloader is ready")?;
+        self.bootloader("bootloader ready")?;
         self.stage(name, found.bytes)?;
         let io = self.io();
         let at = self.hubs.mc(PSP_FIRMWARE.at);
         io.write(&regs::MP0_SMN_C2PMSG_36, (at / BOOTLOADER_ALIGN) as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_35, command)?;
         if part != PspFwType::PSP_SOS {
-            return self.bootloader(&format!("the bootloader takes {name}"));
+            return self.bootloader(&format!("bootloader load of {name}"));
         }
         let clock = &**self.card.clock();
         self.card.rest(HANDSHAKE)?;
-        let what = "the secure OS starts";
+        let what = "the secure OS to start";
         let alive = |value: Value<Gfxs>| value.bits() != 0;
         let limit = self.card.within(DONE);
         io.poll(&regs::MP0_SMN_C2PMSG_81, clock, limit, what, alive)?;
@@ -226,17 +226,14 @@ impl Psp {
             io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::DESTROY_RINGS)?;
             self.card.rest(HANDSHAKE)?;
         }
-        self.done(
-            &regs::MP0_SMN_C2PMSG_64,
-            "the secure OS is ready for a ring",
-        )?;
+        self.done(&regs::MP0_SMN_C2PMSG_64, "secure OS ready for a ring")?;
         let at = self.hubs.mc(PSP_RING.at);
         io.write(&regs::MP0_SMN_C2PMSG_69, at as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_70, (at >> 32) as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_71, PSP_RING.bytes as u32)?;
         io.write(&regs::MP0_SMN_C2PMSG_64, ctrl::INIT_GPCOM_RING)?;
         self.card.rest(HANDSHAKE)?;
-        let what = "its ring";
+        let what = "ring setup";
         let status = self.done(&regs::MP0_SMN_C2PMSG_64, what)?;
         let said = status & (ctrl::RESPONSE | ctrl::STATUS);
         succeeded(what, &regs::MP0_SMN_C2PMSG_64, said)
@@ -300,7 +297,7 @@ impl Psp {
                 let tmr = self.card.areas().tmr;
                 if bytes > tmr.bytes {
                     return Err(Cause::Large {
-                        what: "the trusted memory that the table of contents asks for".into(),
+                        what: "the trusted memory (TMR) requested by the TOC".into(),
                         bytes,
                         room: tmr.bytes,
                     });
@@ -357,7 +354,7 @@ impl Psp {
         if wptr >= RING || !wptr.is_multiple_of(FRAME) {
             return Err(Cause::Psp {
                 what: what.to_owned(),
-                register: "its write pointer, MP0_SMN_C2PMSG_67,",
+                register: "ring write pointer MP0_SMN_C2PMSG_67",
                 status: wptr,
                 expected: wptr / FRAME % (RING / FRAME) * FRAME,
             });
@@ -393,7 +390,7 @@ impl Psp {
             0 => Ok(response),
             status => Err(Cause::Psp {
                 what: what.to_owned(),
-                register: "the status of its response",
+                register: "response status",
                 status,
                 expected: 0,
             }),

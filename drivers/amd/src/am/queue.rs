@@ -1,5 +1,4 @@
-//! Queues, as whoever submits has them: ring and pointers in memory of the host, a doorbell of the card, and a slot of
-//! the hardware.
+//! Queues for submission: ring and pointers in host memory, a doorbell of the card, and a hardware slot.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! [`Am`]: a card that is started, with its engines, as what all cards without a kernel driver have in common takes it.
+//! [`Am`]: a started card with its engines, as a driver for [`drivers_gpu::bare`].
 
 use std::sync::Arc;
 
@@ -163,7 +163,7 @@ impl Drop for Am {
         let stopped = self.sdma.stop().and(self.gfx.stop());
         let is_clean = stopped.is_ok() && !self.card().is_wedged();
         if let Err(error) = self.started.finish(is_clean).and(stopped) {
-            tracing::warn!(target: "hcq::amd", %error, "the card is left as it is; the next start is from cold");
+            tracing::warn!(target: "hcq::amd", %error, "shutdown failed; the next start resets the card");
         }
     }
 }

@@ -326,7 +326,7 @@ impl Sdma {
             Ok(()) => Ok(true),
             Err(error) if self.card.gfx() == Gfx::Gfx9 => Err(error),
             Err(error) => {
-                tracing::warn!(target: "hcq::amd", %error, "the engine is reset");
+                tracing::warn!(target: "hcq::amd", %error, "resetting the SDMA engine");
                 Ok(false)
             }
         }
@@ -349,7 +349,7 @@ impl Sdma {
         let (of, set) = self.queue(number);
         let clock = &**self.card.clock();
         of.set(set.rb_cntl, &[("rb_enable", 0)])?;
-        let what = "the engine is done with the queue";
+        let what = "the SDMA engine to drain the queue";
         let deadline = Deadline::on(clock, IDLE);
         of.poll(set.status, clock, deadline, what, |status| {
             status.bits() >> 2 & 1 == 1

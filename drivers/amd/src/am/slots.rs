@@ -1,4 +1,4 @@
-//! Queues in their slots, and out of them: what [`Queues`] asks of a card.
+//! Mapping and unmapping of queues (HQDs): the implementation of [`Queues`].
 //!
 //! Source: Linux, amdkfd/kfd_device_queue_manager.c; amdgpu_amdkfd_gfx_v11.c, `hqd_sdma_destroy_v11` and
 //! `hqd_sdma_load_v11`: the read pointer of a copy queue is kept.

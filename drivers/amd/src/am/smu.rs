@@ -96,22 +96,22 @@ impl Smu {
         let (io, clock) = (self.io(), &**self.card.clock());
         let answered = |value: Value<Gfxs>| value.bits() != 0;
         let answer = &regs::MP1_SMN_C2PMSG_90;
-        let before = "the SMU is done with the message before";
+        let before = "the SMU to finish the previous message";
         io.poll(answer, clock, self.card.within(limit), before, answered)?;
         io.write(answer, 0)?;
         io.write(&regs::MP1_SMN_C2PMSG_82, argument)?;
         io.write(&regs::MP1_SMN_C2PMSG_66, number)?;
-        let what = format!("the SMU answers {message}");
+        let what = format!("the SMU to answer {message}");
         let said = io.poll(answer, clock, self.card.within(limit), &what, answered)?;
         let said = match said.bits() {
             result::OK => return Ok(io.read(&regs::MP1_SMN_C2PMSG_82)?.bits()),
-            result::FAILED => "it did not succeed".to_owned(),
+            result::FAILED => "failed".to_owned(),
             result::UNKNOWN => {
-                "its firmware has no such message; install newer firmware".to_owned()
+                "message not supported by its firmware; install newer firmware".to_owned()
             }
-            result::PREREQ => "something has to come before".to_owned(),
-            result::BUSY => "it is busy with something else".to_owned(),
-            other => format!("{other:#x}, which means nothing"),
+            result::PREREQ => "prerequisite not met".to_owned(),
+            result::BUSY => "busy".to_owned(),
+            other => format!("{other:#x}, an unknown result code"),
         };
         Err(Cause::Smu {
             message,
@@ -237,7 +237,7 @@ impl Smu {
         let version = self.messages.get_smu_version;
         let firmware = self.send("GetSmuVersion", version, 0, ANSWER)?;
         let (clock, limit) = (&**self.card.clock(), self.card.within(MEASURED));
-        poll_until(clock, limit, "the SMU measures for the first time", || {
+        poll_until(clock, limit, "the first metrics of the SMU", || {
             self.send("GetMetricsTable", export, 0, ANSWER)?;
             let table = self.written(layout.bytes)?;
             let seen = Metrics::of_instinct(&table, layout, firmware);

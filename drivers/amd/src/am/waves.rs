@@ -1,5 +1,5 @@
-//! What waves are at, read as the debug files of the kernel driver do it: each SIMD says which of its slots have a wave,
-//! and each of these where it is. Nothing is changed by looking; waves that run on meanwhile may be seen in two places.
+//! Program counters of waves, read as the kernel driver's debugfs files do: each SIMD reports which of its slots have
+//! a wave, and each wave its PC. Read-only; waves that keep running may appear twice.
 //!
 //! Source: Linux, amdgpu/gfx_v11_0.c, `gfx_v11_0_read_wave_data`, and amdgpu_debugfs.c, `amdgpu_debugfs_wave_read`.
 

@@ -1,4 +1,4 @@
-//! [`AmdBackend`]: a way to an AMD GPU: that of all GPUs ([`Backend`]), with its queues.
+//! [`AmdBackend`]: the interface to an AMD GPU: [`Backend`] plus queues.
 //!
 //! | file | idea |
 //! |---|---|
@@ -16,7 +16,7 @@ use hcq::Result;
 use crate::chip::{Chip, Units};
 pub use queue::{HardwareQueue, QueueHandle, QueueRequest};
 
-/// A way to one GPU, which is opened for this process.
+/// An interface to one GPU, opened for this process.
 pub trait AmdBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;

@@ -1,8 +1,8 @@
-//! [`HardwareQueue`]: a ring, the pointers beside it, and a doorbell.
+//! [`HardwareQueue`]: a ring, its pointers, and a doorbell.
 //!
-//! Whoever makes the queue tells the hardware where they are. What is in them is the same for every
-//! interface: the pointers lie in a page of their own with the layout of `amd_queue_t`, because AQL has
-//! to; the rest of that page is free for fences.
+//! The creator of the queue tells the hardware their addresses. Their contents are the same for every interface: the
+//! pointers are in a separate page with the layout of `amd_queue_t`, as AQL requires; the rest of that page is used
+//! for fences.
 
 use std::any::Any;
 
@@ -183,8 +183,7 @@ impl HardwareQueue {
         (load(WPTR), rptr.min().unwrap_or(u64::MAX))
     }
 
-    /// Tells the device that the ring is written up to `dwords`, counted since the queue was made.
-    /// Returns what the doorbell was given.
+    /// Publishes the ring up to `dwords`, counted since the queue was created. Returns the doorbell value.
     ///
     /// # Errors
     /// The windows'.

@@ -217,7 +217,7 @@ impl Aql {
         kernel.check_scratch(setup, has, kernel.launch.private_bytes)?;
         if (0..3).any(|i| grid[i].checked_mul(block[i]).is_none()) {
             let why = format!(
-                "grid {grid:?} of blocks {block:?}: an AQL packet counts work-items in 32 bits"
+                "grid {grid:?} of blocks {block:?}: exceeds the 32-bit work-item count of an AQL packet"
             );
             return Err(kernel.refused(setup, why));
         }

@@ -32,7 +32,7 @@ pub(crate) fn check<'a>(
 ) -> Result<Kernel<'a>> {
     let refused = |why: String| Err(setup.refused(format!("exec {}", program.name), why));
     let Some(launch) = Launch::from_words(&program.launch_words) else {
-        return refused("it was loaded by another driver; load it on this device".into());
+        return refused("loaded by another driver; load it on this device".into());
     };
     let takes = program.args.fields.len();
     if args.len() != takes {
@@ -44,7 +44,7 @@ pub(crate) fn check<'a>(
     if threads == 0 || threads > launch.max_threads.into() {
         let most = launch.max_threads;
         return refused(format!(
-            "block {block:?}: a workgroup of this kernel has 1 to {most} work-items"
+            "block {block:?}: expected 1 to {most} work-items per workgroup"
         ));
     }
     if launch.required.is_some_and(|required| required != block) {
@@ -82,7 +82,7 @@ impl Kernel<'_> {
         }
         Err(self.refused(
             setup,
-            format!("it needs {needs} bytes of scratch for a lane, the queue has {has}"),
+            format!("needs {needs} bytes of scratch per lane, the queue has {has}"),
         ))
     }
 
@@ -93,15 +93,16 @@ impl Kernel<'_> {
         let align = layout.align.max(self.launch.kernarg_align).max(ALIGN);
         if !align.is_power_of_two() || u64::from(align) > DATA_ALIGN {
             let why = format!(
-                "its arguments are aligned to {align} bytes, which is no power of two up to {DATA_ALIGN}"
+                "argument alignment is {align} bytes, expected a power of two up to {DATA_ALIGN}"
             );
             return Err(self.refused(setup, why));
         }
         let start = out.data.len().next_multiple_of(align as usize / 4);
         let end = start + bytes.div_ceil(4) as usize;
         if end > MOST_DATA {
-            let why =
-                format!("{end} dwords of arguments in one submission, at most {MOST_DATA} fit");
+            let why = format!(
+                "{end} dwords of arguments in one submission, expected at most {MOST_DATA}"
+            );
             return Err(self.refused(setup, why));
         }
         out.data.resize(end, 0);
@@ -113,7 +114,7 @@ impl Kernel<'_> {
             };
             if field.end().is_none_or(|end| end > bytes) || offset % 4 != 0 {
                 let why = format!(
-                    "the argument at {offset} of {width} bytes does not lie in the {bytes} bytes of its \
+                    "the {width}-byte argument at offset {offset} is outside the {bytes} bytes of its \
                      block, at a multiple of 4"
                 );
                 return Err(self.refused(setup, why));

@@ -322,7 +322,7 @@ impl Pm4 {
             let Some(resource) = scratch.resource_of(setup.chip, launch.wave32()) else {
                 return Err(kernel.refused(
                     setup,
-                    "it asks for a buffer resource of scratch, which this chip does not use; compile it \
+                    "requests a scratch buffer resource, which this chip does not have; compile it \
                      for this chip",
                 ));
             };
@@ -341,7 +341,7 @@ impl Pm4 {
         if wants(kd::ENABLE_SGPR_DISPATCH_ID) {
             return Err(kernel.refused(
                 setup,
-                "it asks for the number of its packet, which only AQL queues count; open the device \
+                "requests its dispatch packet number, available on AQL queues only; open the device \
                  with AQL queues",
             ));
         }
@@ -355,8 +355,7 @@ impl Pm4 {
         let count = out.words.len() - first;
         if count > regs::USER_DATA as usize {
             let most = regs::USER_DATA;
-            let why =
-                format!("it asks for {count} SGPRs to start with, at most {most} are possible");
+            let why = format!("requests {count} initial SGPRs, expected at most {most}");
             return Err(kernel.refused(setup, why));
         }
         match count {

@@ -136,7 +136,7 @@ impl Sdma {
                 }
             }
             Command::Exec { program, .. } => {
-                let why = "a copy queue runs no kernels: submit it to a compute queue";
+                let why = "copy queues cannot run kernels: submit it to a compute queue";
                 return Err(self.setup.refused(format!("exec {}", program.name), why));
             }
         }

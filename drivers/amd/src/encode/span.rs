@@ -67,8 +67,7 @@ pub(crate) fn by_halves(
         |half: u64| matches!(value, Val::Const(value) if value & half != 0 && mask & half == 0);
     if unseen(u64::from(u32::MAX)) || unseen(u64::from(u32::MAX) << 32) {
         let why = format!(
-            "it compares with {value:x?} a half of which mask {mask:#x} hides: give a value inside of \
-             the mask"
+            "value {value:x?} has bits outside mask {mask:#x}: give a value inside the mask"
         );
         return Err(setup.refused("poll", why));
     }
@@ -77,8 +76,8 @@ pub(crate) fn by_halves(
         (Halves::High, ..) => Halves::High,
         (Halves::Both, Compare::NotEqual, _) => {
             let why = format!(
-                "this queue compares 32 bits at a time, and cannot wait until any bit of {mask:#x} \
-                 differs: poll one half, or on a compute queue"
+                "this queue compares 32 bits at a time and cannot wait for any bit of {mask:#x} to \
+                 differ: poll one half, or use a compute queue"
             );
             return Err(setup.refused("poll", why));
         }

@@ -103,14 +103,14 @@ fn xcc_barrier(core: &Core, gpu: &Gpu, pool: &Arc<Pool>, name: &str) -> Result<O
     };
     if !xccs.is_power_of_two() || xccs > 8 {
         return Err(refused(format!(
-            "PM4 queues run on 1, 2, 4 or 8 XCCs, this GPU has {xccs}: open it with AQL queues"
+            "PM4 queues support 1, 2, 4 or 8 XCCs, this GPU has {xccs}: open it with AQL queues"
         )));
     }
-    let what = format!("the meeting point of {name}");
+    let what = format!("the XCC barrier of {name}");
     let piece = pool.piece(MemoryKind::Device, XCC_BARRIER_BYTES, &what)?;
     let Some(window) = piece.window() else {
         return Err(refused(
-            "PM4 queues on several XCCs need device memory that the host sees: open it with AQL queues, \
+            "PM4 queues on several XCCs need host-visible device memory: open it with AQL queues, \
              or turn on resizable BAR"
                 .into(),
         ));

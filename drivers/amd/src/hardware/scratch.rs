@@ -60,7 +60,7 @@ impl Scratches {
             device: core.id.clone(),
             program: program.into(),
             why: format!(
-                "it needs {lane_bytes} bytes of scratch for a lane, which {} cannot have; use fewer \
+                "needs {lane_bytes} bytes of scratch per lane, more than {} supports; use fewer \
                  registers and local arrays",
                 hardware.chip.name
             ),

@@ -1,7 +1,7 @@
 //! Ioctls with the structs of [`drivers_spec`].
 //!
-//! The kernel asks for a call to be made again by EAGAIN, for example while a userptr moves or a reset
-//! is under way; so does libhsakmt. That ends here: a call is made again a limited number of times.
+//! The kernel asks to retry a call with EAGAIN, for example while a userptr moves or during a reset, as libhsakmt
+//! does. Retries are limited here.
 
 use drivers_gpu::kernel::calls::until_taken;
 use hcq::transport::{DevFile, Fault, IoctlOf, TransportError};

@@ -15,18 +15,18 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
             device: device.clone(),
             unit: "GPU".into(),
             what: format!(
-                "it has left the bus, or the kernel driver has given it up ({error}): see `dmesg | grep amdgpu`"
+                "the device has left the bus, or the kernel driver gave up on it ({error}): see `dmesg | grep amdgpu`"
             ),
         };
     }
     let hint = match error.fault {
         // ENOMEM, EBUSY, EINVAL.
-        Fault::Errno(12) => "Free memory of the host or raise its limits (`ulimit -l`)",
+        Fault::Errno(12) => "Free host memory or raise its limits (`ulimit -l`)",
         Fault::Errno(16) => {
             "Another process, or another GPU library of this one, may hold the device: `sudo fuser \
              -v /dev/kfd`"
         }
-        Fault::Errno(22) => "The kernel may want other sizes than this version knows: see `dmesg`",
+        Fault::Errno(22) => "The kernel may expect other sizes than this version: see `dmesg`",
         _ => "See `dmesg | grep -e amdgpu -e kfd`",
     };
     refused(device, &error, hint)
@@ -55,14 +55,14 @@ pub(super) fn memory_error(
         MemoryError::System(asked, error) => full(
             asked,
             gpu.system_memory(machine),
-            format!(" of the system memory that GPUs may use, which all of them share; {error}"),
+            format!(" of the system memory shared by all GPUs; {error}"),
         ),
         MemoryError::Queues(error) => match os(device, error.clone()) {
             Error::Os { .. } => refused(
                 device,
                 &error,
-                "All queues of that kind may be taken: a GPU has few for copies, which all processes share. Close other \
-                 devices and programs (`sudo fuser -v /dev/kfd`)",
+                "All queues of that kind may be in use: a GPU has few copy queues, shared by all processes. Close \
+                 other devices and programs (`sudo fuser -v /dev/kfd`)",
             ),
             other => other,
         },

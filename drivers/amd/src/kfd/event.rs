@@ -1,4 +1,4 @@
-//! Events of KFD: what a host thread sleeps on, and how it learns of faults.
+//! Events of KFD, for sleeping host threads and fault reports.
 //!
 //! The kernel takes an event page once, and does not give it back before the process ends: it is kept
 //! with the machine.
@@ -144,7 +144,7 @@ pub(super) fn set(process: &Process, id: u32) {
     };
     // Without it the sleepers look at the end of their slice.
     if let Err(error) = process.kfd.call(kfd::SET_EVENT, &mut args) {
-        tracing::debug!(%error, "waiting threads are not woken");
+        tracing::debug!(%error, "could not wake waiting threads");
     }
 }
 
@@ -156,7 +156,7 @@ impl Drop for Event {
         };
         let call = || self.process.kfd.call(kfd::DESTROY_EVENT, &mut args);
         if let Err(error) = again(call) {
-            tracing::warn!(%error, id = self.id, "an event stays with the kernel");
+            tracing::warn!(%error, id = self.id, "could not destroy an event");
         }
     }
 }

@@ -323,7 +323,7 @@ impl Drop for Memory {
             match error.fault {
                 // With the GPU all of its memory has gone.
                 Fault::Errno(ENODEV) => tracing::debug!(%error, va, bytes, "not freed"),
-                _ => tracing::warn!(%error, va, bytes, "memory stays with the kernel"),
+                _ => tracing::warn!(%error, va, bytes, "could not free memory"),
             }
             // The GPU may still have it mapped: nobody else may get these addresses.
             std::mem::forget(self.reserved.take());

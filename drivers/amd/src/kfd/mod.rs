@@ -1,16 +1,16 @@
-//! The kernel driver of AMD GPUs, KFD: what it says there is, and what it is asked for.
+//! The kernel driver of AMD GPUs, KFD: enumeration and calls.
 //!
 //! Each row uses those above it, and none below:
 //!
 //! | file | idea |
 //! |---|---|
-//! | `call`, `error` | ioctls with their structs; refusals as errors of the device |
+//! | `call`, `error` | ioctls with their structs; failures as device errors |
 //! | [`topology`] | the nodes of sysfs |
-//! | [`mod@survey`] | which of them can be used, and why not |
-//! | `process` | what the kernel keeps of this process: its file, address spaces |
-//! | `memory` | memory objects, which several GPUs may reach |
-//! | `event` | what a thread sleeps on, and how it learns of faults |
-//! | `queue` | queues and what the kernel wants of their buffers |
+//! | [`mod@survey`] | which are usable, and why others are not |
+//! | `process` | the kernel's state of this process: its file, address spaces |
+//! | `memory` | memory objects, possibly shared by GPUs |
+//! | `event` | events for sleeping threads, and faults |
+//! | `queue` | queues and the kernel's requirements on their buffers |
 //! | [`open`] | all of them as an [`AmdBackend`] |
 
 mod call;

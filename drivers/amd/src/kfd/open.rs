@@ -39,7 +39,7 @@ pub fn open(
     let id = DeviceId::new(VENDOR, index);
     let (found, chip) = find(&**machine, &id, index)?;
     let Some(node) = found.gpu else {
-        return Err(none(&id, "its node is hidden".into()));
+        return Err(none(&id, "node hidden by the process's cgroup".into()));
     };
     let process = Process::on(&**machine).map_err(|e| none(&id, e.to_string()))?;
     let gpu = process
@@ -97,15 +97,12 @@ fn find(machine: &dyn Machine, id: &DeviceId, index: u32) -> Result<(Found, &'st
     let found = survey.gpus.into_iter().find(|g| g.index == Some(index));
     let Some(found) = found else {
         let mut why = match count {
-            0 => "KFD has no GPU that is supported".to_string(),
-            1 => "KFD has one GPU that is supported, number 0".into(),
-            n => format!(
-                "KFD has {n} GPUs that are supported, numbers 0 to {}",
-                n - 1
-            ),
+            0 => "KFD lists no supported GPU".to_string(),
+            1 => "KFD lists one supported GPU, number 0".into(),
+            n => format!("KFD lists {n} supported GPUs, numbers 0 to {}", n - 1),
         };
         if !others.is_empty() {
-            why += &format!("; beside them: {}", others.join("; "));
+            why += &format!("; others: {}", others.join("; "));
         }
         return Err(none(id, why));
     };
@@ -168,7 +165,7 @@ impl Kfd {
         let sizes = QueueSizes::new(self.known.chip, units).ok_or_else(|| Error::Os {
             device: self.id.clone(),
             call: format!("node {} of the topology", self.gpu.node.number),
-            source_text: format!("expected the units of a GPU, found {units:?}"),
+            source_text: format!("expected GPU compute units, found {units:?}"),
             errno: None,
             hint: "Compare with `rocminfo`; the kernel driver may be broken".into(),
         })?;
@@ -269,8 +266,8 @@ impl Backend for Kfd {
 
     fn evidence(&self, _: Option<&Exception>) -> Evidence {
         let missing = [
-            "registers and page tables: the kernel driver has them; `umr` reads them as root",
-            "waves: the kernel driver tells them to debuggers alone; `rocgdb` is one",
+            "registers and page tables: owned by the kernel driver; read them with `umr` as root",
+            "waves: the kernel driver shows them to debuggers only; use `rocgdb`",
         ];
         Evidence {
             missing: missing.map(str::to_owned).into(),
@@ -332,6 +329,6 @@ impl HdpFlush {
 
 /// Cannot be: registers are mapped.
 fn no_registers(process: &Process) -> memory::MemoryError {
-    let why = Fault::Unsupported("registers without a mapping".into());
+    let why = Fault::Unsupported("registers not mapped".into());
     memory::MemoryError::Refused(TransportError::new(process.kfd.name(), "map", why))
 }

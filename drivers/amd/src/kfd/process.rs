@@ -1,4 +1,4 @@
-//! [`Process`]: what KFD knows of this process, and keeps until it ends.
+//! [`Process`]: KFD's state of this process, kept until the process ends.
 //!
 //! The kernel binds the address space of a render node to the process once, and does not give it back
 //! before the process ends. So it is kept with the machine, and a device that is opened again finds it.
@@ -116,7 +116,7 @@ impl Process {
         let found = all.into_iter().find(|one| one.gpu_id == node.gpu_id);
         found.ok_or_else(|| {
             let why = format!(
-                "expected the apertures of gpu_id {:#x}, found only those of others",
+                "no apertures for gpu_id {:#x}, only for other GPUs",
                 node.gpu_id
             );
             let ioctl = kfd::GET_PROCESS_APERTURES_NEW.name;

@@ -86,12 +86,12 @@ fn destroy(process: &Process, id: u32) -> bool {
         if !gone {
             return Err(error);
         }
-        tracing::debug!(%error, id, "a queue did not stop, and is gone");
+        tracing::debug!(%error, id, "queue destroyed without stopping");
         Ok(())
     };
     let destroyed = again(call);
     if let Err(error) = &destroyed {
-        tracing::warn!(%error, id, "a queue stays with the kernel");
+        tracing::warn!(%error, id, "could not destroy a queue");
     }
     destroyed.is_ok()
 }

@@ -49,7 +49,7 @@ pub enum Unusable {
     },
     /// The node is there, but a device cgroup keeps this process from it.
     #[error(
-        "node {node} is not for this process: its cgroup does not allow the device (container: \
+        "node {node}: the cgroup of this process does not allow the device (container: \
          pass its render node with `--device`; scheduler: ask for this GPU)"
     )]
     Hidden {
@@ -58,7 +58,7 @@ pub enum Unusable {
     },
     /// There is a driver, and no topology in sysfs.
     #[error(
-        "{} does not exist, though {KFD} does: the container or sandbox has no sysfs of this machine; \
+        "{} does not exist, but {KFD} does: the container or sandbox lacks the host's sysfs; \
          mount it (`-v /sys:/sys:ro`)",
         topology::NODES
     )]
@@ -73,10 +73,10 @@ pub enum Unusable {
         /// Which file, and what is wrong with it.
         error: TransportError,
     },
-    /// The node does not tell what has to be known.
+    /// The node lacks a required property.
     #[error(
-        "{}/{node}/properties: expected {lacks} above 0, found none: another sysfs than that of the \
-         kernel, or a kernel older than Linux 5.19",
+        "{}/{node}/properties: expected {lacks} above 0, found none: not the kernel's sysfs, or a \
+         kernel older than Linux 5.19",
         topology::NODES
     )]
     Incomplete {
@@ -94,7 +94,7 @@ pub enum Unusable {
         /// The file.
         path: String,
     },
-    /// No facts about this chip are known here.
+    /// An unsupported chip.
     #[error("{arch} is not supported; supported are {supported}")]
     Unsupported {
         /// The chip.
@@ -115,7 +115,7 @@ pub enum Unusable {
     },
     /// Someone else holds it.
     #[error(
-        "{path} is busy: another process has it for itself (`sudo fuser -v {path}`), or another GPU \
+        "{path} is busy: another process has exclusive access (`sudo fuser -v {path}`), or another GPU \
          library of this one has taken it before"
     )]
     Busy {
@@ -123,12 +123,12 @@ pub enum Unusable {
         path: String,
     },
     /// The GPU has left the bus, or the driver has given it up.
-    #[error("{path}: the GPU is gone: see `dmesg | grep amdgpu`; it may need a reset or a restart")]
+    #[error("{path}: the GPU is gone: see `dmesg | grep amdgpu`; reset it or reboot")]
     Gone {
         /// The file.
         path: String,
     },
-    /// Anything else, as the system said it.
+    /// Any other error of the system.
     #[error("{0}; see `dmesg | grep -e amdgpu -e kfd`")]
     Other(TransportError),
 }
@@ -155,8 +155,8 @@ impl Unusable {
 pub struct Found {
     /// The number of the node.
     pub node: u32,
-    /// The number to open it by: usable or not, GPUs of supported chips are counted from 0 in the
-    /// order of nodes, which is that of the kernel's discovery and the same after each boot.
+    /// The index to open it by: GPUs of supported chips, usable or not, are counted from 0 in node order, which
+    /// follows the kernel's discovery and is stable across boots.
     pub index: Option<u32>,
     /// Its facts; none where the node hides them.
     pub gpu: Option<Node>,
@@ -171,8 +171,7 @@ pub struct Found {
 pub struct Survey {
     /// The version of the interface, or why `/dev/kfd` cannot be used.
     pub driver: Result<(u32, u32), Unusable>,
-    /// Every GPU that the topology shows, in the order of nodes. May be empty beside a good driver:
-    /// it has found no GPU that computes.
+    /// Every GPU in the topology, in node order. May be empty even with a working driver, if it found no compute GPU.
     pub gpus: Vec<Found>,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel says there is: the nodes of KFD's topology in sysfs.
+//! The nodes of KFD's topology in sysfs.
 //!
 //! Source of names and meanings: Linux, amdkfd/kfd_topology.c, `node_show`; amdkfd/kfd_crat.c for
 //! types of memory banks and links.
@@ -33,7 +33,7 @@ pub struct Node {
     pub name: String,
     /// Bytes of VRAM.
     pub vram: u64,
-    /// Whether the CPU reaches all VRAM, through a large BAR; also where there is none.
+    /// Whether the CPU can access all VRAM through a large BAR; also true without VRAM.
     pub large_bar: bool,
     /// Nodes of GPUs that a link reaches, over PCIe or XGMI.
     pub peers: Vec<u32>,
@@ -136,8 +136,7 @@ pub enum Entry {
     },
 }
 
-/// Every GPU, in the order of nodes. CPUs are left out. A node that does not read takes no other one
-/// with it.
+/// Every GPU, in node order, without CPUs. An unreadable node does not affect the others.
 ///
 /// # Errors
 /// The topology cannot be listed.

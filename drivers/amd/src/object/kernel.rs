@@ -73,7 +73,7 @@ pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<Ker
     let mut notes = HashMap::with_capacity(described.len());
     for one in &described {
         if notes.insert(one.symbol.as_str(), one).is_some() {
-            let why = format!("it describes {} twice", shown(&one.symbol));
+            let why = format!("{} is described twice", shown(&one.symbol));
             return Err(ObjectError::Metadata(why));
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<Ker
         if kernels.last().is_some_and(|last| last.name == name) {
             return Err(ObjectError::Symbol {
                 symbol: shown(symbol),
-                why: "the object defines it twice, at different places".into(),
+                why: "defined twice, at different addresses".into(),
             });
         }
         kernels.push(kernel(placed, name, *at, notes.remove(symbol.as_str()))?);
@@ -93,7 +93,7 @@ pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<Ker
     match notes.into_keys().min() {
         Some(symbol) => Err(ObjectError::Symbol {
             symbol: shown(symbol),
-            why: "the metadata names it, but the object does not define it".into(),
+            why: "named in the metadata, but not defined in the object".into(),
         }),
         None => Ok(kernels),
     }
@@ -111,30 +111,30 @@ fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Re
     let parsed = bytes.and_then(|bytes| KernelDescriptor::read_from_bytes(bytes).ok());
     let Some(descriptor) = parsed else {
         return Err(refused(format!(
-            "its descriptor at {at:#x} lies outside of the image"
+            "descriptor at {at:#x} is outside the image"
         )));
     };
     if !at.is_multiple_of(kd::ALIGN) {
         return Err(refused(format!(
-            "its descriptor lies at {at:#x}, expected a multiple of 64"
+            "descriptor at {at:#x}, expected a multiple of 64"
         )));
     }
     let entry = at.wrapping_add_signed(descriptor.kernel_code_entry_byte_offset.get());
     if entry >= placed.image.len() as u64 || !entry.is_multiple_of(CODE_ALIGN) {
         return Err(refused(format!(
-            "its code starts at {entry:#x}, expected a multiple of 256 in the image"
+            "code starts at {entry:#x}, expected a multiple of 256 in the image"
         )));
     }
     let kernarg_size = descriptor.kernarg_size.get();
     if kernarg_size > MOST_ARGUMENTS {
         return Err(refused(format!(
-            "it has {kernarg_size} bytes of arguments, at most {MOST_ARGUMENTS} are accepted"
+            "{kernarg_size} bytes of arguments, expected at most {MOST_ARGUMENTS}"
         )));
     }
     if let Some(notes) = notes {
         if notes.kernarg_size != kernarg_size {
             return Err(refused(format!(
-                "its descriptor has {kernarg_size} bytes of arguments, its metadata {}",
+                "descriptor has {kernarg_size} bytes of arguments, metadata {}",
                 notes.kernarg_size
             )));
         }
@@ -144,7 +144,7 @@ fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Re
         };
         if let Some(arg) = notes.args.iter().find(outside) {
             return Err(refused(format!(
-                "its argument at {} of {} bytes lies outside of the {kernarg_size} bytes of its block",
+                "argument at {} of {} bytes is outside the {kernarg_size}-byte argument block",
                 arg.offset, arg.size
             )));
         }
@@ -184,13 +184,13 @@ fn check_sizes(notes: &Described) -> std::result::Result<(), String> {
     let align = notes.kernarg_align;
     if !align.is_power_of_two() || align > MOST_ARGUMENT_ALIGN {
         return Err(format!(
-            "its arguments are aligned to {align} bytes, expected a power of two up to \
+            "argument alignment is {align} bytes, expected a power of two up to \
              {MOST_ARGUMENT_ALIGN}"
         ));
     }
     let most = notes.max_flat_workgroup_size;
     if most == 0 {
-        return Err("its workgroups have at most 0 work-items".into());
+        return Err("maximum workgroup size is 0 work-items".into());
     }
     let Some(required) = notes.required_workgroup_size else {
         return Ok(());
@@ -201,7 +201,7 @@ fn check_sizes(notes: &Described) -> std::result::Result<(), String> {
     match threads.filter(|&n| n > 0 && n <= most.min(MAX_THREADS)) {
         Some(_) => Ok(()),
         None => Err(format!(
-            "it is compiled for workgroups of {required:?} and at most {most} work-items, of which no \
+            "compiled for workgroups of {required:?} and at most {most} work-items, of which no \
              chip can have one"
         )),
     }
@@ -234,15 +234,15 @@ impl KernelInfo {
         let args = self
             .args
             .as_ref()
-            .ok_or_else(|| self.refused("it has no metadata that tells its arguments"))?;
+            .ok_or_else(|| self.refused("no metadata describes its arguments"))?;
         let fields = args
             .iter()
             .filter(|arg| !arg.is_hidden())
             .map(|arg| match arg.field() {
                 Some(field) => Ok(field),
                 None => Err(self.refused(format!(
-                    "its argument at {} is {} of {} bytes, expected a global_buffer of 8 or a \
-                     by_value of 4 or 8",
+                    "argument at {} is {} of {} bytes, expected a global_buffer of 8 or a by_value of \
+                     4 or 8",
                     arg.offset, arg.kind, arg.size
                 ))),
             })
@@ -266,7 +266,7 @@ impl KernelInfo {
         let visible = || args.iter().filter(|arg| !arg.is_hidden());
         if visible().count() != layout.fields.len() {
             return Err(self.refused(format!(
-                "it takes {} arguments, {} are described",
+                "takes {} arguments, {} are described",
                 visible().count(),
                 layout.fields.len()
             )));
@@ -275,13 +275,13 @@ impl KernelInfo {
             let (offset, bytes) = (field.offset, field.kind.bytes());
             if (arg.offset, arg.size) != (offset, bytes) {
                 return Err(self.refused(format!(
-                    "its argument {i} has {} bytes at {}, not {bytes} at {offset}",
+                    "argument {i} has {} bytes at {}, not {bytes} at {offset}",
                     arg.size, arg.offset
                 )));
             }
             if arg.field() != Some(*field) {
                 return Err(self.refused(format!(
-                    "its argument {i} is {}, not a {:?}",
+                    "argument {i} is {}, not a {:?}",
                     arg.kind, field.kind
                 )));
             }
@@ -310,7 +310,7 @@ impl KernelInfo {
         let lanes = if self.wave32 { 32 } else { 64 };
         if !chip.wave_sizes.contains(&lanes) {
             return Err(self.refused(format!(
-                "it runs in waves of {lanes} lanes, {} has {:?}",
+                "compiled for waves of {lanes} lanes, {} supports {:?}",
                 chip.name, chip.wave_sizes
             )));
         }

@@ -60,7 +60,7 @@ impl Room {
             Some(end) if end <= LARGEST => self.size = end,
             _ => {
                 return Err(refused(format!(
-                    "{size:#x} bytes behind {start:#x} others, at most {LARGEST:#x} are accepted"
+                    "{size:#x} bytes after {start:#x}, expected at most {LARGEST:#x} in all"
                 )));
             }
         }
@@ -116,7 +116,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
         if section.elf_section_header().sh_type(endian) == elf::SHT_PROGBITS {
             copy(&mut image, at, section.data()?).ok_or_else(|| ObjectError::Section {
                 section: shown(section.name().unwrap_or("?")),
-                why: "its bytes do not fit its size".into(),
+                why: "data length does not match its size".into(),
             })?;
         }
     }
@@ -160,7 +160,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
             let inside = offset.checked_add(width).is_some_and(|end| end <= bytes);
             if !inside {
                 return Err(refused(format!(
-                    "{width} bytes at {offset:#x} lie outside of the section's {bytes:#x}"
+                    "{width} bytes at {offset:#x} are outside the section's {bytes:#x}"
                 )));
             }
             let place = Place {
@@ -231,25 +231,25 @@ fn symbol_offset(
     let raw = symbol.elf_symbol().st_shndx.get(file.endian()).0;
     if raw == SHN_AMDGPU_LDS {
         return Err(refused(
-            "it is LDS that a linker has to place; give its size in the module".into(),
+            "LDS symbol that needs a linker; give its size in the module".into(),
         ));
     }
     match symbol.section() {
         SymbolSection::Section(section) => {
             let base = places
                 .get(&section)
-                .ok_or_else(|| refused("it lies in a section that is not loaded".to_string()))?;
+                .ok_or_else(|| refused("its section is not loaded".to_string()))?;
             base.checked_add(symbol.address())
                 .filter(|&at| at <= LARGEST)
                 .ok_or_else(|| refused(format!("value {:#x} is too large", symbol.address())))
         }
         SymbolSection::Undefined => Err(refused(
-            "undefined: kernels are complete, nothing is linked to them; link the function or \
-             variable into the module"
+            "undefined, and kernels are not linked at load; link the function or variable into the \
+             module"
                 .into(),
         )),
         SymbolSection::Common => Err(refused(
-            "COMMON, which a linker has to place; give it a value, or compile with -fno-common"
+            "COMMON symbol that needs a linker; give it a value, or compile with -fno-common"
                 .into(),
         )),
         other => Err(refused(format!(
@@ -292,9 +292,8 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
         // A linked object chooses its own places: the image reaches to the end of the last one.
         let end = address.checked_add(size).filter(|&end| end <= LARGEST);
         let Some(end) = end else {
-            let why = format!(
-                "{size:#x} bytes at {address:#x}, at most {LARGEST:#x} in all are accepted"
-            );
+            let why =
+                format!("{size:#x} bytes at {address:#x}, expected at most {LARGEST:#x} in all");
             return Err(ObjectError::Section { section: name, why });
         };
         let align = header.p_align(endian);
@@ -312,14 +311,14 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
             .data(endian, data)
             .map_err(|()| ObjectError::Section {
                 section: format!("segment {i}"),
-                why: "its bytes lie outside of the file".into(),
+                why: "data is outside the file".into(),
             })?;
         let fits = bytes.len() as u64 <= header.p_memsz(endian);
         fits.then(|| copy(&mut image, header.p_vaddr(endian), bytes))
             .flatten()
             .ok_or_else(|| ObjectError::Section {
                 section: format!("segment {i}"),
-                why: "it has more bytes in the file than in memory".into(),
+                why: "size in the file exceeds the size in memory".into(),
             })?;
     }
     let mut absolute = Vec::new();
@@ -349,7 +348,7 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
             .ok_or_else(|| refused(format!("type {r_type} is not supported")))?;
         if offset.checked_add(width).is_none_or(|end| end > room.size) {
             return Err(refused(format!(
-                "it lies outside of the image's {:#x} bytes",
+                "outside the image's {:#x} bytes",
                 room.size
             )));
         }
@@ -384,7 +383,7 @@ fn dynamic_symbol(file: &File<'_>, index: SymbolIndex) -> Result<(String, u64)> 
         SymbolSection::Section(_) => Ok((name, symbol.address())),
         _ => Err(ObjectError::Symbol {
             symbol: name,
-            why: "undefined: kernels are complete, nothing is linked to them".into(),
+            why: "undefined, and kernels are not linked at load".into(),
         }),
     }
 }

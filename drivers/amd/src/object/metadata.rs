@@ -124,7 +124,7 @@ fn parse(mut bytes: &[u8]) -> Result<Vec<Described>> {
     match field(&root, "amdhsa.kernels") {
         Some(ValueRef::Array(kernels)) => kernels.iter().map(described).collect(),
         None => Ok(Vec::new()),
-        Some(_) => Err(wrong("amdhsa.kernels is no list")),
+        Some(_) => Err(wrong("amdhsa.kernels is not a list")),
     }
 }
 
@@ -134,7 +134,7 @@ fn described(kernel: &ValueRef<'_>) -> Result<Described> {
     let args = match field(kernel, ".args") {
         Some(ValueRef::Array(args)) => args.iter().map(argument).collect::<Result<_>>()?,
         None => Vec::new(),
-        Some(_) => return Err(wrong(format!("{}: .args is no list", shown(&symbol)))),
+        Some(_) => return Err(wrong(format!("{}: .args is not a list", shown(&symbol)))),
     };
     Ok(Described {
         symbol,
@@ -167,7 +167,7 @@ fn required(kernel: &ValueRef<'_>) -> Result<Option<[u32; 3]>> {
     };
     match <[u32; 3]>::try_from(sizes) {
         Ok(sizes) => Ok(Some(sizes)),
-        Err(_) => Err(wrong(".reqd_workgroup_size is no list of three numbers")),
+        Err(_) => Err(wrong(".reqd_workgroup_size is not a list of three numbers")),
     }
 }
 
@@ -191,7 +191,7 @@ fn number(map: &ValueRef<'_>, name: &str) -> Result<u32> {
     let value = field(map, name).and_then(ValueRef::as_u64);
     value
         .and_then(|value| u32::try_from(value).ok())
-        .ok_or_else(|| wrong(format!("expected a number of 32 bits as {name}")))
+        .ok_or_else(|| wrong(format!("{name}: expected a 32-bit number")))
 }
 
 fn string(map: &ValueRef<'_>, name: &str) -> Result<String> {
@@ -201,7 +201,7 @@ fn string(map: &ValueRef<'_>, name: &str) -> Result<String> {
     });
     value
         .map(str::to_string)
-        .ok_or_else(|| wrong(format!("expected a string as {name}")))
+        .ok_or_else(|| wrong(format!("{name}: expected a string")))
 }
 
 trait Text {

@@ -1,9 +1,8 @@
-//! ELF objects of LLVM to what a GPU runs.
+//! LLVM ELF objects to executable images.
 //!
-//! [`CodeObject::parse`] takes an object for AMDGPU, linked or not, and lays it out as one image. What
-//! depends on where the image is loaded stays open until [`CodeObject::at`]. Parsing is pure, and objects
-//! are not trusted: every size is checked before it is used, and what is not understood is refused by
-//! name. What the code then does is not checked by anything.
+//! [`CodeObject::parse`] lays out an AMDGPU object, linked or not, as one image. [`CodeObject::at`] relocates it for
+//! its load address. Parsing is pure, and objects are untrusted: every size is checked before use, and unknown
+//! contents are rejected by name. The code itself is not checked.
 //!
 //! | file | idea |
 //! |---|---|
@@ -55,7 +54,7 @@ pub enum ObjectError {
         expected: &'static str,
     },
     /// Made for another chip.
-    #[error("it is compiled for {object}, the device is {device}: compile it for {device}")]
+    #[error("compiled for {object}, but the device is {device}: compile it for {device}")]
     Chip {
         /// The chip of the object.
         object: String,
@@ -75,7 +74,7 @@ pub enum ObjectError {
     Symbol {
         /// Its name.
         symbol: String,
-        /// What was there, and what is expected.
+        /// The found and the expected value.
         why: String,
     },
     /// A relocation that cannot be applied.
@@ -95,11 +94,11 @@ pub enum ObjectError {
     Kernel {
         /// Its name.
         kernel: String,
-        /// What was there, and what is expected.
+        /// The found and the expected value.
         why: String,
     },
     /// Metadata that cannot be read.
-    #[error("metadata of the kernels: {0}")]
+    #[error("kernel metadata: {0}")]
     Metadata(String),
 }
 

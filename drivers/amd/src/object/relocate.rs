@@ -103,7 +103,7 @@ impl Absolute {
                 }
             },
         };
-        written.ok_or_else(|| refused("it lies outside of the image".into()))
+        written.ok_or_else(|| refused("outside the image".into()))
     }
 }
 
@@ -157,7 +157,7 @@ pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<
     let distance = target.wrapping_sub(at);
     let through_slot = slot.map(|slot| slot.wrapping_add(addend).wrapping_sub(at));
     let distance = if needs_slot(kind) {
-        through_slot.ok_or("it needs a slot of the global offset table")?
+        through_slot.ok_or("needs a GOT slot")?
     } else {
         distance
     };
@@ -180,7 +180,7 @@ pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<
             // From the next instruction on, in dwords.
             let dwords = (distance as i64).wrapping_sub(4) / 4;
             let dwords = i16::try_from(dwords)
-                .map_err(|_| format!("{dwords} dwords are too far for a branch"))?;
+                .map_err(|_| format!("{dwords} dwords exceed the branch range"))?;
             put(image, at, &dwords.to_le_bytes())
         }
         R_AMDGPU_ABS64 => return open(Part::Whole),
@@ -193,7 +193,7 @@ pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<
     };
     match written {
         Some(()) => Ok(None),
-        None => Err("it lies outside of the image".into()),
+        None => Err("outside the image".into()),
     }
 }
 
@@ -262,7 +262,7 @@ mod tests {
         let far = apply(R_AMDGPU_REL32, place(0, 1 << 40, 0), &mut image);
         assert!(far.unwrap_err().contains("does not fit 32 bits"));
         let far = apply(R_AMDGPU_REL16, place(0, 1 << 20, 0), &mut image);
-        assert!(far.unwrap_err().contains("too far for a branch"));
+        assert!(far.unwrap_err().contains("exceed the branch range"));
         assert!(apply(R_AMDGPU_REL64, place(0x3c, 0, 0), &mut image).is_err());
         assert!(apply(99, place(0, 0, 0), &mut image).is_err());
         assert_eq!(width(99), None);

@@ -121,29 +121,30 @@ fn what_blocks_refuse_is_said_with_what_to_do() {
         (
             Wrong::Bootloader(bl::LOAD_SYSDRV, 0x1d),
             Stage::Psp,
-            "stage 8 of 13, security processor (PSP): PSP: the bootloader takes PSP_SYS_DRV: MP0_SMN_C2PMSG_35 is \
-             0x8000001d, expected 0x80000000. The firmware is not that of this card, or the card is in a state that only \
-             power ends: turn the machine off and on",
+            "stage 8 of 13, security processor (PSP): PSP: bootloader load of PSP_SYS_DRV: MP0_SMN_C2PMSG_35 is \
+             0x8000001d, expected 0x80000000. The firmware is for another card, or a reset \
+             does not clear the card's state: power-cycle the machine",
         ),
         (
             Wrong::Psp(cmd::LOAD_IP_FW, 0xffff_0006),
             Stage::Psp,
-            "PSP: LOAD_IP_FW of SMU: the status of its response is 0xffff0006, expected 0x0",
+            "PSP: LOAD_IP_FW of SMU: response status is 0xffff0006, expected 0x0",
         ),
         (
             Wrong::Psp(cmd::AUTOLOAD_RLC, 0x100),
             Stage::Psp,
-            "PSP: AUTOLOAD_RLC: the status of its response is 0x100, expected 0x0",
+            "PSP: AUTOLOAD_RLC: response status is 0x100, expected 0x0",
         ),
         (
             Wrong::Smu(NAVI.enable_all_smu_features, result::PREREQ),
             Stage::Smu,
-            "stage 9 of 13, power management (SMU): SMU: EnableAllSmuFeatures (0x6) with 0x0: something has to come before",
+            "stage 9 of 13, power management (SMU): SMU: EnableAllSmuFeatures (0x6) with 0x0: prerequisite not met",
         ),
         (
             Wrong::Smu(NAVI.set_driver_dram_addr_low, result::UNKNOWN),
             Stage::Smu,
-            "SMU: SetDriverDramAddrLow (0xf) with 0x97000: its firmware has no such message; install newer firmware",
+            "SMU: SetDriverDramAddrLow (0xf) with 0x97000: message not supported by its firmware; install newer \
+             firmware",
         ),
     ];
     for (wrong, stage, text) in cases {
@@ -167,7 +168,7 @@ fn what_blocks_refuse_is_said_with_what_to_do() {
     let error = boot::start(card, &nothing).err().unwrap();
     assert_eq!(error.stage, Stage::Files);
     let text = error.to_string();
-    assert!(text.contains("psp_13_0_0_sos.bin: in none of"), "{text}");
+    assert!(text.contains("psp_13_0_0_sos.bin: not found in"), "{text}");
     // Nothing of the card was touched.
     assert_eq!(mock.told(), []);
 }

@@ -81,7 +81,7 @@ fn a_wild_copy_is_told_with_its_page_walk_registers_and_firmware() {
                 .iter()
                 .all(|one| one.sha256.as_ref().is_some_and(|sum| sum.len() == 64))
         );
-        let unseen = "waves: where GPUs of this generation show them is not known here";
+        let unseen = "waves: registers unknown for this GPU generation";
         let missing: &[&str] = if chip == "gfx1201" { &[unseen] } else { &[] };
         assert_eq!(bundle.evidence.missing, missing);
         let broken = twin.journal().violations();

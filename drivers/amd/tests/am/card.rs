@@ -126,9 +126,9 @@ fn a_card_that_does_not_answer_is_named_with_what_to_do() {
         assert_eq!(
             error.to_string(),
             format!(
-                "AMD:0 (0000:03:00.0): stage 1 of 13, windows of the card: RCC_CONFIG_MEMSIZE stays {seen}: the card \
-                 is not started, is being reset, or has left the bus. Turn the machine off and on; in an \
-                 enclosure, look at cable and power"
+                "AMD:0 (0000:03:00.0): stage 1 of 13, card BARs: RCC_CONFIG_MEMSIZE stays {seen}: the card \
+                 is not initialized, in reset, or has left the bus. Power-cycle the machine; for an \
+                 enclosure, check cable and power"
             )
         );
     }
@@ -167,7 +167,9 @@ fn chips_whose_registers_are_not_known_are_refused_by_block_and_version() {
     };
     let error = with(ip::GC, (10, 3, 0)).to_string();
     assert!(
-        error.contains("GC has version 10.3.0, registers are known of 9.4.3, 11.0.0, 11.0.2, 11.0.3, 12.0.0, 12.0.1"),
+        error.contains(
+            "GC has version 10.3.0, supported are 9.4.3, 11.0.0, 11.0.2, 11.0.3, 12.0.0, 12.0.1"
+        ),
         "{error}"
     );
     let error = with(ip::HDP, (7, 1, 0));
@@ -184,7 +186,10 @@ fn chips_whose_registers_are_not_known_are_refused_by_block_and_version() {
     let table = Some(contents.build());
     let (pci, _) = twin(&Config { table, ..config });
     let error = open(pci).err().unwrap().to_string();
-    assert!(error.contains("names no MMHUB that works"), "{error}");
+    assert!(
+        error.contains("no working MMHUB in the discovery table"),
+        "{error}"
+    );
 }
 
 #[test]

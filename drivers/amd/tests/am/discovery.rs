@@ -167,7 +167,10 @@ fn all_layouts_say_the_same() {
             assert_eq!(found.ips.len(), 4);
             assert_eq!(found.working(spec::VCN).count(), 0);
             let error = found.first(spec::VCN).unwrap_err().to_string();
-            assert!(error.contains("names no VCN that works"), "{error}");
+            assert!(
+                error.contains("no working VCN in the discovery table"),
+                "{error}"
+            );
         }
     }
     let found = Discovery::parse(&mi300().build()).unwrap();
@@ -196,8 +199,8 @@ fn entries_that_mean_nothing_are_left_out_and_two_answers_are_refused() {
     let error = Discovery::parse(&contents.build()).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "discovery: instance of MP0 on die 0 is 0, expected another one than on die 0; the table is damaged: \
-         reset the card"
+        "discovery: instance of MP0 on die 0 is 0, expected a different one than on \
+             die 0; the table is corrupt: reset the card"
     );
 }
 
@@ -213,12 +216,12 @@ fn errors_name_the_field_and_what_was_expected() {
     };
     assert_eq!(
         refused(&[0xff; 64]),
-        "discovery: the binary starts with 0xffffffff, expected 0x28211407; this is no discovery table, or the \
+        "discovery: the binary starts with 0xffffffff, expected 0x28211407; not a discovery table, or the \
          card's firmware has not put it there yet"
     );
     assert_eq!(
         with(4, 7),
-        "discovery: the binary has version 7.0, known are 1 and 2; this chip is newer than this program"
+        "discovery: the binary has version 7.0, supported are 1 and 2; this chip is newer than this program"
     );
     let error = with(10, 0x4000);
     assert!(
@@ -231,7 +234,7 @@ fn errors_name_the_field_and_what_was_expected() {
     assert!(error.contains("IP_DISCOVERY starts with"), "{error}");
     let error = with(table + 4, 9);
     assert!(
-        error.contains("IP_DISCOVERY has version 9, known are 1 to 4"),
+        error.contains("IP_DISCOVERY has version 9, supported are 1 to 4"),
         "{error}"
     );
     let error = with(table + 12, 17);
@@ -242,7 +245,10 @@ fn errors_name_the_field_and_what_was_expected() {
     let error = with(table + 14 + 2, 0xfff0);
     assert!(error.contains("die 0 is 4 bytes at 0xfff0"), "{error}");
     let error = with(12, 0);
-    assert!(error.contains("names no table IP_DISCOVERY"), "{error}");
+    assert!(
+        error.contains("no table IP_DISCOVERY in the discovery table"),
+        "{error}"
+    );
     let mut none = navi();
     none.wave_size = 0.into();
     let contents = Contents {

@@ -117,7 +117,7 @@ fn page_tables_that_are_full_are_said_and_come_back() {
             assert!(all.len() > 200, "{name}: {}", all.len());
             assert!(matches!(error, Error::OutOfMemory { .. }), "{error}");
             let text = error.to_string();
-            assert!(text.contains("of what is for page tables"), "{text}");
+            assert!(text.contains("of page table memory"), "{text}");
             // One that goes makes room for one.
             all.pop();
             all.push(page().unwrap());

@@ -68,7 +68,7 @@ fn expected(chip: &str, counter: u32) -> Metrics {
         pcie_gen: Some(4),
         pcie_lanes: Some(16),
         millivolts: Some(712),
-        throttled: vec![("power, first limit", 7)],
+        throttled: vec![("power limit 0", 7)],
         counter,
     }
 }
@@ -99,7 +99,10 @@ fn a_reset_leaves_a_card_that_starts_from_cold() {
         let device = open(&machine);
         let error = once().unwrap_err();
         assert!(matches!(error, Error::NoDevice { .. }), "{error}");
-        assert!(error.to_string().contains("has it open"), "{error}");
+        assert!(
+            error.to_string().contains("open in this process"),
+            "{error}"
+        );
         drop(device);
         assert!(once().unwrap());
         assert_eq!(metrics(&machine, ADDRESS, &clock()).unwrap(), None);

@@ -183,8 +183,8 @@ fn tables_that_do_not_fit_are_refused_with_what_is_there() {
     let error = Tables::new(&device(), &vram, VramAddr(TABLE), 4 * TABLE).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "AMD:0 memory: asked for 16384 bytes, 12288 of 16384 are free from 0x1000 on behind the BAR, where \
-         tables have to lie; resize the BAR. Free tensors or use a smaller batch"
+        "AMD:0 memory: asked for 16384 bytes, 12288 of 16384 are free in the BAR from 0x1000 \
+         (page tables must be in the BAR); resize the BAR. Free tensors or use a smaller batch"
     );
     assert!(Tables::new(&device(), &vram, VramAddr(u64::MAX - 4095), TABLE).is_err());
     assert!(Tables::new(&device(), &vram, VramAddr(0x800), TABLE).is_err());
@@ -198,7 +198,7 @@ fn tables_that_do_not_fit_are_refused_with_what_is_there() {
         .unwrap();
     let far = GpuVa(START.0 + (1 << 30));
     let error = pages.map(far, &to, Attr::LOCAL).unwrap_err().to_string();
-    assert!(error.contains("of what is for page tables"), "{error}");
+    assert!(error.contains("of page table memory"), "{error}");
     assert_eq!(pages.tables(), 3);
     // Nothing of it is left, and what was there still is.
     assert_eq!(

@@ -100,17 +100,13 @@ fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
             Stage::Psp,
             "MP00.MP0_SMN_C2PMSG_35",
         ),
-        (never(Wait::SecureOs), Stage::Psp, "the secure OS starts"),
-        (
-            never(Wait::Ring),
-            Stage::Psp,
-            "the secure OS is ready for a ring",
-        ),
+        (never(Wait::SecureOs), Stage::Psp, "the secure OS to start"),
+        (never(Wait::Ring), Stage::Psp, "secure OS ready for a ring"),
         (never(Wait::Fence), Stage::Psp, "PSP: LOAD_TOC"),
         (
             never(Wait::Message),
             Stage::Smu,
-            "the SMU answers SetDriverDramAddrHigh",
+            "the SMU to answer SetDriverDramAddrHigh",
         ),
         (
             Config {
@@ -134,7 +130,7 @@ fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
                 ..card()
             },
             Stage::Psp,
-            "LOAD_IP_FW of SMU: the status of its response is 0xffff0006",
+            "LOAD_IP_FW of SMU: response status is 0xffff0006",
         ),
         (
             Config {
@@ -142,7 +138,7 @@ fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
                 ..card()
             },
             Stage::Smu,
-            "EnableAllSmuFeatures (0x6) with 0x0: it did not succeed",
+            "EnableAllSmuFeatures (0x6) with 0x0: failed",
         ),
     ];
     for (config, stage, text) in cases {
@@ -162,7 +158,8 @@ fn a_card_that_was_left_between_two_parts_is_reset_by_the_bus_or_says_why_not() 
         (
             vec![ResetKind::Function],
             Stage::Reset,
-            "takes none twice: 0000:03:00.0: bus reset: not possible here: it can be reset by [Function]. Turn the machine off and on",
+            "accepts each part only once: 0000:03:00.0: bus reset: not supported: it can be reset by [Function]. \
+             Power-cycle the machine",
         ),
     ] {
         let config = Config {
@@ -215,12 +212,13 @@ fn hubs_that_never_answer_and_a_card_that_does_not_come_back_are_named() {
     for (wait, text) in [
         (
             Wait::Semaphore,
-            "MMHUB0.MMVM_INVALIDATE_ENG17_SEM on 0000:03:00.0 BAR5 by RSMU: the semaphore of invalidations is free did not \
-             happen within 100ms",
+            "MMHUB0.MMVM_INVALIDATE_ENG17_SEM on 0000:03:00.0 BAR5 by RSMU: timed out waiting for the invalidation \
+             semaphore: limit 100ms",
         ),
         (
             Wait::Invalidation,
-            "MMHUB0.MMVM_INVALIDATE_ENG17_ACK on 0000:03:00.0 BAR5 by RSMU: the invalidation of VMID 0 did not happen",
+            "MMHUB0.MMVM_INVALIDATE_ENG17_ACK on 0000:03:00.0 BAR5 by RSMU: timed out waiting for the invalidation of \
+             VMID 0",
         ),
     ] {
         let (pci, journal) = twin(&card(wait));
@@ -242,7 +240,10 @@ fn hubs_that_never_answer_and_a_card_that_does_not_come_back_are_named() {
     assert_eq!(error.stage, Stage::Reset);
     let text = error.to_string();
     assert!(
-        text.contains("stage 4 of 13, reset (mode 1): RCC_CONFIG_MEMSIZE after the reset: the card answers did not happen"),
+        text.contains(
+            "stage 4 of 13, reset (mode 1): RCC_CONFIG_MEMSIZE after the reset: timed out waiting for the card to \
+             answer"
+        ),
         "{text}"
     );
     unbroken(&journal, "reset");

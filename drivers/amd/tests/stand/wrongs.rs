@@ -179,13 +179,13 @@ pub const WRONGS: [Wrong; 16] = [
     Wrong {
         what: "a kernel stores by a pointer that is zero",
         cause: "null-pointer",
-        part: "by a pointer that was never set",
+        part: "a null pointer",
         does: |bench| bench.store(0x10),
     },
     Wrong {
         what: "a kernel stores behind its buffer",
         cause: "out-of-bounds",
-        part: "bytes behind the end of device memory",
+        part: "bytes past the end of device memory",
         does: |bench| {
             let small = memory(&*bench.device, MemoryKind::Device, 3 << 20).unwrap();
             bench.store(small.va().0 + (3 << 20) + 0x1_0000)
@@ -256,7 +256,7 @@ pub const WRONGS: [Wrong; 16] = [
     Wrong {
         what: "a queue waits for what it would raise itself later",
         cause: "deadlock",
-        part: "compute 0 waits for what it would do itself later",
+        part: "compute 0 waits for its own later work",
         does: |bench| {
             let gate = bench.signal("gate");
             bench.hangs(QueueKind::Compute, &[until(&gate), raise(&gate)])

@@ -161,7 +161,7 @@ fn what_the_cable_does_is_told() {
         };
         let bundle = is(&error, cause);
         let way = &bundle.evidence.way;
-        assert_eq!(way.last().unwrap()[0], "USB, what failed first", "{way:?}");
+        assert_eq!(way.last().unwrap()[0], "USB, first failure", "{way:?}");
         assert!(way.last().unwrap()[1].contains(text), "{what:?}: {way:?}");
     }
 }

@@ -66,7 +66,7 @@ fn a_bridge_with_its_makers_firmware_is_named_and_left_alone() {
     assert!(!drivers_asm24::machine::is_open(&found[0]));
     let error = open(&machine, &options()).err().unwrap().to_string();
     assert!(
-        error.contains("174c:2464, AS2462) has its maker's firmware"),
+        error.contains("174c:2464, AS2462) runs the vendor's firmware"),
         "{error}"
     );
     assert!(error.contains("asm2464pd-firmware"), "{error}");

@@ -190,7 +190,7 @@ fn is_told(error: &Error, what: What) {
     };
     let has = |words: &[&str]| words.iter().any(|word| text.contains(word));
     // The first to notice may be a look at the card, which names it and its port, and no transfer.
-    if what == What::Unplug && has(&["it has left the bus"]) {
+    if what == What::Unplug && has(&["has left the bus"]) {
         assert!(text.contains("AMD:0") && text.contains("2-1"), "{text}");
         return;
     }

@@ -8,40 +8,40 @@ const KNOWN: [(&str, &str, &str, &str); 6] = [
     (
         "the device is gone",
         "device-gone",
-        "the bridge is gone: its cable was pulled, or its enclosure has lost power",
-        "Plug it in again; `doorbell usb list` says whether it is seen",
+        "the bridge is gone: its cable was pulled, or its enclosure lost power",
+        "Plug it in again, and check with `doorbell usb list`",
     ),
     (
-        "what is behind it does not",
+        "behind it does not",
         "card-silent",
-        "the bridge answers, and the card behind it does not",
-        "See that the card sits in its slot and that its power supply is on; then turn the enclosure off and on",
+        "the bridge responds, but the card behind it does not",
+        "Check that the card is seated and its power supply is on, then power-cycle the enclosure",
     ),
     (
         "endpoint stalled",
         "usb-transfer",
-        "the bridge refused a transfer over USB (a stall)",
-        "Open the device again, which begins from a known state; if it comes back, turn the enclosure off and on",
+        "the bridge stalled a USB transfer",
+        "Open the device again, which resets it; if it recurs, power-cycle the enclosure",
     ),
     (
         "moved 0x",
         "usb-transfer",
-        "a transfer over USB was cut short",
-        "Open the device again, which begins from a known state; if it comes back, try another cable, and a port of the \
-         machine itself in place of a hub's",
+        "a USB transfer was cut short",
+        "Open the device again, which resets it; if it recurs, try another cable, and a port of the machine \
+         instead of a hub",
     ),
     (
         "no answer within",
         "usb-transfer",
-        "a transfer over USB was not answered in time",
-        "Open the device again, which begins from a known state; if it comes back, try another cable, and a port of the \
-         machine itself in place of a hub's",
+        "a USB transfer timed out",
+        "Open the device again, which resets it; if it recurs, try another cable, and a port of the machine \
+         instead of a hub",
     ),
     (
         "no ASM24xx bridge",
         "device-gone",
-        "there is no bridge in this port",
-        "Plug it in again; `doorbell usb list` says whether it is seen",
+        "no bridge in this port",
+        "Plug it in again, and check with `doorbell usb list`",
     ),
 ];
 
@@ -65,7 +65,7 @@ mod tests {
             ("2-1 request 0xf0: endpoint stalled", "usb-transfer"),
             ("bulk transfer: moved 0x10 of 0x20 bytes", "usb-transfer"),
             (
-                "the bridge answers, what is behind it does not: x",
+                "the bridge answers, the device behind it does not: x",
                 "card-silent",
             ),
         ] {

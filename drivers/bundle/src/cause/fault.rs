@@ -21,8 +21,8 @@ pub(super) fn explain(bundle: &Bundle, exception: &Exception) -> Explanation {
 
 fn dmesg(bundle: &Bundle) -> String {
     match &*bundle.device.log {
-        "" => "Look into the system's log: `dmesg`".into(),
-        log => format!("Look into the system's log: `dmesg | grep {log}`"),
+        "" => "See `dmesg`".into(),
+        log => format!("See `dmesg | grep {log}`"),
     }
 }
 
@@ -41,7 +41,7 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
         ..
     } = exception
     else {
-        return Explanation::new("unknown", "it is not known");
+        return Explanation::new("unknown", "unknown");
     };
     let does = match access.as_deref() {
         Some("write") => "writes",
@@ -55,58 +55,66 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
             .next()
             .unwrap_or(what)
             .to_owned(),
-        None => "something in flight".into(),
+        None => "work in flight".into(),
     };
     let found = match owner {
         _ if *read_only => Explanation::new(
             "write-to-read-only",
-            format!("{who} writes to memory that may only be read"),
+            format!("{who} writes to read-only memory"),
         )
-        .then("Map that memory for writes, or let the kernel write elsewhere"),
+        .then("Map the memory writable, or let the kernel write elsewhere"),
         _ if *no_execute => Explanation::new(
             "not-executable",
-            format!("{who} fetches code from memory that holds none"),
+            format!("{who} fetches code from non-executable memory"),
         )
-        .then("Look at the address of the code: a program that was unloaded while it ran, or a wrong descriptor"),
+        .then("Check the code address: a program unloaded while it ran, or a wrong descriptor"),
         Owner::Freed(span) => Explanation::new(
             "use-after-free",
-            format!("{who} {does} in {} after that was freed", span.what),
+            format!("{who} {does} in {} after it was freed", span.what),
         )
-        .then("Keep the buffer until the work that names it is done: a point or a timeline says when"),
+        .then(
+            "Keep the buffer until the work that uses it is done (wait for its point or timeline)",
+        ),
         Owner::Behind(span) => Explanation::new(
             "out-of-bounds",
-            format!("{who} {does} {} bytes behind the end of {}", span.distance, span.what),
+            format!(
+                "{who} {does} {} bytes past the end of {}",
+                span.distance, span.what
+            ),
         )
         .then("Compare the size of the buffer with the grid and the indices of the kernel"),
         Owner::Before(span) => Explanation::new(
             "out-of-bounds",
-            format!("{who} {does} {} bytes before the start of {}", span.distance, span.what),
+            format!(
+                "{who} {does} {} bytes before the start of {}",
+                span.distance, span.what
+            ),
         )
         .then("Look for an index that becomes negative"),
         Owner::Inside(span) => Explanation::new(
             "not-mapped-here",
             format!(
-                "{who} {does} in {}, which is there and which this GPU does not have mapped",
+                "{who} {does} in {}, which is not mapped on this GPU",
                 span.what
             ),
         )
-        .then("Look whether the memory is another device's, and whether it was mapped for this one"),
+        .then("Check whether the memory belongs to another device, and map it for this one"),
         Owner::Nobody if va.0 < NULL => Explanation::new(
             "null-pointer",
-            format!("{who} {does} at {va}: by a pointer that was never set, or one that was and a small offset"),
+            format!("{who} {does} at {va}: a null pointer, possibly with a small offset"),
         )
-        .then("Look which argument of the kernel is zero"),
+        .then("Find the kernel argument that is zero"),
         Owner::Nobody => Explanation::new(
             "wild-address",
-            format!("{who} {does} at an address that no buffer is near"),
+            format!("{who} {does} at an address near no buffer"),
         )
-        .then("Look at the arguments of the kernel: one that is no pointer, or was never set"),
+        .then("Check the kernel arguments: one is not a pointer, or was never set"),
     };
     let freed = match owner {
         Owner::Freed(_) => ", which was freed",
         _ => "",
     };
-    let page = format!("the page at {va} could not be used; it is {owner}{freed}");
+    let page = format!("the faulting page at {va} is {owner}{freed}");
     let mut found = found.because(page);
     if let Some([queue, what]) = guilty {
         found = found.because(format!("in flight on {queue}: {what}"));
@@ -119,7 +127,7 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
     }) = bundle.evidence.walk.last()
     {
         found = found.because(format!(
-            "the walk of the page tables ends at {level}, entry {entry} at {at}: {text}"
+            "the page table walk ends at {level}, entry {entry} at {at}: {text}"
         ));
     }
     found.then("DEBUG=4 prints the source of each kernel, DEBUG=2 names the one that runs")
@@ -127,17 +135,14 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
 
 fn memory_error(bundle: &Bundle, cause: &str) -> Explanation {
     let found = match cause {
-        "hang" => Explanation::new("gpu-hang", "the kernel driver found the GPU hanging"),
-        "poison" => Explanation::new("memory-error", "memory that had lost its content was used"),
-        _ => Explanation::new(
-            "memory-error",
-            "memory of the GPU had an error that could not be corrected",
-        ),
+        "hang" => Explanation::new("gpu-hang", "the kernel driver detected a GPU hang"),
+        "poison" => Explanation::new("memory-error", "poisoned memory was accessed"),
+        _ => Explanation::new("memory-error", "uncorrectable error in GPU memory"),
     };
     found
-        .because("the kernel driver says so: it is not the program's doing")
+        .because("reported by the kernel driver; not caused by the program")
         .then(dmesg(bundle))
-        .then("Run again; if it comes back, test the memory of the card, and its cooling and power")
+        .then("Rerun; if it recurs, test the card's memory, cooling and power")
 }
 
 fn reset(bundle: &Bundle, engine: bool, uncorrectable: bool, memory_lost: bool) -> Explanation {
@@ -148,9 +153,9 @@ fn reset(bundle: &Bundle, engine: bool, uncorrectable: bool, memory_lost: bool) 
     };
     let text = match uncorrectable {
         true => {
-            format!("{what} was reset, because its memory had an error that could not be corrected")
+            format!("{what} was reset after an uncorrectable memory error")
         }
-        false => format!("{what} was reset, because something on it hung"),
+        false => format!("{what} was reset after a hang"),
     };
     let mut found = Explanation::new(
         if uncorrectable {
@@ -161,7 +166,7 @@ fn reset(bundle: &Bundle, engine: bool, uncorrectable: bool, memory_lost: bool) 
         text,
     );
     if memory_lost {
-        found = found.because("what was in its memory is lost");
+        found = found.because("device memory contents are lost");
     }
     let running = bundle.queues.iter().find_map(|queue| {
         let packet = queue.in_flight.first()?;
@@ -191,7 +196,7 @@ fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
         ),
         false => Explanation::new(
             "unreachable",
-            format!("{unit} of the device cannot be reached"),
+            format!("{unit} of the device does not respond"),
         ),
     };
     let errors = bundle.system.files.iter().filter(|[path, text]| {
@@ -200,10 +205,10 @@ fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
     let mut found = found.because(format!("{unit}: {what}"));
     for [path, text] in errors {
         let counts: Vec<_> = text.lines().filter(|line| !line.ends_with(" 0")).collect();
-        found = found.because(format!("errors of the link, {path}: {}", counts.join(", ")));
+        found = found.because(format!("link errors, {path}: {}", counts.join(", ")));
     }
     found
-        .then("Look at power and cable, and whether the card is still listed: `lspci`, `doorbell doctor`")
+        .then("Check power and cable, and whether the card is still listed (`lspci`, `doorbell doctor`)")
         .then(dmesg(bundle))
 }
 
@@ -212,68 +217,68 @@ const REFUSALS: [(&str, &str, &str, &str); 13] = [
     (
         "illegal instruction",
         "illegal-instruction",
-        "a kernel has an instruction that the GPU does not know",
-        "Look whether the kernel was compiled for this chip, and whether its code was overwritten",
+        "a kernel contains an instruction unknown to the GPU",
+        "Check that the kernel was compiled for this chip and its code was not overwritten",
     ),
     (
         "illegal",
         "illegal-instruction",
-        "a kernel has an instruction that the GPU does not take",
-        "Look whether the kernel was compiled for this chip",
+        "a kernel contains an instruction the GPU rejects",
+        "Check that the kernel was compiled for this chip",
     ),
     (
         "misaligned address",
         "misaligned",
-        "a kernel accesses an address that is no multiple of the access's size",
-        "Look at vector loads of the kernel, and at offsets of views that it is given",
+        "a kernel accesses an address not aligned to the access size",
+        "Check the kernel's vector loads, and the offsets of the views passed to it",
     ),
     (
         "address out of range",
         "local-out-of-bounds",
-        "a kernel goes beyond its shared or local memory",
-        "Compare the shared memory that was asked for with the indices of the kernel",
+        "a kernel accesses past its shared or local memory",
+        "Compare the requested shared memory with the kernel's indices",
     ),
     (
         "memory violation",
         "misaligned",
-        "a kernel accesses an address that is not aligned, or beyond an aperture",
-        "Look at vector loads of the kernel, and at its local memory",
+        "a kernel accesses a misaligned address, or one outside an aperture",
+        "Check the kernel's vector loads and local memory",
     ),
     (
-        "could not be corrected",
+        "uncorrectable",
         "memory-error",
-        "memory inside of the GPU had an error",
-        "Run again; if it comes back, the card is defective",
+        "memory error inside the GPU",
+        "Rerun; if it recurs, the card is defective",
     ),
     (
-        "a packet that it does not know",
+        "unknown packet",
         "bad-packet",
-        "the command processor read something that is no packet",
-        "Look whether the ring was overwritten: `queues` in the bundle has what was submitted",
+        "the command processor read an invalid packet",
+        "Check whether the ring was overwritten: see the submissions in `queues` of the bundle",
     ),
     (
         "Xid 32",
         "bad-packet",
-        "the GPU read something that is no method of its engine",
-        "Look whether a push buffer was overwritten: `queues` in the bundle has what was submitted",
+        "the GPU read a method its engine does not have",
+        "Check whether a push buffer was overwritten: see the submissions in `queues` of the bundle",
     ),
     (
-        "may not",
+        "privileged",
         "forbidden-packet",
-        "a packet uses what queues may not",
-        "Look at the packets in flight in the bundle",
+        "a packet uses a privileged register, packet or instruction",
+        "Check the packets in flight in the bundle",
     ),
     (
-        "hangs",
+        "queue hang",
         "engine-hang",
         "an engine of the GPU hangs",
-        "Look at the packets in flight in the bundle",
+        "Check the packets in flight in the bundle",
     ),
     (
         "Xid 109",
         "kernel-endless",
-        "a kernel did not end in the time that its context has",
-        "Look for a loop or a barrier that not all threads reach",
+        "a kernel exceeded the time limit of its context",
+        "Look for an endless loop, or a barrier that some threads miss",
     ),
     (
         "Xid 13",
@@ -285,7 +290,7 @@ const REFUSALS: [(&str, &str, &str, &str); 13] = [
         "Xid",
         "channel-died",
         "the kernel driver ended the channel",
-        "Look up the number of the Xid in the vendor's list",
+        "Look up the Xid in NVIDIA's documentation",
     ),
 ];
 
@@ -293,9 +298,9 @@ fn refused(bundle: &Bundle, unit: &str, what: &str, owner: Option<&Owner>) -> Ex
     let known = REFUSALS.iter().find(|(said, ..)| what.contains(said));
     let found = match known {
         Some((_, cause, text, next)) => Explanation::new(cause, *text).then(*next),
-        None => Explanation::new("refused", format!("{unit} refused something: {what}")),
+        None => Explanation::new("refused", format!("{unit} reported: {what}")),
     };
-    let mut found = found.because(format!("{unit} says: {what}"));
+    let mut found = found.because(format!("{unit} reports: {what}"));
     if let Some(owner) = owner.filter(|owner| **owner != Owner::Nobody) {
         found = found.because(format!("the address is {owner}"));
     }
@@ -347,14 +352,14 @@ mod tests {
             told(Owner::Freed(span(0))),
             (
                 "use-after-free",
-                "the launch of kernel add writes in device memory after that was freed".into()
+                "the launch of kernel add writes in device memory after it was freed".into()
             )
         );
         assert_eq!(
             told(Owner::Behind(span(0x10))),
             (
                 "out-of-bounds",
-                "the launch of kernel add writes 0x10 bytes behind the end of device memory".into()
+                "the launch of kernel add writes 0x10 bytes past the end of device memory".into()
             )
         );
         assert_eq!(told(Owner::Before(span(8))).0, "out-of-bounds");
@@ -378,11 +383,8 @@ mod tests {
         let told = |what: &str| refused(&Bundle::default(), "shader", what, None).cause;
         for (what, cause) in [
             ("illegal instruction (SQ 0x1:0x2)", "illegal-instruction"),
-            (
-                "a packet wrote a register that queues may not write",
-                "forbidden-packet",
-            ),
-            ("a packet that it does not know", "bad-packet"),
+            ("a packet wrote a privileged register", "forbidden-packet"),
+            ("unknown packet", "bad-packet"),
             ("the channel has died: Xid 32 (CHANNEL)", "bad-packet"),
             ("the channel has died: Xid 999", "channel-died"),
             ("no reason", "refused"),
@@ -398,7 +400,7 @@ mod tests {
             .system
             .files
             .push(["/x/aer_dev_fatal".into(), "DLP 0\nSDES 2".into()]);
-        let found = broken(&bundle, "GPU", "it is gone (Xid 79)");
+        let found = broken(&bundle, "GPU", "the GPU is gone (Xid 79)");
         assert_eq!(found.cause, "device-gone");
         assert_eq!(
             found.evidence[1],

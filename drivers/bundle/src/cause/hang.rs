@@ -23,10 +23,10 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
     if !registers.is_empty() && registers.iter().all(|register| register.value.0 == ONES) {
         return Explanation::new(
             "device-gone",
-            "the device is gone: all of its registers read as ones",
+            "the device is gone: all its registers read as ones",
         )
-        .because(format!("{} registers were read, each is {ONES:#x}", registers.len()))
-        .then("Look at power and cable, and whether the card is still listed: `lspci`, `doorbell doctor`");
+        .because(format!("{} registers read, each is {ONES:#x}", registers.len()))
+        .then("Check power and cable, and whether the card is still listed (`lspci`, `doorbell doctor`)");
     }
     if let Some(found) = bundle.queues.iter().find_map(altered) {
         return found;
@@ -64,7 +64,7 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
         if let Stop::At(packet) = stop_at_work(pair[0]) {
             let (waits, other) = (&pair[0].name, &pair[1].name);
             found = found.because(format!(
-                "{waits} stands at {}, which {other} would raise",
+                "{waits} is at {}, which {other} should raise",
                 packet.text
             ));
         }
@@ -89,15 +89,15 @@ fn altered(queue: &Queue) -> Option<Explanation> {
     let altered = queue.altered.as_ref()?;
     let found = Explanation::new(
         "ring-overwritten",
-        format!("something has written into the ring of {}", queue.name),
+        format!("the ring of {} was overwritten", queue.name),
     );
     Some(found
         .because(format!(
-            "dword {:#x} of what was submitted was {}, and is {} now",
+            "submitted dword {:#x} was {}, and is {} now",
             altered.at, altered.submitted, altered.found
         ))
-        .then("Look for a kernel or a copy that writes beyond its buffer: the work before this one in `recent`")
-        .then("Run the kernels one by one (DEBUG=2), and look after which of them the ring changes"))
+        .then("Look for a kernel or copy that writes past its buffer, in the earlier work in `recent`")
+        .then("Run the kernels one by one (DEBUG=2) to find the one that changes the ring"))
 }
 
 fn stop(queue: &Queue) -> Stop<'_> {
@@ -155,11 +155,8 @@ fn raiser<'a>(wait: &Packet, busy: &[&'a Queue]) -> Option<&'a Queue> {
 fn circle(path: &[&Queue]) -> Explanation {
     let mut names: Vec<_> = path.iter().map(|queue| &*queue.name).collect();
     if let [alone] = names[..] {
-        return Explanation::new(
-            "deadlock",
-            format!("{alone} waits for what it would do itself later"),
-        )
-        .then("Signal before the wait, or wait on another queue");
+        return Explanation::new("deadlock", format!("{alone} waits for its own later work"))
+            .then("Signal before the wait, or wait on another queue");
     }
     names.push(&path[0].name);
     let mut found = Explanation::new(
@@ -168,28 +165,31 @@ fn circle(path: &[&Queue]) -> Explanation {
     );
     for queue in path {
         if let Stop::At(packet) = stop(queue) {
-            found = found.because(format!("{} stands at {}", queue.name, packet.text));
+            found = found.because(format!("{} is at {}", queue.name, packet.text));
         }
     }
-    found.then("Submit what raises a signal before what waits for it, on each queue")
+    found.then(
+        "On each queue, submit the work that raises a signal before the work that waits for it",
+    )
 }
 
 fn of_queue(queue: &Queue) -> Explanation {
     let name = &queue.name;
     let found = match stop(queue) {
-        Stop::Idle => Explanation::new("unknown", "it is not known: nothing is in flight"),
+        Stop::Idle => Explanation::new("unknown", "unknown: nothing is in flight"),
         Stop::Unheard => Explanation::new(
             "not-fetched",
-            format!("the device has not fetched what was submitted to {name}: its doorbell was not heard, or the queue is not scheduled"),
+            format!("the device did not fetch the work submitted to {name}: its doorbell had no effect, or the queue \
+                     is not scheduled"),
         )
         .because(format!(
-            "{name}: {} dwords are written, the device has taken {}, and {} are done",
+            "{name}: {} dwords written, {} fetched by the device, {} done",
             queue.written,
             queue.taken.unwrap_or_default(),
             queue.done
         ))
-        .then("Look whether another program keeps the GPU busy, and whether the machine was suspended")
-        .then("Open the device again; if it stays so, look into the system's log (`dmesg`)"),
+        .then("Check whether another program keeps the GPU busy, and whether the machine was suspended")
+        .then("Open the device again; if it recurs, see `dmesg`"),
         Stop::At(packet) => never_raised(name, packet),
         Stop::Works(packet) => works(name, packet),
     };
@@ -208,10 +208,10 @@ fn of_queue(queue: &Queue) -> Explanation {
 fn never_raised(name: &str, packet: &Packet) -> Explanation {
     Explanation::new(
         "signal-never-raised",
-        format!("{name} waits for a signal that nothing in flight raises"),
+        format!("{name} waits for a signal that no work in flight raises"),
     )
-    .because(format!("{name} stands at {}", packet.text))
-    .then("Look for who should raise it: the host (Signal::set), another process, or work that was never submitted")
+    .because(format!("{name} is at {}", packet.text))
+    .then("Find the missing signal: by the host (Signal::set), another process, or work that was never submitted")
 }
 
 fn works(name: &str, packet: &Packet) -> Explanation {
@@ -219,23 +219,26 @@ fn works(name: &str, packet: &Packet) -> Explanation {
         Does::Launch { kernel, .. } => {
             let which = kernel.as_deref().map_or("a kernel".to_owned(), |kernel| format!("kernel {kernel}"));
             Explanation::new("kernel-endless", format!("{which} does not end"))
-                .then("Look for a loop that does not end, or a barrier that not all threads reach")
-                .then("If this one kernel only takes long, raise HCQDEV_WAIT_TIMEOUT_MS, in which something has to move: not every way to a GPU tells a long kernel from a dead one")
-                .then("By a kernel driver, a wave that traps or meets an instruction that there is not looks the same: see that the kernel was compiled for this chip")
+                .then("Look for an endless loop, or a barrier that some threads miss")
+                .then("If this kernel is just long, raise HCQDEV_WAIT_TIMEOUT_MS: not every interface can tell a long \
+                       kernel from a hung one")
+                .then("Check that the kernel was compiled for this chip: with a kernel driver, traps and illegal \
+                       instructions look the same")
         }
         Does::Copy { .. } | Does::Fill { .. } => {
             Explanation::new("copy-endless", format!("a copy or fill on {name} does not end"))
-                .then("Look whether its memory is reachable: another GPU's, or the host's behind a link that is down")
+                .then("Check that its memory is reachable: on another GPU, or host memory behind a link that is down")
         }
         Does::Signal { .. } => Explanation::new(
             "signal-not-seen",
-            format!("all work on {name} is done but for its last signal, which the host does not see"),
+            format!("all work on {name} is done, but its last signal is not visible to the host"),
         )
-        .then("Look whether the memory of signals is uncached for the device"),
-        Does::Unknown { .. } => Explanation::new("bad-packet", format!("{name} has come to something that is no packet"))
-            .then("Look whether the ring was overwritten: `queues` in the bundle has what was submitted")
-            .then("Look for who wrote that word into a submission: a packet that another generation has, or a wrong length of the one before"),
-        Does::Wait { .. } => Explanation::new("unknown", "it is not known: the queue waits for its own parts"),
+        .then("Check that signal memory is uncached for the device"),
+        Does::Unknown { .. } => Explanation::new("bad-packet", format!("{name} has reached an invalid packet"))
+            .then("Check whether the ring was overwritten: see the submissions in `queues` of the bundle")
+            .then("Find where that word was submitted: a packet of another generation, or a wrong length of the \
+                   previous packet"),
+        Does::Wait { .. } => Explanation::new("unknown", "unknown: the queue waits for its own parts"),
     };
     found.because(format!("{name} is at {}", packet.text))
 }
@@ -245,16 +248,18 @@ fn idle(bundle: &Bundle) -> Explanation {
     let what = what.split(" (").next().unwrap_or(what);
     let found = Explanation::new(
         "signal-never-submitted",
-        format!("nothing is in flight that would raise what is waited for ({what})"),
+        format!("no work in flight raises the awaited signal ({what})"),
     );
     let found = match &bundle.wait {
         None => found,
         Some(wait) => found.because(format!(
-            "{what}: expected at least {}, found {} after {} ms; no queue has anything to do",
+            "{what}: expected at least {}, found {} after {} ms; no queue has work",
             wait.wanted, wait.seen, wait.after_ms
         )),
     };
-    found.then("Look for the submission that should raise it: it was never made, or raised less")
+    found.then(
+        "Find the submission that should raise it: it was never made, or raised a smaller value",
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
-//! From what was seen to the likely cause.
-//!
-//! What says most is asked first: rules that a simulated card saw broken, then what the device said itself, then
-//! where its queues stand. Each answer has a short name that does not change, for programs.
+//! From evidence to the likely cause.
+//! The strongest evidence comes first: rules broken on a simulated card, then exceptions of the device, then
+//! the state of its queues. Each cause has a short, stable name for programs.
 
 mod cable;
 mod fault;
@@ -15,21 +14,21 @@ use serde::Serialize;
 
 use crate::schema::{Bundle, Kind};
 
-/// What bundles of programs on simulated cards have as the way to the device.
+/// The interface name in bundles of programs on simulated cards.
 pub const PROGRAM: &str = "TWIN";
 
-/// What a bundle says.
+/// The explanation of a bundle.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Explanation {
     /// The short name of the cause: `use-after-free`.
     pub cause: &'static str,
     /// The likely cause as a sentence.
     pub text: String,
-    /// What speaks for it, the strongest first.
+    /// The evidence, the strongest first.
     pub evidence: Vec<String>,
-    /// What to do next, in this order.
+    /// Next steps, in order.
     pub next: Vec<String>,
-    /// What else is in the bundle, as lines.
+    /// The rest of the bundle, as lines.
     pub rest: Vec<String>,
 }
 
@@ -66,23 +65,25 @@ pub fn explain(bundle: &Bundle) -> Explanation {
     });
     found
         .evidence
-        .push(format!("the program was told: {}", bundle.error));
+        .push(format!("reported error: {}", bundle.error));
     found.rest = text::rest(bundle);
     found
 }
 
 /// What was found wrong by who knows what is right.
 fn wrong(bundle: &Bundle) -> Explanation {
-    let text = "the device saw nothing wrong, and a result of its work is not what it should be";
+    let text = "a result is wrong, though the device reported no error";
     let last = bundle.queues.iter().filter_map(|queue| {
         let does = queue.recent.last()?.does.join("; ");
-        Some(format!("the last on {}: {does}", queue.name))
+        Some(format!("last submission on {}: {does}", queue.name))
     });
     let mut found = Explanation::new("wrong-result", text);
     found.evidence.extend(last);
     found
-        .then("Do the same on a simulated device (DEV=TWINKFD+AMD::gfx1100 and others): if it is wrong there, it is the program's doing")
-        .then("Do it again: what changes from run to run is memory that is not flushed or not waited for, what stays is a kernel (DEBUG=4 prints its source)")
+        .then("Rerun on a simulated device (for example DEV=TWINKFD+AMD::gfx1100): if it is wrong there too, the bug \
+               is in the program")
+        .then("Rerun: a varying result points to a missing flush or wait, a constant one to a kernel (DEBUG=4 prints \
+               its source)")
 }
 
 /// A rule of a simulated card: the first that was broken is why what came later went wrong.
@@ -104,8 +105,9 @@ fn rules(bundle: &Bundle) -> Option<Explanation> {
         ));
     }
     Some(found
-        .then(format!("Mend what does that; the rule is from {}", rule.source))
-        .then("`doorbell twin exec --record FILE` keeps what led to it, `twin replay --show FILE` shows it step by step"))
+        .then(format!("Fix the violation; source of the rule: {}", rule.source))
+        .then("Record the run with `doorbell twin exec --record FILE`, show it step by step with `twin replay --show \
+               FILE`"))
 }
 
 #[cfg(test)]
@@ -137,7 +139,7 @@ mod tests {
                 "seen 3 times, first: rung first",
                 "before that: a write",
                 "1 more rules were broken after it: OTHER",
-                "the program was told: it hangs",
+                "reported error: it hangs",
             ]
         );
     }

@@ -14,10 +14,10 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
     let Some(first) = first else {
         return Explanation::new(
             "nothing-in-flight",
-            "nothing of the program is left to do on the card: it waits for something that it has not submitted, or for itself",
+            "the program has no work left on the card: it waits for work it never submitted, or for itself",
         )
-        .because("no queue has anything to do, and nobody waits for an event of the kernel driver")
-        .then("Look with a debugger where the program is");
+        .because("no queue has work, and no thread waits for a kernel driver event")
+        .then("Find where the program is with a debugger");
     };
     let mut found = of(first, all.len());
     for one in all {
@@ -27,7 +27,8 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
         };
         found = found.because(format!("{}{at} {}", one.who, kept(&one.kept)));
     }
-    found.then("`doorbell twin exec --record FILE` keeps what led to it, `twin replay --show FILE` shows it packet by packet")
+    found.then("Record the run with `doorbell twin exec --record FILE`, show it packet by packet with `twin replay \
+                --show FILE`")
 }
 
 /// Others are processes that wait.
@@ -45,25 +46,34 @@ fn kept(kept: &Kept) -> String {
 fn of(first: &Undone, all: usize) -> Explanation {
     let who = &first.who;
     match &first.kept {
-        Kept::Work { .. } => Explanation::new("kernel-endless", format!("{who} runs work that does not end"))
-            .then("Look for a loop that does not end, or one that waits for what is behind it in the queue"),
+        Kept::Work { .. } => {
+            Explanation::new("kernel-endless", format!("work on {who} does not end")).then(
+                "Look for an endless loop, or one that waits for later work in the same queue",
+            )
+        }
         Kept::Memory { va, now, .. } => {
             let others = match all {
-                1 => "nothing else of the program is under way",
-                _ => "so do others, or what they do has not changed that",
+                1 => "no other work of the program is in flight",
+                _ => "others wait as well, or have not changed it",
             };
             let text = format!("{who} waits for memory at {va}, which holds {now}: {others}");
             Explanation::new("signal-never-raised", text)
-                .then(format!("Look for who should write {va}: the program itself, or a queue that was not rung for"))
+                .then(format!("Find the missing write to {va}: by the program, or by a queue whose doorbell was not \
+                               rung"))
         }
-        Kept::Other { why } if is_queue(first) => {
-            Explanation::new("not-fetched", format!("{who} does not go on: {why}"))
-                .then("Look at the configuration of the simulated machine, and whether the queue was given time")
-        }
+        Kept::Other { why } if is_queue(first) => Explanation::new(
+            "not-fetched",
+            format!("{who} makes no progress: {why}"),
+        )
+        .then(
+            "Check the configuration of the simulated machine, and whether the queue was scheduled",
+        ),
         Kept::Other { why } => {
-            let text = format!("the program waits for the kernel driver, and has nothing under way: {why}");
+            let text =
+                format!("the program waits for the kernel driver and has no work in flight: {why}");
             Explanation::new("event-never-signalled", text).then(
-                "Look for the packet that should signal the event: with its number, after a write to its slot, and with an interrupt",
+                "Check the packet that should signal the event: it needs the event's number, a prior write to its \
+                 slot, and an interrupt",
             )
         }
     }

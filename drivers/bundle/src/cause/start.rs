@@ -8,66 +8,66 @@ const KNOWN: [(&str, &str, &str, &str); 10] = [
     (
         "0xffffffff",
         "device-gone",
-        "the card left the bus while it was started: its registers read as ones",
-        "Look at power and cable, then turn the machine off and on",
+        "the card left the bus during the start: its registers read as ones",
+        "Check power and cable, then power-cycle the machine",
     ),
     (
         "firmware files",
         "firmware-missing",
-        "firmware that the card needs is missing or not whole",
-        "`doorbell fw list` says which files, and from which package",
+        "firmware files for the card are missing or truncated",
+        "List the files and their packages with `doorbell fw list`",
     ),
     (
         "RCC_CONFIG_MEMSIZE stays",
         "device-gone",
-        "the card does not answer on its bus",
-        "Turn the machine off and on; look at power and cable",
+        "the card does not respond on the bus",
+        "Power-cycle the machine; check power and cable",
     ),
     (
         "gone",
         "device-gone",
-        "the card left the bus while it was started",
-        "Look at power and cable, then turn the machine off and on",
+        "the card left the bus during the start",
+        "Check power and cable, then power-cycle the machine",
     ),
     (
         "security processor (PSP)",
         "psp-refused",
-        "the card's security processor did not take its firmware",
-        "Look whether the firmware is that of this card, and newer than what its BIOS has (`doorbell fw list`)",
+        "the card's security processor rejected its firmware",
+        "Check that the firmware is for this card and newer than its BIOS's (`doorbell fw list`)",
     ),
     (
         "power management (SMU)",
         "smu-refused",
-        "power management does not answer as expected",
-        "Turn the machine off and on; a card that another driver has left may need that",
+        "power management (SMU) did not respond as expected",
+        "Power-cycle the machine; a card left by another driver may need it",
     ),
     (
         "memory hub",
         "hub-silent",
-        "a memory hub does not answer",
-        "Turn the machine off and on",
+        "a memory hub does not respond",
+        "Power-cycle the machine",
     ),
     (
         "reset (mode 1)",
         "reset-failed",
-        "the card did not come back from its reset",
-        "Turn the machine off and on",
+        "the card did not come back after its reset",
+        "Power-cycle the machine",
     ),
     (
         "compute engine (GFX)",
         "engine-silent",
         "the compute engine did not start after its firmware was loaded",
-        "Turn the machine off and on, and try other firmware (HCQDEV_FIRMWARE)",
+        "Power-cycle the machine, and try other firmware (HCQDEV_FIRMWARE)",
     ),
     (
         "copy engines (SDMA)",
         "engine-silent",
         "the copy engines did not start after their firmware was loaded",
-        "Turn the machine off and on, and try other firmware (HCQDEV_FIRMWARE)",
+        "Power-cycle the machine, and try other firmware (HCQDEV_FIRMWARE)",
     ),
 ];
 
-const DOCTOR: &str = "`doorbell doctor` looks at each step before the start";
+const DOCTOR: &str = "Check the steps before the start with `doorbell doctor`";
 
 pub(super) fn explain(bundle: &Bundle) -> Explanation {
     // A transfer that fails says nothing of the block that was started.

@@ -46,7 +46,7 @@ pub(super) fn rest(bundle: &Bundle) -> Vec<String> {
         }
         let more = queue.in_flight.len().saturating_sub(PACKETS);
         if more > 0 {
-            lines.push(format!("  and {more} packets more"));
+            lines.push(format!("  and {more} more packets"));
         }
         let last = queue.recent.iter().rev().take(SHOWN).rev();
         lines.extend(last.map(|one| {
@@ -112,7 +112,7 @@ fn does(one: &Submission) -> String {
         more => format!("; and {more} more"),
     };
     match &one.does[..] {
-        [] => "of what it did nothing is left".into(),
+        [] => "contents no longer available".into(),
         does => does[..does.len().min(EACH)].join("; ") + &more,
     }
 }
@@ -120,18 +120,18 @@ fn does(one: &Submission) -> String {
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Likely cause ({}): {}.", self.cause, self.text)?;
-        writeln!(f, "\nWhat speaks for it:")?;
+        writeln!(f, "\nEvidence:")?;
         self.evidence
             .iter()
             .try_for_each(|line| writeln!(f, "  - {line}"))?;
         if !self.next.is_empty() {
-            writeln!(f, "\nWhat to do next:")?;
+            writeln!(f, "\nNext steps:")?;
         }
         for (number, line) in (1..).zip(&self.next) {
             writeln!(f, "  {number}. {line}")?;
         }
         if !self.rest.is_empty() {
-            writeln!(f, "\nWhat else is in the bundle:")?;
+            writeln!(f, "\nAlso in the bundle:")?;
         }
         self.rest
             .iter()

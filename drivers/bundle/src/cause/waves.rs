@@ -17,7 +17,7 @@ fn kernel(bundle: &Bundle, pc: u64) -> Option<(&str, u64)> {
 fn place(bundle: &Bundle, wave: &Wave) -> String {
     let at = match kernel(bundle, wave.pc.0) {
         Some((name, offset)) => format!("{name} + {offset:#x}"),
-        None => format!("{}, in no kernel that is loaded", wave.pc),
+        None => format!("{}, in no loaded kernel", wave.pc),
     };
     match (wave.in_barrier, wave.halted) {
         (true, _) => format!("{at}, at a barrier"),

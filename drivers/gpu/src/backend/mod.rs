@@ -1,13 +1,12 @@
-//! [`Backend`]: a way to a GPU, as far as it is the same for all vendors. It gives memory, something to
-//! sleep on, and says what went wrong; what is done with them is the same for every way. A vendor's own
-//! trait adds the queues.
+//! [`Backend`]: the vendor-neutral part of an interface to a GPU. It provides memory, events to sleep on, and
+//! exceptions; their use is the same for every backend. A vendor trait adds the queues.
 //!
 //! | file | idea |
 //! |---|---|
 //! | here | the trait, memory, events, exceptions |
-//! | [`space`] | what devices of one address space know of each other; `ranges`, `named`: which addresses are whose |
-//! | [`shared`] | memory that the GPUs of a process have in common |
-//! | [`verdict`] | whose a fault is, where several handles have one GPU |
+//! | [`space`] | shared knowledge of devices in one address space; `ranges`, `named`: owners of addresses |
+//! | [`shared`] | memory shared by the GPUs of a process |
+//! | [`verdict`] | attribution of a fault to one of several handles of a GPU |
 //!
 //! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
 //! interface is freed with it.
@@ -32,12 +31,12 @@ pub use named::Named;
 pub use ranges::Ranges;
 pub use space::Space;
 
-/// A way to one GPU, which is opened for this process.
+/// An interface to one GPU, opened for this process.
 pub trait Backend: Send + Sync {
     /// The device, for messages.
     fn id(&self) -> &DeviceId;
 
-    /// The short name of the way: `KFD`, `NVK`, `PCI`.
+    /// The short name of the interface: `KFD`, `NVK`, `PCI`.
     fn name(&self) -> &'static str;
 
     /// What it knows of its GPU.
@@ -53,7 +52,7 @@ pub trait Backend: Send + Sync {
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory>;
 
-    /// Bytes of the host's memory that device memory is made of, where the GPU has none of its own ([`Facts::vram`] is 0).
+    /// Bytes of host memory usable as device memory, if the GPU has none of its own ([`Facts::vram`] is 0).
     fn host_share(&self) -> u64 {
         0
     }
@@ -71,11 +70,11 @@ pub trait Backend: Send + Sync {
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
     fn event(&self) -> Result<Event>;
 
-    /// Signals an event from the host: who sleeps on it looks again.
+    /// Signals an event from the host, which wakes its sleepers.
     fn wake(&self, event: &Event);
 
-    /// Sleeps until `event` is signalled, the GPU has stopped, or `limit` is over. What woke it is told
-    /// only where it is an exception. Returns early as well: whoever waits looks again.
+    /// Sleeps until `event` is signalled, the GPU has stopped, or `limit` passes. Reports the reason only for
+    /// exceptions. May return early: check again.
     ///
     /// # Errors
     /// What keeps the thread from waiting, or the GPU from being looked at: it is lost.
@@ -108,8 +107,8 @@ pub trait Backend: Send + Sync {
         let _ = (at, value);
     }
 
-    /// Whether an exception is of this handle for sure. Where not, all handles of the GPU in this process are told, and what
-    /// was in flight says whose it is ([`verdict`]).
+    /// Whether an exception certainly belongs to this handle. If not, all handles of the GPU in this process see it,
+    /// and it is attributed by the work in flight ([`verdict`]).
     fn tells_whose(&self) -> bool {
         true
     }
@@ -119,14 +118,14 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Makes what this thread has written to VRAM, through its windows, arrive there.
+    /// Flushes this thread's writes through windows to VRAM.
     ///
     /// # Errors
     /// The transport's.
     fn flush_vram(&self) -> Result<()>;
 
-    /// Where kernels are now: numbers that differ from those of an earlier look if waves have gone on. None where the GPU
-    /// does not tell a long kernel from a dead one. Slow: asked before a wait is given up.
+    /// Progress of running kernels: numbers that change when waves advance. `None` if the GPU cannot tell a long
+    /// kernel from a hung one. Slow: used before a wait times out.
     fn places(&self) -> Option<Vec<u64>> {
         None
     }
@@ -137,8 +136,7 @@ pub trait Backend: Send + Sync {
     /// [`hcq::Error::Os`].
     fn ticks(&self) -> Result<u64>;
 
-    /// The host's way to an address that any GPU of the process has, and where in it the address is.
-    /// Slow: for messages.
+    /// The host window to an address of any GPU of the process, and the offset in it. Slow: for messages.
     fn window_at(&self, va: u64) -> Option<(Window, u64)>;
 
     /// Whether there is a [`relay`](Backend::relay).
@@ -146,7 +144,7 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Memory on the way to a GPU that does not reach the host's; none where there is none.
+    /// Memory of the bridge to a GPU that cannot access host memory, if any.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Fault`].
@@ -154,8 +152,8 @@ pub trait Backend: Send + Sync {
         Ok(None)
     }
 
-    /// What can be read of the GPU when something has gone wrong: registers, the walk of page tables to the address
-    /// at fault. Nothing is changed by looking. What cannot be read is told in its `missing`.
+    /// Diagnostic state of the GPU after a failure: registers, the page table walk to the faulting address.
+    /// Read-only. Unreadable parts are listed in `missing`.
     fn evidence(&self, exception: Option<&Exception>) -> Evidence {
         let _ = exception;
         Evidence::default()
@@ -180,13 +178,13 @@ pub const PAGE_BITS: u64 = PAGE - 1;
 pub struct Facts {
     /// Where it is: `0000:03:00.0`.
     pub place: String,
-    /// Bytes of VRAM; 0 where the GPU has none of its own, and uses the host's memory.
+    /// Bytes of VRAM; 0 if the GPU uses host memory only.
     pub vram: u64,
     /// Whether the host has windows to VRAM.
     pub vram_windows: bool,
     /// Ticks of its clock in a second.
     pub clock_hz: u64,
-    /// What the host's accesses to it cost this way.
+    /// Cost of host accesses through this interface.
     pub costs: Costs,
     /// What the kernel driver's lines in the log start with: `amdgpu`.
     pub log: &'static str,
@@ -222,7 +220,7 @@ pub struct Memory {
     pub va: GpuVa,
     /// Its size, whole pages.
     pub bytes: u64,
-    /// The host's way to it; none if that is by copies of the GPU alone.
+    /// The host window to it; `None` if it is reached by GPU copies only.
     pub window: Option<Window>,
     /// Filled with zeros.
     pub zeroed: bool,
@@ -254,7 +252,7 @@ impl Relayed {
 pub struct Event {
     /// The number that packets write and send.
     pub id: u32,
-    /// Where packets write it; none if no interrupt comes of it, and whoever sleeps looks by himself.
+    /// The address where packets write it; `None` if it raises no interrupt and sleepers must poll.
     pub mailbox: Option<GpuVa>,
     /// Destroys it.
     pub owner: Box<dyn Any + Send + Sync>,
@@ -275,7 +273,7 @@ impl Age {
 pub enum Exception {
     /// An address could not be used.
     Memory(MemoryFault),
-    /// A kernel or a packet did what hardware refuses.
+    /// A kernel or packet performed an operation that the hardware rejects.
     Refused(Refused),
     /// The hardware was reset.
     Reset(Reset),
@@ -288,7 +286,7 @@ pub struct MemoryFault {
     pub va: u64,
     /// What is wrong with the memory.
     pub cause: Cause,
-    /// What was done there, if it is told.
+    /// The access, if reported.
     pub access: Option<Access>,
     /// Nothing is mapped there.
     pub not_present: bool,
@@ -318,7 +316,7 @@ pub struct Refused {
     pub unit: String,
     /// What it says.
     pub what: String,
-    /// The address that is at fault, or the instruction, where it is told.
+    /// The faulting address or instruction, if reported.
     pub at: Option<u64>,
 }
 
@@ -340,7 +338,7 @@ pub enum Cause {
     PageFault,
     /// An error that ECC could not correct.
     Ecc,
-    /// Use of what had been lost before.
+    /// Access to poisoned memory.
     Poison,
     /// None that is known: the GPU hangs.
     Hang,

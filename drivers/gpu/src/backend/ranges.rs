@@ -1,4 +1,4 @@
-//! Which addresses belong to what, or did: so that a fault names the buffer.
+//! Current and former owners of addresses, so that a fault names the buffer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,10 +61,10 @@ impl Ranges {
         let (owner, ago) = self.lock().whose(va);
         match (&owner, ago) {
             (Owner::Freed(_), 0) => {
-                format!("{owner}, the last that was freed: it was used after that")
+                format!("{owner}, the most recent free: use after free")
             }
             (Owner::Freed(_), n) => {
-                format!("{owner}, freed {n} frees ago: it was used after that")
+                format!("{owner}, freed {n} frees ago: use after free")
             }
             _ => owner.to_string(),
         }
@@ -124,20 +124,19 @@ mod tests {
         );
         assert_eq!(
             ranges.describe(0x11010),
-            "0x10 bytes behind tensor memory (0x1000 bytes at 0x10000)"
+            "0x10 bytes past tensor memory (0x1000 bytes at 0x10000)"
         );
         assert_eq!(
             ranges.describe(0x1fff0),
             "0x10 bytes before a ring (0x2000 bytes at 0x20000)"
         );
-        assert_eq!(ranges.describe(1 << 40), "in no buffer, nor near one");
+        assert_eq!(ranges.describe(1 << 40), "not in or near any buffer");
         assert_eq!(ranges.owner(0x10008), Some(ranges.describe(0x10008)));
         assert_eq!(ranges.owner(0x11010), None);
         ranges.remove(0x10000);
         assert_eq!(
             ranges.describe(0x10fff),
-            "at offset 0xfff of tensor memory (0x1000 bytes at 0x10000), the last that was freed: \
-             it was used after that"
+            "at offset 0xfff of tensor memory (0x1000 bytes at 0x10000), the most recent free: use after free"
         );
         for i in 0..HISTORY as u64 {
             ranges.insert(0x100_0000 + i * 4096, 4096, "x");

@@ -1,5 +1,5 @@
-//! [`Shared`]: the memory that GPUs of a process have in common, whatever the way to them. New memory is mapped for those
-//! that are open; one that is opened later is given what the others have.
+//! [`Shared`]: memory shared by the GPUs of a process, for any interface. New memory is mapped on the open GPUs; a
+//! GPU opened later gets the existing memory.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,16 +11,16 @@ pub trait Shareable<G> {
     /// Why a GPU is not given it.
     type Error;
 
-    /// The address, which is the same for all that have it.
+    /// The address, the same for all GPUs.
     fn va(&self) -> u64;
 
     /// Its size in bytes.
     fn bytes(&self) -> u64;
 
-    /// Whether a GPU has it.
+    /// Whether it is mapped on a GPU.
     fn is_mapped_for(&self, gpu: &Arc<G>) -> bool;
 
-    /// Maps it for a GPU which may have it already, if there is a way from there.
+    /// Maps it on a GPU, if that can access it; it may be mapped already.
     ///
     /// # Errors
     /// Of memory that every GPU must reach. Of other memory copies go through the host then.
@@ -69,7 +69,7 @@ impl<G, M: Shareable<G>> Shared<G, M> {
         Ok(())
     }
 
-    /// A GPU: the one that is open, or else what is made, beside the others that are open; it is given their memory.
+    /// A GPU: the open one, or a newly made one, which gets the memory of the other open GPUs.
     ///
     /// # Errors
     /// Those of `make`, and of [`Shareable::share`].
@@ -89,7 +89,7 @@ impl<G, M: Shareable<G>> Shared<G, M> {
         Ok(gpu)
     }
 
-    /// Gives a GPU what others have, unless that was done.
+    /// Maps the memory of the others on a GPU, unless already done.
     ///
     /// # Errors
     /// Those of [`Shareable::share`].
@@ -97,7 +97,7 @@ impl<G, M: Shareable<G>> Shared<G, M> {
         self.lock().join(gpu)
     }
 
-    /// Looks at a GPU: as it is open, or, while nobody opens it, closed.
+    /// Inspects a GPU: the open one, or a closed one that stays closed meanwhile.
     pub fn visit<T>(
         &self,
         is: impl Fn(&G) -> bool,

@@ -1,4 +1,4 @@
-//! [`Space`]: the addresses that devices of a process share, and what the devices know of each other.
+//! [`Space`]: the address space shared by devices of a process, and their shared state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};

@@ -1,8 +1,8 @@
-//! [`Verdicts`]: whose a fault is, where several handles of a process have one GPU and it does not tell.
+//! [`Verdicts`]: attributes a fault to one of several handles of a GPU in a process, if the GPU does not.
 //!
-//! What is known is what was in flight on their queues. A handle with a packet that names the address is the one; without
-//! such, those that have work in flight are; without any, all. It is judged once, by the first handle that hears of the
-//! fault, for all that are there then: later some may be done, or gone.
+//! The evidence is the work in flight on their queues. The fault belongs to a handle with a packet that names the
+//! address; otherwise to those with work in flight; otherwise to all. The first handle to see the fault decides once
+//! for all current handles: later some may be idle or closed.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -26,10 +26,10 @@ impl Addresses {
         let free = Tlsf::new(*all.start(), bytes, PAGE);
         let free = free.map_err(|error| Error::Os {
             device: device.clone(),
-            call: "addresses of the GPU".into(),
+            call: "GPU address space".into(),
             source_text: error.to_string(),
             errno: None,
-            hint: "This is a defect of the program".into(),
+            hint: "This is a bug in Doorbell; report it".into(),
         })?;
         Ok(Addresses {
             space: Arc::default(),
@@ -51,7 +51,7 @@ impl Addresses {
                 asked: bytes,
                 free: stats.free,
                 total: stats.size,
-                hint: format!(" of the addresses that GPUs of the process share ({error})"),
+                hint: format!(" of the address space shared by the process's GPUs ({error})"),
             }
         })
     }

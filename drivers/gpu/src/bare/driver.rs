@@ -1,4 +1,4 @@
-//! [`Driver`]: what the driver of a card does, once the card is started.
+//! [`Driver`]: the operations of a card's driver after the start.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ pub trait Driver: Queues {
     /// What its addresses go through.
     fn mmu(&self) -> &Arc<Self::Mmu>;
 
-    /// What went wrong since the last look; `told` is what was told before. Makes room for the next fault.
+    /// Faults since the last call; `told` has the earlier ones. Clears the fault registers for the next one.
     ///
     /// # Errors
     /// The card cannot be looked at, or has left.
     fn faults(&self, told: &Told) -> Result<Vec<Exception>, Self::Cause>;
 
-    /// Takes from a card that cannot be stopped what it reaches of the host.
+    /// Cuts off a card that cannot be stopped from host memory.
     ///
     /// # Errors
     /// It may go on writing there.

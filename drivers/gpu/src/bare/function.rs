@@ -1,5 +1,5 @@
-//! [`Function`]: a card as every driver of one has it: its PCI function, the window to its VRAM, whether it is still there,
-//! and whether something went wrong with it.
+//! [`Function`]: the driver-independent part of a card: its PCI function, the window to its VRAM, whether it is
+//! present, and whether it is wedged.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub struct Function {
 }
 
 impl Function {
-    /// A function whose BAR of that number shows VRAM, all `vram_bytes` bytes or the first part. `bus` is the way to its
-    /// registers, and knows whether it is still there.
+    /// A function whose BAR of that number exposes VRAM, all `vram_bytes` bytes or the first part. `bus` accesses its
+    /// registers and knows whether it is present.
     pub fn new(
         device: DeviceId,
         pci: Arc<dyn Pci>,
@@ -52,7 +52,7 @@ impl Function {
         &self.pci
     }
 
-    /// The way to registers.
+    /// The register bus.
     pub fn bus(&self) -> &Arc<dyn Bus> {
         &self.bus
     }
@@ -82,7 +82,7 @@ impl Function {
         self.bus.has_left()
     }
 
-    /// Notes that something went wrong: who finds the card after us starts it from cold. Whether that was known.
+    /// Marks the card wedged: the next process resets it. Returns whether it was marked before.
     pub fn mark_wedged(&self) -> bool {
         self.is_wedged.swap(true, Ordering::Relaxed)
     }
@@ -92,12 +92,12 @@ impl Function {
         self.is_wedged.load(Ordering::Relaxed)
     }
 
-    /// The loss of the card: a block does not do what it is told, or cannot be reached. The next process resets it.
+    /// The loss of the card: a block failed or does not respond. The next process resets it.
     pub fn broken(&self, unit: &str, cause: impl Display) -> Error {
         self.mark_wedged();
         let cause = cause.to_string();
         let left = match !cause.contains("left the bus") && self.has_left() {
-            true => "the card does not answer any more, it has left the bus: ",
+            true => "the card has left the bus: ",
             false => "",
         };
         Error::Fault {

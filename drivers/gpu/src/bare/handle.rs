@@ -81,9 +81,9 @@ pub fn open<D: Driver>(
     })?;
     let unfit = match is_new {
         true => card.given_up().map(str::to_owned),
-        false => card.unfit().map(|why| {
-            format!("{why}; drop all handles of the card first, so that it is started anew")
-        }),
+        false => card
+            .unfit()
+            .map(|why| format!("{why}; drop all handles of the card and open it again")),
     };
     if let Some(why) = unfit {
         return Err(no_device(why));

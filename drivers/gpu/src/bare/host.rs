@@ -35,18 +35,18 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
             asked: bytes,
             free: 0,
             total: 0,
-            hint: format!(" of the host's memory that cards may be given: {error}"),
+            hint: format!(" of host memory that can be mapped for cards: {error}"),
         },
         Fault::Errno(EPERM) => Error::NoPermission {
             asked: device.to_string(),
             why: format!(
-                "{error}. This process may lock no memory: raise `ulimit -l`, or run as root"
+                "{error}. This process may not lock memory: raise `ulimit -l`, or run as root"
             ),
         },
         _ => refused(
             device,
             &error,
-            "Run `doorbell doctor`, which says what this way to a GPU needs",
+            "Run `doorbell doctor` to check the requirements",
         ),
     }
 }

@@ -240,10 +240,8 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
         match self.map(card, &pieces, attr) {
             // It may know the address all the same, while it is there. That is the end of that card, and of no other.
             Err(Error::Fault { unit, what, .. }) if !card.function().has_left() => {
-                tracing::warn!(target: "hcq::bare", device = %card.function().device(), unit, what, "a card is given up");
-                card.give_up(format!(
-                    "memory could not be shared with it: {unit}: {what}"
-                ));
+                tracing::warn!(target: "hcq::bare", device = %card.function().device(), unit, what, "card lost");
+                card.give_up(format!("could not map shared memory on it: {unit}: {what}"));
                 Ok(())
             }
             // It has left just now.
@@ -268,8 +266,8 @@ fn on_bus(card: &Function, other: &Function, at: VramAddr) -> Result<BusAddr, Er
         return Err(Error::NoHostAccess {
             device: card.device().clone(),
             va: at.0,
-            has: "a part of its VRAM behind the BAR",
-            needs: "all of it",
+            has: "only part of VRAM in the BAR",
+            needs: "all of VRAM in the BAR",
         });
     }
     let bar = format!("BAR {}", card.bar());
@@ -279,7 +277,7 @@ fn on_bus(card: &Function, other: &Function, at: VramAddr) -> Result<BusAddr, Er
     let first = ranges.ok().and_then(|ranges| ranges.first());
     let at = first.map(|range| range.addr.add(at.0));
     at.and_then(Result::ok).ok_or_else(|| {
-        let why = Fault::Unsupported("it lies nowhere on the bus".into());
+        let why = Fault::Unsupported("no bus address".into());
         card.broken(&bar, TransportError::new(card.pci().name(), &bar, why))
     })
 }
@@ -291,8 +289,8 @@ fn strangers(card: &Function, other: &Function, error: &AddrError) -> Error {
         call: format!("memory of {} for {}", card.pci().name(), other.pci().name()),
         source_text: error.to_string(),
         errno: None,
-        hint: "Copies between the two go through the host. Take both cards by VFIO, behind IOMMUs of one kind, to share \
-               memory"
+        hint: "Copies between the two go through the host. To share memory, bind both cards to VFIO behind IOMMUs of \
+               one kind"
             .into(),
     }
 }
@@ -318,10 +316,10 @@ impl<D: Driver> Drop for Memory<D> {
                 // A card that is lost keeps all of its memory.
                 match card.function().mark_wedged() {
                     true => {
-                        tracing::debug!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                        tracing::debug!(%error, va = self.va.0, bytes = self.bytes, "could not unmap memory")
                     }
                     false => {
-                        tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "memory stays with the card")
+                        tracing::warn!(%error, va = self.va.0, bytes = self.bytes, "could not unmap memory")
                     }
                 }
                 (is_free, is_used) = (false, true);

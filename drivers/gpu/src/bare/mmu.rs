@@ -1,7 +1,7 @@
-//! [`Mmu`] and [`Format`]: what turns the addresses of a card into places in memory, as its driver gives it.
+//! [`Mmu`] and [`Format`]: address translation of a card, as implemented by its driver.
 //!
-//! The walk, and which pages a mapping is made of, are [`hcq::mem::pages`]. A driver says how many levels there are, what an
-//! entry holds, and how its hardware is told that entries have changed.
+//! [`hcq::mem::pages`] implements the walk and the choice of page sizes. A driver defines the levels, the entry
+//! format, and the TLB invalidation.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -32,7 +32,7 @@ pub struct Attr {
 }
 
 impl Attr {
-    /// Memory of its own: all accesses, cached.
+    /// Device memory: all accesses, cached.
     pub const LOCAL: Attr = Attr {
         write: true,
         execute: true,
@@ -40,13 +40,13 @@ impl Attr {
         uncached: false,
     };
 
-    /// Memory of its own that it shares with the host: cached by nobody.
+    /// Device memory shared with the host: uncached.
     pub const SHARED: Attr = Attr {
         uncached: true,
         ..Attr::LOCAL
     };
 
-    /// Memory of the host, which sees what the GPU writes, and the other way round.
+    /// Host memory, coherent with the GPU.
     pub const HOST: Attr = Attr {
         snooped: true,
         ..Attr::SHARED

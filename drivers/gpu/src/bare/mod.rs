@@ -5,19 +5,19 @@
 //!
 //! | module | idea |
 //! |---|---|
-//! | [`function`] | a card: its PCI function, its VRAM, whether it is there and whether something went wrong |
-//! | [`config`] | its configuration space, which a reset takes |
+//! | [`function`] | a card: its PCI function, its VRAM, whether it is present or wedged |
+//! | [`config`] | its configuration space, which a reset clears |
 //! | [`mmu`] | entries of page tables, and the hardware that walks them: **a vendor's** [`Format`] and [`Mmu`] |
-//! | [`tables`], [`space`] | VRAM for page tables; what the addresses of a card mean, and the walk to one |
-//! | `host` | memory of the host, which stays where it is |
-//! | [`sysmem`] | VRAM that stands in for memory of the host, for a card over USB |
-//! | [`told`] | what went wrong, for every handle of a card |
-//! | [`queues`] | queues, in the hardware and out of it: **a vendor's** [`Queues`] |
-//! | [`driver`] | a card that is started: **a vendor's** [`Driver`] |
-//! | [`running`] | what is divided among those who use a card: VRAM, slots for queues |
-//! | `recover`, [`slot`] | what is done where a queue does not leave its slot; the slot |
+//! | [`tables`], [`space`] | VRAM for page tables; the address space of a card, and the walk to an address |
+//! | `host` | pinned host memory |
+//! | [`sysmem`] | VRAM in place of host memory, for a card over USB |
+//! | [`told`] | exceptions, for every handle of a card |
+//! | [`queues`] | mapped and unmapped queues: **a vendor's** [`Queues`] |
+//! | [`driver`] | a started card: **a vendor's** [`Driver`] |
+//! | [`running`] | shared resources of a card: VRAM, queue slots |
+//! | `recover`, [`slot`] | recovery when a queue cannot be dequeued; the slot |
 //! | [`addresses`], [`memory`] | addresses that the cards of a process share, and memory at them |
-//! | [`process`] | cards that are open, and their memory |
+//! | [`process`] | open cards, and their memory |
 //! | [`handle`] | a card as a [`Backend`](crate::backend::Backend) |
 
 pub mod addresses;

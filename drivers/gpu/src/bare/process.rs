@@ -1,5 +1,5 @@
-//! [`Process`]: what the cards of a driver that this process has open share: their addresses, and memory that several of
-//! them reach. It is kept with the machine.
+//! [`Process`]: the state shared by a driver's open cards in this process: addresses and shared memory. Stored with
+//! the machine.
 
 use std::sync::Arc;
 

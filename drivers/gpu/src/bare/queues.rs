@@ -1,5 +1,5 @@
-//! [`Queues`]: the queues of a card, as its driver takes them out of the hardware and brings them back; [`Live`]: one that is
-//! alive, as others of its engine know it.
+//! [`Queues`]: the queues of a card, as its driver dequeues and restores them; [`Live`]: a live queue, as seen by
+//! others of its engine.
 
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -111,8 +111,8 @@ impl<Q: Queues> Live<Q> {
     /// Notes that a reset for another queue has taken it.
     pub(super) fn take_down(&self, hung: u32, why: &str) {
         let text = format!(
-            "a reset has taken this queue, which had done nothing wrong: queue {hung} of the same engine, of another handle \
-             of this card, did not stop, and this one could not be brought back ({why}). Open the device again"
+            "lost in an engine reset: queue {hung} of another handle of this card did not stop, and this queue could \
+             not be restored after the reset ({why}). Open the device again"
         );
         // Once is enough.
         _ = self.down.set(text);

@@ -47,10 +47,10 @@ fn told<D: Driver>(card: &Running<D>, one: &Live<D>, hung: u32, back: Result<(),
     let (device, number) = (card.function().device(), one.number);
     match back {
         Ok(()) => {
-            tracing::info!(target: "hcq::bare", %device, hung, number, "a queue is back after a reset of its engine");
+            tracing::info!(target: "hcq::bare", %device, hung, number, "queue restored after an engine reset");
         }
         Err(error) => {
-            tracing::warn!(target: "hcq::bare", %device, hung, number, %error, "a reset has taken a queue");
+            tracing::warn!(target: "hcq::bare", %device, hung, number, %error, "queue lost in an engine reset");
             one.take_down(hung, &error);
         }
     }

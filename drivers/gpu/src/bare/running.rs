@@ -1,5 +1,4 @@
-//! [`Running`]: a card that is started, and what is divided among those who use it: its addresses, its VRAM, the slots for
-//! queues, and word of what went wrong.
+//! [`Running`]: a started card and its shared resources: addresses, VRAM, queue slots, and exceptions.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
@@ -22,7 +21,7 @@ use crate::backend::Exception;
 pub(super) enum Reach {
     /// In memory of the card.
     Card,
-    /// In memory of the host as well.
+    /// In host memory, too.
     Host,
 }
 
@@ -45,7 +44,7 @@ pub struct Running<D: Driver> {
 }
 
 impl<D: Driver> Running<D> {
-    /// A card with no queue, whose addresses mean nothing yet. The `bytes` bytes of VRAM from `from` on are free.
+    /// A card without queues or mappings. The `bytes` bytes of VRAM from `from` on are free.
     ///
     /// # Errors
     /// [`Error::Fault`]: they are no range of whole pages.
@@ -124,8 +123,8 @@ impl<D: Driver> Running<D> {
         if number >= slots.count.min(u64::BITS) {
             return Err(Error::Os {
                 device: self.function().device().clone(),
-                call: format!("a slot among {} {}", slots.count, slots.of),
-                source_text: "all of them are taken".into(),
+                call: format!("a slot of {} {}", slots.count, slots.of),
+                source_text: "all in use".into(),
                 errno: None,
                 hint: "Close other devices of this process".into(),
             });
@@ -195,7 +194,7 @@ impl<D: Driver> Running<D> {
     /// Why nobody else opens it, before it is started anew.
     pub(super) fn unfit(&self) -> Option<&str> {
         if self.function().has_left() {
-            return Some("the card does not answer any more, it has left the bus");
+            return Some("the card has left the bus");
         }
         self.given_up()
     }

@@ -1,4 +1,4 @@
-//! [`Slot`]: a slot of the hardware, and the queue in it. Dropping it takes the queue out.
+//! [`Slot`]: a hardware queue slot (HQD) and the queue in it. Dropping it dequeues the queue.
 
 use std::sync::{Arc, OnceLock};
 
@@ -112,15 +112,14 @@ impl<D: Driver> Slot<D> {
             return End::Out;
         };
         match function.mark_wedged() {
-            true => tracing::debug!(target: "hcq::bare", %error, "a queue stays in its slot"),
-            false => tracing::warn!(target: "hcq::bare", %error, "a queue stays in its slot"),
+            true => tracing::debug!(target: "hcq::bare", %error, "failed to dequeue HQD"),
+            false => tracing::warn!(target: "hcq::bare", %error, "failed to dequeue HQD"),
         }
         if function.has_left() {
             return End::Out;
         }
         let number = self.number;
-        let why =
-            format!("queue {number} did not leave the hardware, also not by a reset ({error})");
+        let why = format!("queue {number} could not be stopped, not even by a reset ({error})");
         // Behind a bridge all that it uses is the card's memory.
         if !function.pci().reaches_host() {
             self.card.stick(Reach::Card, why);
@@ -128,12 +127,12 @@ impl<D: Driver> Slot<D> {
         }
         match driver.cut_off() {
             Ok(()) => {
-                let what = "so that the card was cut off from memory of the host";
+                let what = "so the card's access to host memory was cut off";
                 self.card.stick(Reach::Card, format!("{why}, {what}"));
                 End::Stays
             }
             Err(error) => {
-                let what = "and the card could not be cut off from memory of the host";
+                let what = "and the card's access to host memory could not be cut off";
                 self.card
                     .stick(Reach::Host, format!("{why}, {what} ({error})"));
                 End::Runs

@@ -77,7 +77,7 @@ impl<M: Mmu> AddressSpace<M> {
             return Ok(vec![Step {
                 level: "context".into(),
                 text: format!(
-                    "below {}, where the addresses of the context start",
+                    "below {}, the start of the context's address space",
                     M::START
                 ),
                 ..Step::default()
@@ -133,11 +133,11 @@ fn refused(mmu: &impl Mmu, error: PageError) -> Error {
 fn text(entry: &Entry) -> String {
     let of = |to: &PhysAddr| match to {
         PhysAddr::Vram(at) => format!("VRAM {at}"),
-        PhysAddr::Bus(at) => format!("the host's memory, by the bus, at {at}"),
+        PhysAddr::Bus(at) => format!("host memory at bus address {at}"),
     };
     match entry {
-        Entry::None => "not valid: nothing is mapped here".into(),
-        Entry::Table(to) => format!("leads to the table at {}", of(to)),
-        Entry::Page(to, may) => format!("a page of {}, which may be {}", of(to), may.join(", ")),
+        Entry::None => "not valid: not mapped".into(),
+        Entry::Table(to) => format!("table at {}", of(to)),
+        Entry::Page(to, may) => format!("page in {}; may be {}", of(to), may.join(", ")),
     }
 }

@@ -41,7 +41,7 @@ impl Tables {
         };
         if from.0.checked_add(bytes).is_none_or(|end| end > vram.len()) {
             let hint =
-                format!(" from {from} on behind the BAR, where tables have to lie; resize the BAR");
+                format!(" in the BAR from {from} (page tables must be in the BAR); resize the BAR");
             return Err(refused(hint));
         }
         let range = Tlsf::new(from.0, bytes, PAGE);
@@ -78,7 +78,7 @@ impl TableMemory for Tables {
                 asked: bytes,
                 free: stats.free,
                 total: stats.size,
-                hint: format!(" of what is for page tables ({error})"),
+                hint: format!(" of page table memory ({error})"),
             }
         };
         let at = self.range.alloc(bytes, bytes.max(PAGE));
@@ -93,7 +93,7 @@ impl TableMemory for Tables {
                 self.range.free(at).ok();
                 Err(Error::Os {
                     device: self.device.clone(),
-                    call: format!("a page table at VRAM {at:#x}"),
+                    call: format!("page table at VRAM {at:#x}"),
                     source_text: error.to_string(),
                     errno: None,
                     hint: "Open the device again".into(),

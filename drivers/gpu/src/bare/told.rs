@@ -1,5 +1,5 @@
-//! [`Told`]: what went wrong with a card, for every handle of it: each hears of all, in order. Whose it is comes from what
-//! was in flight ([`crate::backend::verdict`]).
+//! [`Told`]: the exceptions of a card, delivered to each of its handles in order. They are attributed by the work in
+//! flight ([`crate::backend::verdict`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Exceptions of the GPU as errors that say what happened, where, and whose memory it was.
+//! Exceptions of the GPU as errors, with the event, the place, and the memory's owner.
 
 use hcq::{DeviceId, Error};
 
@@ -31,9 +31,9 @@ pub fn describe(
 fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> (String, String) {
     let page = fault.va & !PAGE_BITS;
     let mut text = match fault.cause {
-        Cause::Ecc => "memory error that could not be corrected (SRAM ECC)".to_string(),
-        Cause::Poison => "use of memory that had lost its content (poison)".into(),
-        Cause::Hang => "hang of the GPU".into(),
+        Cause::Ecc => "uncorrectable memory error (SRAM ECC)".to_string(),
+        Cause::Poison => "access to poisoned memory".into(),
+        Cause::Hang => "GPU hang".into(),
         Cause::PageFault => "page fault".into(),
     };
     text += match fault.access {
@@ -43,12 +43,9 @@ fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> 
         Some(Access::Atomic) => " of an atomic operation",
     };
     let access: Vec<_> = [
-        (fault.not_present, "access to memory that is not mapped"),
-        (fault.read_only, "write to memory that may only be read"),
-        (
-            fault.no_execute,
-            "fetch of code from memory that may not be executed",
-        ),
+        (fault.not_present, "access to unmapped memory"),
+        (fault.read_only, "write to read-only memory"),
+        (fault.no_execute, "code fetch from non-executable memory"),
     ]
     .into_iter()
     .filter_map(|(is, what)| is.then_some(what))
@@ -58,7 +55,7 @@ fn memory(fault: &MemoryFault, ranges: &Ranges, queues: Option<&dyn Queues>) -> 
         text += &format!(": {}", access.join(", "));
     }
     if fault.imprecise {
-        text += " (the address is not exact)";
+        text += " (address imprecise)";
     }
     text += &format!("; the page is {}", ranges.describe(page));
     let suspects = queues.map(|q| q.suspects(page)).unwrap_or_default();
@@ -104,12 +101,12 @@ fn of_reset(reset: &Reset, log: &str) -> String {
         false => "the GPU was reset",
     };
     let why = match reset.uncorrectable {
-        true => "because memory could not be corrected (ECC)",
-        false => "because it hung",
+        true => "after an uncorrectable memory error (ECC)",
+        false => "after a hang",
     };
     let memory = match reset.memory_lost {
-        false => "its memory is said to be whole",
-        true => "what was in its memory is lost",
+        false => "device memory is reported intact",
+        true => "device memory contents are lost",
     };
     format!("{what} {why}; {memory}. See `dmesg | grep {log}`")
 }
@@ -133,8 +130,8 @@ mod tests {
         };
         assert_eq!(
             memory(&fault, &ranges, None).1,
-            "page fault of an atomic operation at page 0x201000: access to memory that is not mapped; \
-             the page is 0x0 bytes behind tensor memory (0x1000 bytes at 0x200000)"
+            "page fault of an atomic operation at page 0x201000: access to unmapped memory; the page is 0x0 bytes \
+             past tensor memory (0x1000 bytes at 0x200000)"
         );
         fault.access = None;
         let told = memory(&fault, &ranges, None).1;

@@ -1,5 +1,5 @@
-//! What is kept when something goes wrong: a bundle, with all that the device, its queues and its interface know.
-//! The error that the program gets says where it is.
+//! Bundles written on failures, with the state of the device, its queues and its interface. The error returned to the
+//! program names the file.
 
 use std::time::Duration;
 
@@ -101,7 +101,7 @@ impl Core {
             ..self.bundle(None)
         };
         let path = self.keeper.as_ref()?.keep(bundle);
-        let path = path.inspect_err(|why| tracing::warn!(why, "no bundle"));
+        let path = path.inspect_err(|why| tracing::warn!(why, "no bundle written"));
         path.ok().map(|path| path.display().to_string())
     }
 

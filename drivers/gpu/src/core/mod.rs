@@ -1,8 +1,8 @@
-//! [`Core`]: what every part of one open device knows: its name, its GPU, its memory, whether it is
-//! lost. Buffers, programs and signals keep it; queues may be gone before it.
+//! [`Core`]: the shared state of one open device: its name, its GPU, its memory, whether it is lost. Buffers,
+//! programs and signals keep it; queues may end before it.
 //!
-//! It owns no queue. What it needs of them (who is to be woken, what was in flight) it asks through
-//! [`Queues`], which is filled in from above.
+//! It owns no queue. It queries them (waiters to wake, work in flight) through [`Queues`], which the engine
+//! implements.
 
 mod fault;
 mod keep;
@@ -26,7 +26,7 @@ type Named = (Weak<dyn Queues>, Weak<dyn Copies>);
 pub struct Core {
     /// The device, for messages.
     pub id: DeviceId,
-    /// The way to it.
+    /// Its interface.
     pub backend: Arc<dyn Backend>,
     /// Whether it is lost.
     pub lost: LostState,
@@ -183,7 +183,7 @@ impl Core {
     /// # Errors
     /// [`Error::DeviceLost`] where it has taken the queues of this one as well.
     fn of_another(&self, exception: &Exception) -> Result<()> {
-        tracing::debug!(device = %self.id, ?exception, "a fault of another handle");
+        tracing::debug!(device = %self.id, ?exception, "fault of another handle");
         if !self.backend.stops_all() {
             return self.lost.check();
         }
@@ -196,8 +196,7 @@ impl Core {
             device: self.id.clone(),
             unit: "GPU".into(),
             what: format!(
-                "another handle of it in this process has made a fault, for which the kernel driver stops the queues of all: \
-                 {what}"
+                "a fault of another handle in this process, after which the kernel driver stops all its queues: {what}"
             ),
         }))
     }
@@ -210,12 +209,12 @@ impl Core {
         is_told || self.backend.space().is_own(handle, exception)
     }
 
-    /// The error of who uses what needs queues after they are gone.
+    /// The error for using a closed device.
     pub fn closed(&self) -> Error {
         Error::Fault {
             device: self.id.clone(),
             unit: "device".into(),
-            what: "its last handle is gone, and its queues with it".into(),
+            what: "device is closed".into(),
         }
     }
 }

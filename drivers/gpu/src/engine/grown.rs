@@ -1,5 +1,5 @@
-//! [`Grown`]: device memory that kernels have for each of their threads beside registers. There is one for all queues, as
-//! large as the neediest kernel that was loaded wants it.
+//! [`Grown`]: per-thread device memory of kernels (scratch, local memory). Shared by all queues, sized for the most
+//! demanding kernel loaded.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +38,7 @@ impl<P: Plan> Grown<P> {
     /// Makes it have `each` bytes for each thread at least. `plan` says what that takes; none if no thread can have as
     /// much, which is then `refused`. `tell` tells queues of new memory, instead of what there was.
     ///
-    /// What was outgrown is freed behind all that was submitted then.
+    /// The old memory is freed after all work submitted by then.
     ///
     /// # Errors
     /// [`Error::Program`], [`Error::OutOfMemory`], those of `tell`. All stays as it was then.

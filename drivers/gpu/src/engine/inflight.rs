@@ -1,5 +1,5 @@
-//! What a queue may be doing: the packets behind the last point that it is known to have reached, read
-//! back from its ring, or from what was submitted last. Only looked at when something is wrong, or takes long.
+//! The packets in flight of a queue: those after its last known completed point, read back from its ring or from
+//! recent submissions. Used only on errors and long waits.
 
 use std::time::Duration;
 

@@ -50,8 +50,8 @@ pub struct Placed<'a> {
     pub launch_words: Box<[u32]>,
 }
 
-/// Puts the code of a kernel into device memory: `bytes` at a multiple of `align`. `at` says what lies at an address.
-/// Whoever explains a fault knows the kernel by its code from now on.
+/// Loads the code of a kernel into device memory: `bytes`, aligned to `align`. `at` relocates it for an address. From
+/// now on, faults in the code name the kernel.
 ///
 /// # Errors
 /// [`Error::Program`], [`Error::OutOfMemory`], the loss of the device.

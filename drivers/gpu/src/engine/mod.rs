@@ -2,10 +2,10 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `staging` | the queue of the driver's own, which copies for the host |
-//! | [`load`] | what a vendor does to load a kernel |
-//! | [`grown`] | what kernels have of memory beside registers |
-//! | `inflight` | what a queue may be doing, read back from its ring |
+//! | `staging` | the driver's own queue for host copies |
+//! | [`load`] | vendor part of loading a kernel |
+//! | [`grown`] | per-thread memory of kernels |
+//! | `inflight` | packets in flight, read back from the ring |
 //! | `report` | the same in words |
 
 pub mod grown;
@@ -357,11 +357,11 @@ impl<H: Load> Drop for Engine<H> {
             .store(running.is_empty(), Ordering::Release);
         if !running.is_empty() {
             let unit = running.join(", ");
-            tracing::warn!(device = %core.id, unit, "queues stay with the hardware: their memory is leaked");
+            tracing::warn!(device = %core.id, unit, "could not stop queues: leaking their memory");
             core.lost.lose(Error::Fault {
                 device: core.id.clone(),
                 unit,
-                what: "it could not be taken from the hardware, and may still write".into(),
+                what: "could not be stopped and may still write memory".into(),
             });
         }
         drop(own);

@@ -1,4 +1,4 @@
-//! What queues are doing, in words: for who waits too long, and for who looks for the cause of a fault.
+//! Text descriptions of queue states, for timeout and fault messages.
 
 use super::inflight::{blocked, packets};
 use crate::backend::PAGE_BITS;
@@ -27,7 +27,7 @@ pub(super) fn report<H: Hardware>(channel: &Channel<H>) -> String {
     let (wptr, rptr) = way.pointers();
     let mut text = match way.ring() {
         Some(_) => format!("wptr {wptr:#x}, rptr {rptr:#x}"),
-        None => format!("submission {wptr}, of which {rptr} is done"),
+        None => format!("submission {wptr}, {rptr} done"),
     };
     let at = match blocked(channel) {
         Some((packet, true)) => Some(packet),

@@ -1,7 +1,7 @@
 //! [`StagingQueue`]: copies between host memory and VRAM, and fills it, by a copy engine.
 //!
-//! What the host and the engine share is memory of the host. Where the GPU reaches none of that, VRAM stands in for it,
-//! which is slow for the host: all but the smallest copies go through the [relay](hcq::transport::relay) then.
+//! Staging memory is host memory. If the GPU cannot access that, VRAM is used, which is slow for the host: all but
+//! the smallest copies then go through the [relay](hcq::transport::relay).
 
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,8 +32,8 @@ const LEGS: usize = 100;
 /// Bytes of the ring of a queue that copies through a relay.
 pub const RELAY_RING: u64 = 16 << 10;
 
-/// Copies between host memory and VRAM on a queue of its own: what the host wants to read must not
-/// wait behind work that waits for the host.
+/// Copies between host memory and VRAM on a separate queue: a host read must not wait behind work that waits for the
+/// host.
 pub struct StagingQueue<H: Hardware> {
     core: Arc<Core>,
     channel: Arc<Channel<H>>,
@@ -167,7 +167,7 @@ impl<H: Hardware> StagingQueue<H> {
     /// Submits what the engine does for a copy through a relay.
     fn tell(&self, relay: &Relayed, way: Way, at: u64, legs: &[Leg]) -> Result<Point> {
         let va = |at: BusAddr| {
-            let why = Fault::Unsupported("the GPU does not reach it there".into());
+            let why = Fault::Unsupported("the GPU cannot access it there".into());
             let error = || TransportError::new("relay", format!("{:#x}", at.0), why);
             let va = relay.va(at).ok_or_else(error);
             va.map(|va| va.0).map_err(|e| self.broken(e))

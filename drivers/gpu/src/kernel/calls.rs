@@ -37,7 +37,7 @@ pub fn until_taken<T, E>(
 pub fn again<E: Display>(mut call: impl FnMut() -> Result<(), E>) -> Result<(), E> {
     for tries in 1..FREES {
         match call() {
-            Err(error) => tracing::debug!(%error, tries, "once more"),
+            Err(error) => tracing::debug!(%error, tries, "retrying"),
             Ok(()) => return Ok(()),
         }
     }

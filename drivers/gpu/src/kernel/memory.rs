@@ -1,4 +1,4 @@
-//! [`KernelMemory`]: memory of a kernel driver, and how it becomes what a way to a GPU gives.
+//! [`KernelMemory`]: memory of a kernel driver, and its conversion to backend memory.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub trait KernelMemory<G>: Shareable<G> + Send + Sync + 'static {
     /// It has none.
     fn window(&self, machine: &dyn Machine, name: &str) -> Result<Window, TransportError> {
         let view = self.view().ok_or_else(|| {
-            let why = "memory without a mapping".to_string();
+            let why = "memory not mapped".to_string();
             TransportError::new(name, "map", Fault::Unsupported(why))
         })?;
         Ok(machine.window(name, self.va(), view.clone()))

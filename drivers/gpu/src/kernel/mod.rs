@@ -1,12 +1,12 @@
-//! GPUs that a kernel driver has, whatever the driver: what a way to one needs beside the calls of its driver.
+//! GPUs behind a kernel driver: the driver-independent part of their interface.
 //!
-//! Memory lies at an address that the host has chosen, which means the same to the host and to every GPU of the process.
+//! The host chooses memory addresses, which are the same for the host and every GPU of the process.
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`calls`] | calls that are made again |
-//! | [`heap`] | where memory is to be, and at which address |
-//! | [`memory`] | memory of a driver as what a way gives |
+//! | [`calls`] | retried calls |
+//! | [`heap`] | placement and addresses of memory |
+//! | [`memory`] | driver memory as backend memory |
 //! | [`presence`] | whether a GPU is still there |
 
 pub mod calls;

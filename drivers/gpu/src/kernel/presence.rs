@@ -1,5 +1,5 @@
-//! [`Presence`]: whether a GPU of a kernel driver is still there. One that has left the bus tells nothing by itself, so it
-//! is asked now and then.
+//! [`Presence`]: whether a GPU of a kernel driver is still present. A GPU that left the bus gives no notice, so it is
+//! polled now and then.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ impl Presence {
             Err(gone @ Error::Fault { .. }) => Err(gone),
             // It is there, whatever it has against the question.
             Err(error) => {
-                tracing::debug!(%error, "the GPU does not answer what it was asked");
+                tracing::debug!(%error, "no answer from the GPU");
                 Ok(())
             }
             Ok(()) => Ok(()),

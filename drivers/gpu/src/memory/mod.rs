@@ -3,9 +3,9 @@
 //! | file | idea |
 //! |---|---|
 //! | [`pool`] | pieces, cut from memory objects of the kernel |
-//! | [`vram`] | the host's way to what it does not map |
-//! | [`buffer`] | a piece with that way: what [`hcq::Device::alloc`] gives |
-//! | [`signal`] | a piece that host and GPUs share, and wait for |
+//! | [`vram`] | host access to unmapped memory |
+//! | [`buffer`] | a piece with host access: the result of [`hcq::Device::alloc`] |
+//! | [`signal`] | a piece shared by host and GPUs, which they wait for |
 
 pub mod buffer;
 pub mod pool;

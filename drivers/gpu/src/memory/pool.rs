@@ -209,7 +209,7 @@ impl Pool {
             memory,
         };
         let Some(found) = arena.take(bytes, align) else {
-            return Err(self.out_of_memory(bytes, "; an arena has no room".into()));
+            return Err(self.out_of_memory(bytes, "; the arena is full".into()));
         };
         let key = (kind, arena.memory.va.0);
         self.lock().arenas.insert(key, arena);

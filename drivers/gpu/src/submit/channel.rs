@@ -1,4 +1,4 @@
-//! [`Channel`]: one queue, for the host: submissions, and what may be used again after them.
+//! [`Channel`]: the host side of one queue: submissions, and reclaiming what they used.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -226,7 +226,7 @@ impl<H: Hardware> Channel<H> {
         work: impl FnOnce(&mut Host) -> Result<T>,
     ) -> Result<T> {
         let Some((host, freed)) = held.own::<Host>() else {
-            return Err(self.refused("its timeline is that of another driver".into()));
+            return Err(self.refused("timeline of another driver".into()));
         };
         let done = work(host);
         freed.append(&mut host.freed);

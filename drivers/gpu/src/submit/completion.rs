@@ -1,4 +1,4 @@
-//! What a queue keeps, and when it lets go of it: once its timeline has passed the end of the submission that used it
+//! Objects kept by a queue, released once its timeline has passed the end of the submission that used them
 //! ([`super::marks`]).
 
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl<H: Hardware> Channel<H> {
             Ok(())
         });
         if let Some(Err(error)) = done {
-            tracing::debug!(%error, "nothing is taken back");
+            tracing::debug!(%error, "could not reclaim ring space");
         }
     }
 
@@ -55,7 +55,7 @@ impl<H: Hardware> Channel<H> {
         self.let_go(host, self.reached_as_seen(host));
         let looks = !host.marks.is_idle(host.wptr) && !self.way().is_remote();
         if looks && let Err(error) = self.reclaim(host) {
-            tracing::debug!(%error, "nothing is taken back");
+            tracing::debug!(%error, "could not reclaim ring space");
         }
         let whole = host.marks.whole();
         if let Some(words) = words
@@ -70,7 +70,7 @@ impl<H: Hardware> Channel<H> {
         host.retired.push_back((whole, what));
         // Else the next submission brings the mark.
         if let Err(error) = self.mark(host) {
-            tracing::debug!(%error, "it is kept until the next mark");
+            tracing::debug!(%error, "kept until the next mark");
         }
     }
 
@@ -83,7 +83,7 @@ impl<H: Hardware> Channel<H> {
             self.reclaim(host)
         });
         if let Some(Err(error)) = done {
-            tracing::debug!(%error, "nothing is taken back");
+            tracing::debug!(%error, "could not reclaim ring space");
         }
     }
 
@@ -98,7 +98,7 @@ impl<H: Hardware> Channel<H> {
         if (ring || arguments || retired)
             && let Err(error) = self.mark(host)
         {
-            tracing::debug!(%error, "the mark comes later");
+            tracing::debug!(%error, "mark delayed");
         }
     }
 

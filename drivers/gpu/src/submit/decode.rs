@@ -1,5 +1,4 @@
-//! What packets do, once a vendor has read them back, for messages and traces. Never on the way of a
-//! submission.
+//! Decoded packets, for messages and traces. Not on the submission path.
 
 use crate::core::Core;
 
@@ -50,7 +49,7 @@ impl Test {
     }
 }
 
-/// A packet that says what a queue does, or what it waits for.
+/// A packet that shows what a queue runs or waits for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Doing {
     /// Holds the queue until memory compares true.
@@ -98,7 +97,7 @@ pub enum Doing {
         /// The value.
         value: u64,
     },
-    /// Nothing that the device knows, and what is behind it is not decoded; or what runs packets that the host cannot read.
+    /// An unknown packet, after which nothing is decoded; or one that runs packets the host cannot read.
     Unknown {
         /// Its first dword.
         word: u32,
@@ -127,14 +126,14 @@ pub fn sentence(core: &Core, doing: &Doing) -> String {
             let sign = test.sign();
             let now = match peek_bytes(core, *at, *bytes) {
                 Some(now) => format!("which is {:#x}", now & mask),
-                None => "which the host does not see".into(),
+                None => "which is not visible to the host".into(),
             };
             let whose = core.ranges().describe(*at);
             format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")
         }
         Doing::Launch { code, .. } => match core.kernels.at(*code) {
             Some((kernel, _)) => format!("the launch of kernel {}", kernel.name),
-            None => format!("the launch of code at {code:#x}, which no loaded program has"),
+            None => format!("the launch of code at {code:#x}, in no loaded program"),
         },
         Doing::Copy { dst, src, bytes } => {
             format!("a copy of {bytes:#x} bytes from {src:#x} to {dst:#x}")
@@ -144,7 +143,7 @@ pub fn sentence(core: &Core, doing: &Doing) -> String {
         }
         Doing::Signal { at, value } => format!("a signal at {at:#x} of {value:#x}"),
         Doing::Unknown { word } => {
-            format!("packets that cannot be read back, from the word {word:#x} on")
+            format!("undecodable packets from word {word:#x}")
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A queue as a bundle has it: where it stands, what is in flight, what was submitted last. Never on the way of a
-//! submission; who holds the queue's lock goes on holding it.
+//! A queue in a bundle: its state, the packets in flight, the last submissions. Not on the submission path; does not
+//! wait for the queue's lock.
 
 use std::ops::Range;
 

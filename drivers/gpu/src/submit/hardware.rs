@@ -1,8 +1,8 @@
 //! [`Hardware`]: one queue as its vendor makes it; [`Submit`]: how words reach it.
 //!
-//! Every queue encodes commands, and says what its packets do. How words get there is another matter: most write them to a
-//! ring in memory that the process owns, and ring a doorbell ([`super::ring`]). Others call a kernel driver, which has the
-//! ring, and counts the calls. A [`super::Channel`] is the same over both.
+//! Every queue encodes commands and decodes its packets. Submission differs: most queues write words to a ring in the
+//! process's memory and ring a doorbell ([`super::ring`]). Others call a kernel driver, which owns the ring and
+//! counts the calls. A [`super::Channel`] works the same over both.
 //!
 //! Positions say where in a queue something is. They only grow: dwords of a ring, or calls.
 
@@ -26,7 +26,7 @@ pub enum Stand {
     Held(u64),
 }
 
-/// A queue of the hardware: commands to words, and words back to what they do.
+/// A hardware queue: encodes commands to words and decodes words.
 ///
 /// Which one it is, is known when the driver is compiled: nothing is looked up on the way of a
 /// submission.
@@ -56,8 +56,8 @@ pub trait Hardware: Send + Sync + Sized + 'static {
         self.encode(&[Command::Signal { signal, value }], out)
     }
 
-    /// Appends what every submission starts with: what an earlier one has left is done before, and what follows sees
-    /// what the host wrote before the doorbell.
+    /// Appends the head of every submission: waits for earlier work, and makes host writes before the doorbell
+    /// visible.
     ///
     /// # Errors
     /// None: every queue can.
@@ -75,7 +75,7 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// Whether bound words run from memory. Where not, they are handed over again each time.
     fn binds_words(&self) -> bool;
 
-    /// Appends what the queue takes to run words that lie at an address.
+    /// Appends the words that run a block of words at an address.
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>);
 
     /// Takes the queue from the hardware, once, if that can fail; otherwise dropping it does. Says whether nothing of it can
@@ -88,33 +88,31 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// on. What they name in memory is read there.
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet>;
 
-    /// Where it stands, in words, with its name, if it knows better than its ring and its packets tell; empty if it has
-    /// nothing to do.
+    /// Its name and state as text, if it knows more than its ring and packets show; empty if idle.
     fn report(&self) -> Option<String> {
         None
     }
 
-    /// For how long nothing has moved here, nor in what it waits for, if it knows better than its pointers and its
-    /// packets tell.
+    /// Time without progress here and in the awaited work, if it knows more than its pointers and packets show.
     fn silence(&self, asked: &mut Asked) -> Option<Duration> {
         let _ = asked;
         None
     }
 
-    /// Whether it stands at a wait, if it knows better than its packets tell: a wait that was passed need not hold any more.
+    /// Whether it is at a wait, if it knows more than its packets show: the condition of a passed wait may no longer
+    /// hold.
     fn stand(&self) -> Option<Stand> {
         None
     }
 
-    /// Whether an address is one at which parts of the queue wait for each other: a wait there is for
-    /// nobody else.
+    /// Whether parts of the queue synchronize at this address: a wait there is internal.
     fn is_own(&self, at: u64) -> bool {
         let _ = at;
         false
     }
 }
 
-/// How words reach a queue. Who calls keeps the positions, and sees to it that there is room.
+/// Submits words to a queue. The caller tracks positions and ensures free space.
 pub trait Submit: Send + Sync + 'static {
     /// What positions count, for messages.
     const UNIT: &'static str;
@@ -124,7 +122,7 @@ pub trait Submit: Send + Sync + 'static {
         false
     }
 
-    /// How much may be under way.
+    /// How much may be in flight.
     fn size(&self) -> u64;
 
     /// Words that are handed over at once at most.
@@ -133,7 +131,7 @@ pub trait Submit: Send + Sync + 'static {
     /// How many of the first words are whole packets and fit `room`; 0 if the first one does not.
     fn whole(&self, words: &[u32], room: usize) -> usize;
 
-    /// What is missing so that so many more words may be handed over while so much is `used`; 0 if nothing is.
+    /// Missing space to submit this many more words while `used` is in use; 0 if they fit.
     fn missing(&self, used: u64, words: usize) -> u64;
 
     /// Hands over words, which stand behind position `at`, and has the device look.
@@ -142,17 +140,17 @@ pub trait Submit: Send + Sync + 'static {
     /// [`Failed`].
     fn submit(&self, at: u64, words: &[u32]) -> Result<Submitted, Failed>;
 
-    /// Behind what the device has taken, where it tells: so much is free again. It need not be done.
+    /// The position after the words fetched by the device, if it reports that: free again, but not necessarily
+    /// complete.
     ///
     /// # Errors
     /// The loss of the way there.
     fn taken(&self) -> Result<Option<u64>, TransportError>;
 
-    /// Behind what was submitted last; for who does not hold the queue's lock.
+    /// The position after the last submission; usable without the queue's lock.
     fn submitted(&self) -> u64;
 
-    /// What moves while the device works, whatever it is worth: for messages, and for who asks whether anything moves. Where
-    /// the host is, and where the device.
+    /// Positions of host and device, which advance while the device works: for messages and progress checks.
     fn pointers(&self) -> (u64, u64);
 
     /// The ring, if it is the process's to read.
@@ -173,7 +171,7 @@ pub struct Submitted {
 /// Why words were not handed over.
 #[derive(Debug)]
 pub enum Failed {
-    /// The way there is broken, and nobody knows what has arrived.
+    /// The transport failed; what arrived is unknown.
     Broken(TransportError),
     /// They were refused, and nothing has changed.
     Refused(Error),
@@ -187,7 +185,7 @@ impl From<TransportError> for Failed {
 
 /// A ring that can be read back: for messages and bundles.
 pub trait Readable {
-    /// Behind what the device has fetched, as far as it tells, whatever that is worth.
+    /// The position after the words fetched by the device, as far as it reports that.
     fn fetched(&self) -> Option<u64>;
 
     /// Dwords of the ring, as long as they are not overwritten; empty where they cannot be read.

@@ -1,5 +1,5 @@
-//! [`KernargRing`]: the block of memory beside a ring, from which submissions get their data blocks; and their
-//! words, where the ring names words in memory.
+//! [`KernargRing`]: the memory next to a ring that holds the data blocks of submissions, and their words if the ring
+//! only references them.
 
 use std::sync::Arc;
 

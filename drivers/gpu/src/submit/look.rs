@@ -1,4 +1,4 @@
-//! How a queue stands: whether it is at rest, what is in flight, for how long nothing has moved.
+//! The state of a queue: whether it is idle, what is in flight, how long without progress.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -83,7 +83,7 @@ impl<H: Hardware> Channel<H> {
             let mut wait = Wait::new(self.full_limit);
             while !self.settle(host)? {
                 self.pause(host, &mut wait, |host| {
-                    let what = format!("submissions to {}, which has to come to rest", self.unit());
+                    let what = format!("submissions to {} (waiting for idle)", self.unit());
                     (what, host.marks.whole(), host.marks.passed())
                 })?;
             }
@@ -118,7 +118,7 @@ impl<H: Hardware> Channel<H> {
             Ok(())
         });
         if let Some(Err(error)) = done {
-            tracing::debug!(%error, "nobody knows what was submitted last");
+            tracing::debug!(%error, "last submission unknown");
         }
     }
 

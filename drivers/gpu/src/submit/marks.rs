@@ -1,8 +1,8 @@
-//! [`Marks`]: how far the device is, in its ring and in what was submitted.
+//! [`Marks`]: the device's progress, in the ring and in submissions.
 //!
-//! A submission is over once its queue's timeline has passed its end. A mark says which value of the timeline that is, where
-//! in the ring it ends, and how many submissions end before it: the words before it may be overwritten, and what these
-//! submissions use is let go. Read pointers are not enough for that: they say what was fetched.
+//! A submission is complete once its queue's timeline has passed its end. A mark holds that timeline value, its end
+//! in the ring, and the number of submissions before it: earlier words may be overwritten, and the objects of these
+//! submissions released. Read pointers are not enough: they only show what was fetched.
 //!
 //! Marks take nothing of the ring, but where words stand behind the last submission that raises the timeline: those of the
 //! driver's own, and the first parts of a submission that is larger than the ring. For these there are [fences], which

@@ -17,9 +17,8 @@
 //! | [`decode`] | what packets do, for messages and traces |
 //! | [`evidence`] | a queue as a bundle has it |
 //!
-//! A submission copies its arguments, writes its words, and rings; nothing is allocated on the way. What
-//! it used is taken back when another one finds no room, once the queue's timeline has passed its end: wherever the ring
-//! stood while it was written.
+//! A submission copies its arguments, writes its words, and rings the doorbell, without allocation. Its memory is
+//! reclaimed when a later one needs space, once the queue's timeline has passed its end.
 
 mod aside;
 pub mod channel;

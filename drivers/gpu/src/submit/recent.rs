@@ -1,4 +1,4 @@
-//! [`Recent`]: what was submitted last, always: a ring beside the ring, for who looks for the cause of a hang.
+//! [`Recent`]: a log of the last submissions, always on, to find the cause of a hang.
 //!
 //! It is written under the queue's lock, costs some stores and one short copy, and allocates nothing. What the device
 //! or a stray write has done to the real ring since, this one does not have.

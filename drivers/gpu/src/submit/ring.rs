@@ -1,7 +1,7 @@
 //! [`Ring`]: words to a ring in memory that the process owns, and a doorbell.
 //!
-//! A ring has dwords, and a position is a count of them since the queue was made. A vendor says where the ring is, how the
-//! device is told of words ([`OwnRing::publish`]), and where packets of its own must lie.
+//! A ring has dwords, and a position counts them since the queue was created. The vendor defines where the ring is,
+//! how words are published to the device ([`OwnRing::publish`]), and the alignment of its packets.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ pub trait OwnRing: Send + Sync + Sized + 'static {
     /// Dwords that packets which do not straddle the end of the ring leave there at most.
     const END: u64 = 64;
 
-    /// Where it lies; its dwords are a power of two.
+    /// Its memory; the number of dwords is a power of two.
     fn window(&self) -> &Window;
 
     /// See [`Submit::whole`].
@@ -35,7 +35,7 @@ pub trait OwnRing: Send + Sync + Sized + 'static {
         ring.put(at, words)
     }
 
-    /// Tells the device that the ring is written up to a position. Returns what the doorbell was given.
+    /// Publishes the ring up to a position to the device. Returns the doorbell value.
     ///
     /// # Errors
     /// The windows'.

@@ -27,9 +27,7 @@ impl<H: Hardware> Channel<H> {
     #[inline]
     pub fn submit(&self, turn: &mut Turn<'_>) -> Result<()> {
         if !turn.has_packets() {
-            return Err(
-                self.refused("its turn has no packets, so that nothing would end it".into())
-            );
+            return Err(self.refused("the turn has no packets; add at least one".into()));
         }
         self.launch(turn, &[])
     }
@@ -42,7 +40,7 @@ impl<H: Hardware> Channel<H> {
     pub fn launch(&self, turn: &mut Turn<'_>, words: &[u32]) -> Result<()> {
         let signal_value = turn.signal_value();
         let Some(parts) = turn.parts::<Host>(&self.timeline) else {
-            return Err(self.refused("its turn is that of another queue".into()));
+            return Err(self.refused("the turn belongs to another queue".into()));
         };
         let host = parts.own;
         let done = match parts
@@ -264,7 +262,7 @@ impl<H: Hardware> Channel<H> {
             let piece = self.way().whole(rest, most);
             if piece == 0 {
                 return Err(self.refused(format!(
-                    "a packet of more than {most} dwords does not fit into the ring of {}: open the \
+                    "a packet of more than {most} dwords does not fit the ring of {}: open the \
                      device with a larger ring",
                     self.way().size()
                 )));

@@ -45,7 +45,7 @@ fn slots_are_taken_and_given_back() {
     assert_eq!(numbers, [0, 1, 2]);
     let error = take(&handle, Engine::Compute).map(|_| ()).unwrap_err();
     assert!(
-        error.to_string().contains("a slot among 3 compute queues"),
+        error.to_string().contains("a slot of 3 compute queues"),
         "{error}"
     );
     // Copy queues have slots of their own.
@@ -100,7 +100,7 @@ fn a_reset_for_one_brings_back_the_queues_of_others() {
         panic!("its queue is gone");
     };
     assert!(
-        what.contains("a reset has taken this queue") && what.contains("queue 0"),
+        what.contains("lost in an engine reset: queue") && what.contains("queue 0"),
         "{what}"
     );
     look(&one).unwrap();
@@ -238,7 +238,7 @@ fn a_card_that_is_cut_off_is_lost_for_all_handles_and_started_anew_behind_them()
     assert!(what.contains("cut off"), "{what}");
     let why = refused(&machine);
     assert!(
-        why.contains("queue 0") && why.contains("drop all handles of the card first"),
+        why.contains("queue 0") && why.contains("drop all handles of the card and open it again"),
         "{why}"
     );
     drop((hung, one, other));

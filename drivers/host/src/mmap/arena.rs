@@ -286,8 +286,7 @@ pub struct Code {
 }
 
 impl Code {
-    /// The first byte. Calling into it is up to the caller, who knows the signature and keeps this owner alive
-    /// meanwhile.
+    /// The first byte. The caller who calls into it must know the signature and keep this owner alive.
     pub fn ptr(&self) -> NonNull<u8> {
         self.piece.start
     }

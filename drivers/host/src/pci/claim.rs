@@ -1,7 +1,7 @@
-//! Taking a function over from the system: what has to be written for it, in order.
+//! Taking over a function from the system: the necessary writes, in order.
 //!
-//! [`plan`] only reads, and says what would be written, each with its reason and with what undoes it. The
-//! [journal](super::journal) writes it, and undoes it.
+//! [`plan`] only reads, and returns the writes, each with its reason and its undo. The [journal](super::journal)
+//! applies and undoes them.
 
 use std::fmt;
 use std::io;
@@ -19,10 +19,10 @@ pub(super) const NO_IOMMU: &str = "/sys/module/vfio/parameters/enable_unsafe_noi
 /// How a program is to reach a function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Way {
-    /// By vfio-pci where an IOMMU stands before it, else by sysfs.
+    /// vfio-pci behind an IOMMU, otherwise sysfs.
     #[default]
     Best,
-    /// By the files that sysfs has for it: no kernel driver has it then.
+    /// sysfs files, without a kernel driver.
     Sysfs,
     /// By the kernel's driver vfio-pci, behind an IOMMU.
     Vfio,
@@ -77,7 +77,7 @@ pub struct Step {
     pub why: String,
     /// What undoes it.
     pub undo: Write,
-    /// Whether it goes on without: less is possible then, but something is.
+    /// Whether it is optional: without it, the function works with restrictions.
     pub may_fail: bool,
 }
 
@@ -91,22 +91,21 @@ impl fmt::Display for Step {
     }
 }
 
-/// Why a function was not taken over, or not given back.
+/// Why a function was not taken over or returned.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ClaimError {
     /// No such function.
-    #[error("{address}: there is no such PCI function ({source}). `lspci` lists them")]
+    #[error("{address}: no such PCI function ({source}). List them with `lspci`")]
     Missing {
         /// The function.
         address: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody looks at it.
+    /// It drives a display.
     #[error(
-        "{address}: it drives a display ({how}), which would go dark. Take another card, or say that this one \
-         is meant with --display"
+        "{address}: drives a display ({how}), which would go dark. Choose another card, or pass --display to force"
     )]
     Display {
         /// The function.
@@ -114,15 +113,15 @@ pub enum ClaimError {
         /// How that is known.
         how: String,
     },
-    /// VFIO cannot give it away.
-    #[error("{address}: not by VFIO: {why}")]
+    /// VFIO cannot be used for it.
+    #[error("{address}: VFIO not available: {why}")]
     Vfio {
         /// The function.
         address: String,
-        /// What is in the way, and what to do.
+        /// The cause, and what to do.
         why: String,
     },
-    /// There is no memory that outlives a program which is killed.
+    /// There are no huge pages, whose memory outlives a killed program.
     #[error("{address}: {why}")]
     Memory {
         /// The function.
@@ -130,76 +129,76 @@ pub enum ClaimError {
         /// What is missing, and what to do.
         why: String,
     },
-    /// A reset that is not possible, or that would be one of somebody else's card.
-    #[error("{address}: no reset: {why}")]
+    /// The reset is not possible, or a kernel driver is bound.
+    #[error("{address}: cannot reset: {why}")]
     Reset {
         /// The function.
         address: String,
-        /// What is in the way, and what to do.
+        /// The cause, and what to do.
         why: String,
     },
-    /// The kernel has not reset it.
-    #[error("{address}: no reset: `{write}`: {source}")]
+    /// The kernel failed to reset it.
+    #[error("{address}: reset failed: `{write}`: {source}")]
     NotReset {
         /// The function.
         address: String,
         /// What was written.
         write: Write,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file was refused.
+    /// A write failed.
     #[error("{address}: `{}` ({}): {source}. {undone}", .step.write, .step.why)]
     Refused {
         /// The function.
         address: String,
         /// What was written, and why.
         step: Box<Step>,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
         /// What became of the steps before.
         undone: String,
     },
-    /// A write that was taken, and has not done what it is for.
+    /// A write was accepted, but had no effect.
     #[error("{address}: after `{write}` {seen}. {undone}")]
     Deaf {
         /// The function.
         address: String,
         /// What was written.
         write: Write,
-        /// What is there instead.
+        /// The state found instead.
         seen: String,
         /// What became of the steps before.
         undone: String,
     },
     /// A signal asked the program to end.
-    #[error("{address}: ended by a signal. {undone}")]
+    #[error("{address}: interrupted by a signal. {undone}")]
     Ended {
         /// The function.
         address: String,
         /// What became of the steps before.
         undone: String,
     },
-    /// The journal cannot be kept: nothing is written without.
-    #[error("{path}: {source}. Nothing is changed that could not be given back{}", as_root(.source))]
+    /// The journal cannot be written; without it, nothing is changed.
+    #[error("{path}: {source}. Nothing was changed: without this journal it could not be undone{}", as_root(.source))]
     Journal {
         /// The journal.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// Some of it could not be undone. The journal still has it.
-    #[error("{address}: not undone: {}. What is wrong there? Then try again", .failed.join("; "))]
+    /// Some steps could not be undone. They stay in the journal.
+    #[error("{address}: not undone: {}. Fix the cause and rerun", .failed.join("; "))]
     Restore {
         /// The function.
         address: String,
-        /// The writes, each with what the system said.
+        /// The writes, each with the system's error.
         failed: Vec<String>,
     },
 }
 
 impl Way {
-    /// The way that is meant for a function.
+    /// The actual interface for a function.
     pub fn of(self, files: &dyn Files, address: &str) -> Way {
         let has_iommu = || group(files, address).is_some_and(|group| !group.no_iommu);
         match self {
@@ -255,7 +254,7 @@ impl Steps {
     fn release(&mut self, address: &str, driver: &str) {
         let bind = format!("/sys/bus/pci/drivers/{driver}/bind");
         let unbind = format!("{}/driver/unbind", in_sysfs(address));
-        let why = format!("the kernel driver {driver} has it");
+        let why = format!("bound to the kernel driver {driver}");
         self.add((&unbind, address), why, (&bind, address));
     }
 }
@@ -305,7 +304,7 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
     }
     for other in others {
         let remove = format!("{}/remove", in_sysfs(&other));
-        let why = "a function of the same card, which a reset takes along".into();
+        let why = "same card: a reset affects it too".into();
         steps.add((&remove, "1"), why, (RESCAN, "1"));
     }
     // Not of a function that a driver has.
@@ -316,7 +315,7 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
     {
         let path = format!("{folder}/resource0_resize");
         let why = format!(
-            "all VRAM behind BAR 0: {} MiB instead of {}",
+            "expose all VRAM in BAR 0: {} MiB instead of {}",
             1u64 << sizes.largest,
             1u64 << sizes.now
         );
@@ -334,14 +333,14 @@ pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step
     }
     let power = format!("{folder}/power/control");
     if files.read(&power).is_ok_and(|text| text.trim() == "auto") {
-        let why = "a function without a driver sleeps when its bridge does";
+        let why = "without a driver, runtime PM would suspend it with its bridge";
         steps.set(&power, "on", why, "auto");
     }
     let enable = format!("{folder}/enable");
     let is_enabled = files.read(&enable).is_ok_and(|text| text.trim() != "0");
     // A driver that leaves disables it.
     if bound.is_some() || !is_enabled {
-        steps.set(&enable, "1", "it does not answer while it is disabled", "0");
+        steps.set(&enable, "1", "a disabled function does not respond", "0");
     }
     Ok(steps.0)
 }
@@ -374,28 +373,28 @@ fn vfio_can(
     };
     if files.list(&format!("/sys/bus/pci/drivers/{VFIO}")).is_err() {
         return refused(format!(
-            "the kernel has no driver {VFIO} loaded; `modprobe {VFIO}`, or --sysfs where the kernel was started with \
-             iommu=pt"
+            "the driver {VFIO} is not loaded: `modprobe {VFIO}`, or pass --sysfs if booted with iommu=pt"
         ));
     }
     let group = group(files, address).filter(|group| !group.no_iommu);
     let group = match (way, group) {
         (Way::Vfio, None) => {
             return refused(
-                "no IOMMU is at work. Turn it on (in the firmware's set-up; intel_iommu=on on Intel's), or give up \
-                 its protection with --vfio=noiommu, or use no VFIO (--sysfs)"
+                "no IOMMU is enabled. Enable it (in the BIOS; Intel: intel_iommu=on), or pass --vfio=noiommu (no \
+                 memory \
+                 protection) or --sysfs (no VFIO)"
                     .into(),
             );
         }
         (Way::VfioNoIommu, Some(group)) => {
             return refused(format!(
-                "it is in group {} of an IOMMU, which protects the machine from it: --vfio without noiommu",
+                "the card is in IOMMU group {}: pass --vfio without noiommu",
                 group.number
             ));
         }
         (Way::VfioNoIommu, None) if files.read(NO_IOMMU).is_err() => {
             return refused(format!(
-                "{NO_IOMMU}: not there: this kernel was built without CONFIG_VFIO_NOIOMMU. Use no VFIO (--sysfs)"
+                "{NO_IOMMU} not found: the kernel was built without CONFIG_VFIO_NOIOMMU. Pass --sysfs (no VFIO)"
             ));
         }
         (_, None) => return Ok(()),
@@ -407,8 +406,8 @@ fn vfio_can(
             None | Some(VFIO | "pcieport" | "pci-stub") => {}
             Some(other) => {
                 return refused(format!(
-                    "its IOMMU group {} has {member} too, which the kernel driver {other} has: put the card into \
-                     another slot, or use no VFIO (--sysfs)",
+                    "IOMMU group {} also contains {member}, bound to the kernel driver {other}: move the card to \
+                     another slot, or pass --sysfs (no VFIO)",
                     group.number
                 ));
             }
@@ -423,7 +422,7 @@ fn to_vfio(steps: &mut Steps, files: &dyn Files, address: &str, way: Way) {
     // It counts for all cards: whoever leaves last takes it back.
     let is_off = files.read(NO_IOMMU).is_ok_and(|text| text.trim() == "N");
     if way == Way::VfioNoIommu && (is_off || is_owed(files, address, NO_IOMMU)) {
-        let why = "without an IOMMU it can write all of memory; the kernel calls itself tainted";
+        let why = "without an IOMMU the card can write all of memory; taints the kernel";
         steps.set(NO_IOMMU, "Y", why, "N");
     }
     let wish = format!("{folder}/driver_override");
@@ -432,9 +431,9 @@ fn to_vfio(steps: &mut Steps, files: &dyn Files, address: &str, way: Way) {
         "(null)" => "",
         old => old,
     };
-    steps.set(&wish, VFIO, "vfio-pci and nobody else shall have it", old);
+    steps.set(&wish, VFIO, "reserve it for vfio-pci", old);
     let probe = "/sys/bus/pci/drivers_probe";
     let unbind = format!("/sys/bus/pci/drivers/{VFIO}/unbind");
-    let why = format!("{VFIO} takes it");
+    let why = format!("bind to {VFIO}");
     steps.add((probe, address), why, (&unbind, address));
 }

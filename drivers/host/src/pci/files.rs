@@ -1,4 +1,4 @@
-//! [`Files`]: the files by which the system is asked and told, as text.
+//! [`Files`]: access to the system's control files, as text.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -41,7 +41,7 @@ pub trait Files {
     /// The system's: above all that it is not there.
     fn rights(&self, path: &str) -> io::Result<Rights>;
 
-    /// Whether this process may read and write a file, which is not opened for that.
+    /// Whether this process may read and write a file; does not open it.
     ///
     /// # Errors
     /// The system's.
@@ -59,14 +59,13 @@ pub trait Files {
     /// The system's; that it is a link, or somebody else's.
     fn kept(&self, path: &str) -> io::Result<String>;
 
-    /// Adds lines to a file of ours, which is made if it is not there, and waits until they are kept.
+    /// Appends lines to one of our files, creating it if needed, and syncs it.
     ///
     /// # Errors
     /// The system's; that it is a link, or somebody else's.
     fn append(&self, path: &str, text: &str) -> io::Result<()>;
 
-    /// Replaces the text of a file of ours, or removes it where there is none any more: wherever that ends, there is
-    /// the old text or the new one.
+    /// Atomically replaces the text of one of our files, or removes the file if the text is empty.
     ///
     /// # Errors
     /// As [`Files::append`].

@@ -1,8 +1,8 @@
 //! [`Function`]: a PCI function that this process drives, by the files that sysfs has for it.
 //!
-//! Registers and memory are mapped: an access is one instruction. Memory that the function is to reach lies in huge
-//! pages (see `pages`), and is given by its physical addresses: that is right only where no IOMMU translates for the function,
-//! which is looked at first. What a process has left that was killed is let go before anything else.
+//! Registers and memory are mapped: an access is one instruction. DMA memory is in huge pages (see `pages`),
+//! addressed physically; that is valid only without IOMMU translation, which is checked first. Memory left by a
+//! killed process is freed before anything else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub struct Function {
     iommu: Option<Group>,
 }
 
-/// Opens a function that no kernel driver has, once no other program has it, waiting for that at most so long.
+/// Opens a function without kernel driver, waiting at most `wait` for other programs to release it.
 ///
 /// # Errors
 /// No such function, a driver or a program that has it, files that this process may not open.
@@ -48,8 +48,7 @@ pub fn open(
     let unsupported = |why: String| TransportError::new(address, "open", Fault::Unsupported(why));
     if let Some(driver) = driver(system, address) {
         return Err(unsupported(format!(
-            "the kernel driver {driver} has it; `doorbell bind {address}` takes it over, and with --plan says what \
-             that writes"
+            "bound to the kernel driver {driver}; take it over with `doorbell bind {address}` (preview: --plan)"
         )));
     }
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
@@ -96,7 +95,7 @@ impl Pci for Function {
         let operation = format!("BAR{n}");
         let Some(bar) = self.bars.iter().find(|bar| bar.number == n) else {
             let there: Vec<_> = self.bars.iter().map(|bar| bar.number.to_string()).collect();
-            let why = format!("it has the BARs of memory {}", there.join(", "));
+            let why = format!("no such memory BAR; the function has {}", there.join(", "));
             return Err(self.failed(operation, Fault::Unsupported(why)));
         };
         let path = self.system.path(&self.file(&format!("resource{n}")));
@@ -133,15 +132,14 @@ impl Pci for Function {
         let failed = |why: String| self.failed(&*operation, Fault::Unsupported(why));
         if let Some(iommu) = &self.iommu {
             return Err(failed(format!(
-                "group {} of the IOMMU has the type {}: physical addresses are not those of the bus. Take the \
-                 function by VFIO, or start the kernel with iommu=pt",
+                "IOMMU group {} has type {}: bus addresses are not physical. Use VFIO, or boot with iommu=pt",
                 iommu.number, iommu.kind
             )));
         }
         let huge = HUGE_PAGE as u64;
         if !align.is_power_of_two() || align > huge || bytes == 0 {
             return Err(failed(format!(
-                "memory comes in pages of {:#x} and {huge:#x} bytes",
+                "expected pages of {:#x} or {huge:#x} bytes",
                 page_size()
             )));
         }
@@ -168,7 +166,7 @@ impl Pci for Function {
     }
 
     fn wait_irq(&self, vector: u32, _: Deadline) -> Result<u64, TransportError> {
-        let why = "sysfs gives no interrupts: look at memory instead";
+        let why = "no interrupts through sysfs: poll memory instead";
         let operation = format!("wait for interrupt {vector}");
         Err(self.failed(operation, Fault::Unsupported(why.into())))
     }

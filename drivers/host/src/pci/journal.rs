@@ -1,7 +1,7 @@
-//! Writing what was planned, and undoing it.
+//! Applying a plan, and undoing it.
 //!
-//! [`apply`] notes each write in a journal before it is made: [`restore`] undoes in reverse what the journal
-//! has, in this process or, after it was killed, in another one.
+//! [`apply`] records each write in a journal before making it; [`restore`] undoes the journal in reverse, in this
+//! process or, after it was killed, in another one.
 
 use std::io::{self, ErrorKind};
 
@@ -18,8 +18,7 @@ const SHARED: [&str; 1] = [NO_IOMMU];
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Mark(usize);
 
-/// Writes the steps. If one fails that must not, or `ends` says after one that the program is to end, those before are
-/// undone.
+/// Writes the steps. If a required one fails, or `ends` returns true after one, the earlier ones are undone.
 ///
 /// # Errors
 /// [`ClaimError`].
@@ -51,7 +50,7 @@ pub(super) fn marked(
     let before = Mark(entries(files, address)?.len());
     let back = |done: usize| match undo(files, address, before) {
         Ok(_) if done == 0 => "Nothing else was changed".to_owned(),
-        Ok(_) => "What was changed before is undone".to_owned(),
+        Ok(_) => "Earlier changes were undone".to_owned(),
         Err(error) => error.to_string(),
     };
     for (done, step) in steps.iter().enumerate() {
@@ -60,7 +59,7 @@ pub(super) fn marked(
         match files.tell(&write.path, &write.value) {
             Ok(()) => {}
             Err(source) if step.may_fail => {
-                tracing::warn!(target: "hcq::host", address, %write, %source, "goes on without");
+                tracing::warn!(target: "hcq::host", address, %write, %source, "continuing without this write");
                 continue;
             }
             Err(source) => {
@@ -95,11 +94,13 @@ pub(super) fn marked(
 fn deaf(files: &dyn Files, address: &str, write: &Write) -> Option<String> {
     let has = driver(files, address);
     match (write.path.rsplit('/').next()?, has.as_deref()) {
-        ("unbind", Some(driver)) => Some(format!("the kernel driver {driver} still has it")),
-        ("drivers_probe", None) => Some("no driver has it: `dmesg` may say why".into()),
-        ("drivers_probe", Some(other)) if other != "vfio-pci" => {
-            Some(format!("the kernel driver {other} has it, not vfio-pci"))
+        ("unbind", Some(driver)) => {
+            Some(format!("it is still bound to the kernel driver {driver}"))
         }
+        ("drivers_probe", None) => Some("no driver is bound: see `dmesg`".into()),
+        ("drivers_probe", Some(other)) if other != "vfio-pci" => Some(format!(
+            "it is bound to the kernel driver {other}, not vfio-pci"
+        )),
         _ => None,
     }
 }
@@ -142,8 +143,8 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
             // What it says would be lost.
             _ => {
                 let what = format!(
-                    "line {number} is {line:?}: expected `try` with a file and a value, or `done`. Nothing is undone: \
-                     mend the line or take it out, then try again"
+                    "line {number} is {line:?}: expected `try` with a file and a value, or `done`. Nothing was undone: \
+                     fix or remove the line and rerun"
                 );
                 let source = io::Error::new(ErrorKind::InvalidData, what);
                 return Err(ClaimError::Journal { path, source });
@@ -190,7 +191,7 @@ pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimErro
     Ok(writes)
 }
 
-/// Undoes what the journal of a function has, last first, and returns what was written for it.
+/// Undoes the journal of a function, last entry first, and returns the writes made.
 ///
 /// # Errors
 /// [`ClaimError::Restore`], [`ClaimError::Journal`].

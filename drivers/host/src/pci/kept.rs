@@ -24,8 +24,9 @@ const CAREFUL: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
 /// What is wrong with a file that was to be one of ours.
 fn foreign(path: &Path, what: &str) -> io::Error {
     let path = path.display();
-    let text =
-        format!("{path} is {what}: expected what Doorbell has made; who put it there? Remove it");
+    let text = format!(
+        "{path} is {what}: expected a file made by Doorbell. Check where it came from and remove it"
+    );
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
@@ -47,7 +48,7 @@ pub(super) fn open_plain(path: &Path, options: &OpenOptions) -> io::Result<(File
     let metadata = file.metadata()?;
     match metadata.is_file() && metadata.nlink() == 1 {
         true => Ok((file, metadata)),
-        false => Err(foreign(path, "no plain file, or has other names")),
+        false => Err(foreign(path, "not a regular file, or has other hard links")),
     }
 }
 
@@ -56,7 +57,7 @@ fn open_ours(path: &Path, options: &OpenOptions) -> io::Result<File> {
     let (file, metadata) = open_plain(path, options)?;
     match is_ours(&metadata) {
         true => Ok(file),
-        false => Err(foreign(path, &format!("of user {}", metadata.uid()))),
+        false => Err(foreign(path, &format!("owned by user {}", metadata.uid()))),
     }
 }
 
@@ -69,14 +70,17 @@ fn folder_of(path: &Path) -> io::Result<PathBuf> {
     }
     let metadata = fs::symlink_metadata(folder)?;
     if !metadata.is_dir() {
-        return Err(foreign(folder, "no folder"));
+        return Err(foreign(folder, "not a directory"));
     }
     if !is_ours(&metadata) {
-        return Err(foreign(folder, &format!("of user {}", metadata.uid())));
+        return Err(foreign(
+            folder,
+            &format!("owned by user {}", metadata.uid()),
+        ));
     }
     match metadata.mode() & OTHERS {
         0 => Ok(folder.to_owned()),
-        _ => Err(foreign(folder, "a folder that others can write to")),
+        _ => Err(foreign(folder, "a directory writable by others")),
     }
 }
 
@@ -91,7 +95,7 @@ pub(super) fn read(path: &Path) -> io::Result<String> {
 /// The text of a file from where it stands: all of it, as a part of it would be taken for all.
 fn text_of(path: &Path, file: &File) -> io::Result<String> {
     let wrong = |what: &str| {
-        let text = format!("{} {what}: look what is there", path.display());
+        let text = format!("{} {what}: check its contents", path.display());
         io::Error::new(ErrorKind::InvalidData, text)
     };
     let mut bytes = Vec::new();
@@ -99,7 +103,7 @@ fn text_of(path: &Path, file: &File) -> io::Result<String> {
     if bytes.len() as u64 > MOST {
         return Err(wrong(&format!("is larger than {MOST} bytes")));
     }
-    String::from_utf8(bytes).map_err(|_| wrong("is no text"))
+    String::from_utf8(bytes).map_err(|_| wrong("is not UTF-8 text"))
 }
 
 /// Adds lines to a file of ours, and waits until they are kept. A line of which a crash has left a part is ended
@@ -263,7 +267,7 @@ mod tests {
             assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
         };
         symlink(&precious, &path).unwrap();
-        all(&path, "x.undo is a link: expected what Doorbell has made");
+        all(&path, "x.undo is a link: expected a file made by Doorbell");
         // A link at the place of the new file is taken away, not written through.
         fs::remove_file(&path).unwrap();
         symlink(&precious, path.with_extension("new")).unwrap();
@@ -273,32 +277,29 @@ mod tests {
         // Another name of something.
         fs::remove_file(&path).unwrap();
         fs::hard_link(&precious, &path).unwrap();
-        all(&path, "has other names");
+        all(&path, "has other hard links");
         fs::remove_file(&path).unwrap();
         if geteuid().is_root() {
             fs::write(&path, "theirs\n").unwrap();
             chown(&path, Some(OTHER), None).unwrap();
-            all(&path, "x.undo is of user 4242");
+            all(&path, "x.undo is owned by user 4242");
             assert_eq!(fs::read_to_string(&path).unwrap(), "theirs\n");
             fs::remove_file(&path).unwrap();
             chown(path.parent().unwrap(), Some(OTHER), None).unwrap();
             let error = append(&path, "x\n").unwrap_err().to_string();
-            assert!(error.contains("doorbell is of user 4242"), "{error}");
+            assert!(error.contains("doorbell is owned by user 4242"), "{error}");
             chown(path.parent().unwrap(), Some(0), None).unwrap();
         }
         // A folder for all.
         let folder = path.parent().unwrap();
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
         let error = append(&path, "x\n").unwrap_err().to_string();
-        assert!(
-            error.contains("a folder that others can write to"),
-            "{error}"
-        );
+        assert!(error.contains("a directory writable by others"), "{error}");
         assert!(!path.exists());
         // A link in the place of the folder.
         fs::remove_dir(folder).unwrap();
         symlink(top.path(), folder).unwrap();
         let error = append(&path, "x\n").unwrap_err().to_string();
-        assert!(error.contains("doorbell is no folder"), "{error}");
+        assert!(error.contains("doorbell is not a directory"), "{error}");
     }
 }

@@ -1,10 +1,10 @@
-//! What processes that were killed have left: files of huge pages ([`Pages`](super::pages::Pages)) that functions may still
-//! write to. Memory of one function may be in the page tables of others that the process had, so a file goes once all
-//! functions are quiet whose files were left.
+//! Memory left by killed processes: huge page files ([`Pages`](super::pages::Pages)) that functions may still write.
+//! Memory of one function may be in the page tables of the process's other functions, so a file is removed once all
+//! functions with left files are quiesced.
 //!
-//! A file whose lock (flock) a process has is in use; one that nobody has was left. Whoever lets go of the memory of a
-//! function first makes that one quiet, and names its file so, before it looks at others: two that do so at once never
-//! wait for each other.
+//! A file whose lock (flock) is held is in use; otherwise it was left. To free the memory of a function, that
+//! function is quiesced first and its file renamed accordingly, before looking at others: two processes doing so
+//! never wait for each other.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
@@ -63,16 +63,17 @@ fn left(system: &System, address: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether a process has left memory that a function may still write to. Nobody else may drive it meanwhile.
+/// Whether a process left memory that a function may still write. The caller must hold the function's lock.
 pub fn has_left(system: &System, address: &str) -> bool {
     !left(system, address).is_empty()
 }
 
-/// Lets go of the memory that a process has left, once the function has stopped, and all others that the process may have
-/// had. Nobody else may drive it meanwhile.
+/// Frees the memory left by a process, after stopping the DMA of the function and of all others the process may have
+/// used. The caller must hold the function's lock.
 ///
 /// # Errors
-/// A kernel driver has the function; it, or another one, does not stop; a file that cannot be removed. The memory stays then.
+/// A kernel driver is bound to the function; it or another one does not stop; a file cannot be removed. The memory is
+/// then kept.
 pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(), TransportError> {
     let mut left = left(system, address);
     if left.is_empty() {
@@ -80,13 +81,13 @@ pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(),
     }
     if let Some(driver) = driver(system, address).filter(|driver| driver != VFIO) {
         let why = format!(
-            "the kernel driver {driver} has it, and memory that a program has left for it stays in {}: `doorbell unbind \
-             {address}`, then `doorbell unbind {address} --restore`",
+            "bound to the kernel driver {driver}, and memory left by a killed program stays in {}: run `doorbell \
+             unbind {address}`, then `doorbell unbind {address} --restore`",
             left[0].display()
         );
         return Err(TransportError::new(
             address,
-            "let go of memory",
+            "free left memory",
             Fault::Unsupported(why),
         ));
     }
@@ -102,7 +103,7 @@ pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(),
     }
     quiet_others(system, address)?;
     for path in left {
-        tracing::info!(target: "hcq::host", address, path = %path.display(), "memory of a process that has ended is let go");
+        tracing::info!(target: "hcq::host", address, path = %path.display(), "freeing memory left by a killed process");
         match fs::remove_file(&path) {
             // Both of its names were there.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -141,9 +142,9 @@ fn quiet_others(system: &System, address: &str) -> Result<(), TransportError> {
             };
             let depends = |why: String| {
                 let why = format!(
-                    "a program that was killed has left memory of {address}, which {other} may still write to: {why}"
+                    "a killed program left memory of {address}, which {other} may still write: {why}"
                 );
-                TransportError::new(address, "let go of memory", Fault::Unsupported(why))
+                TransportError::new(address, "free left memory", Fault::Unsupported(why))
             };
             if is_in_use(&path) {
                 // Files of a process that ends are closed one after another.
@@ -156,8 +157,9 @@ fn quiet_others(system: &System, address: &str) -> Result<(), TransportError> {
                 }
                 if start.elapsed() >= LIMIT {
                     let why = format!(
-                        "another program has {other}, and has not made it quiet within {LIMIT:?}. End that program, or \
-                         wait for it"
+                        "another program uses {other} and did not quiesce it within {LIMIT:?}. Stop that program, or \
+                         wait \
+                         for it"
                     );
                     return Err(depends(why));
                 }
@@ -182,8 +184,7 @@ fn is_in_use(path: &Path) -> bool {
 fn quiet_other(system: &System, other: &str, path: &Path) -> Result<bool, String> {
     if !system.path(&folder(other)).exists() {
         return Err(format!(
-            "it is not there. `echo 1 > /sys/bus/pci/rescan` finds it again; if the card was taken out of the machine, \
-             remove {}",
+            "it is not on the bus. Run `echo 1 > /sys/bus/pci/rescan`; if the card was removed, delete {}",
             path.display()
         ));
     }
@@ -196,6 +197,6 @@ fn quiet_other(system: &System, other: &str, path: &Path) -> Result<bool, String
         return Ok(lock.is_some());
     }
     let quiet = ConfigFile::open(system, other).and_then(|config| quiet(other, &config));
-    quiet.map_err(|error| format!("{error}. `doorbell reset {other}` may end that"))?;
+    quiet.map_err(|error| format!("{error}. Try `doorbell reset {other}`"))?;
     Ok(true)
 }

@@ -20,9 +20,9 @@
 //! # }
 //! ```
 //!
-//! What the crate does not have is refused here: resets of the bus, and writes of 8 bytes to a BAR that VFIO lets nobody
-//! map. It has one interrupt: the crate hides that the kernel gives fewer than were asked for, and none then. There is
-//! no mode without IOMMU.
+//! Features missing in the crate are refused: bus resets, and 8-byte writes to a BAR that VFIO does not allow to be
+//! mapped. One interrupt only: the crate hides that the kernel grants fewer than requested, and none then. No mode
+//! without IOMMU.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -52,7 +52,7 @@ use crate::reserve::view;
 /// The most that the crate writes at a time.
 const WIDEST: usize = 4;
 
-/// Functions whose DMA goes through one IOMMU, and the bus addresses that memory is mapped at for them.
+/// Functions behind one IOMMU, and the bus addresses of memory mapped for them.
 #[derive(Clone)]
 pub struct Container(Arc<Space<Lender>>);
 
@@ -71,7 +71,7 @@ impl Container {
         let iommu = device.iommu();
         let align = iommu.alignment();
         if align > page_size() {
-            let why = format!("its pages have {align:#x} bytes, those of the system fewer");
+            let why = format!("IOMMU pages of {align:#x} bytes are larger than the system's");
             let fault = Fault::Unsupported(why);
             return Err(TransportError::new("the IOMMU", "open", fault));
         }
@@ -85,8 +85,8 @@ impl Container {
         Ok(Container(space))
     }
 
-    /// A function of this container. `address` is its name, `0000:03:00.0`. From now on its configuration, its BARs and its
-    /// interrupts are those of whoever has what is returned; once that has gone it starts no accesses to memory.
+    /// A function of this container. `address` is its name, `0000:03:00.0`. The returned object owns its
+    /// configuration, BARs and interrupts; dropping it stops the function's DMA.
     ///
     /// # Errors
     /// Interrupts that cannot be had.
@@ -140,7 +140,7 @@ fn no_map(error: &io::Error, last: i32) -> Fault {
     if error.raw_os_error().is_some() || last == 0 {
         return fault(error);
     }
-    tracing::debug!(target: "hcq::host", %error, last, "memory is not mapped");
+    tracing::debug!(target: "hcq::host", %error, last, "could not map memory");
     Fault::Errno(last)
 }
 
@@ -183,12 +183,12 @@ impl Drop for Lent {
         // What the kernel does for who closes the device; this one stays open.
         let address = &*self.address;
         if let Err(error) = quiet(address, &self.config) {
-            tracing::error!(target: "hcq::host", %error, address, "it may still access memory");
+            tracing::error!(target: "hcq::host", %error, address, "could not stop its DMA: it may still access memory");
         }
         if self.event.is_some()
             && let Err(error) = self.device.interrupts().msi().disable()
         {
-            tracing::warn!(target: "hcq::host", %error, address, "its interrupt stays on");
+            tracing::warn!(target: "hcq::host", %error, address, "could not disable its interrupt");
         }
     }
 }
@@ -207,7 +207,7 @@ impl Lent {
         region(n).ok_or_else(|| {
             let there = (0..6u8).filter(|n| region(*n).is_some());
             let there: Vec<_> = there.map(|n| n.to_string()).collect();
-            let why = format!("it has the BARs {}", there.join(", "));
+            let why = format!("no such BAR; the function has {}", there.join(", "));
             self.refused(&format!("BAR{n}"), &why)
         })
     }
@@ -221,7 +221,7 @@ impl Lent {
         let mapped = region.map(.., Permissions::ReadWrite);
         let mapped = mapped.map_err(|e| refused(&self.address, &format!("map BAR{n}"), &e))?;
         let (ptr, len) = (NonNull::new(mapped.as_mut_ptr()), mapped.len());
-        let ptr = ptr.ok_or_else(|| self.refused(&format!("map BAR{n}"), "it is at address 0"))?;
+        let ptr = ptr.ok_or_else(|| self.refused(&format!("map BAR{n}"), "mapped at address 0"))?;
         // SAFETY: mapped for as long as the owner lives, which makes no reference to what is there.
         Ok(Some(unsafe {
             view(ptr, len, Prot::ReadWrite, Arc::new(mapped))
@@ -266,7 +266,7 @@ impl Pci for Lent {
     fn dma(&self, bytes: u64, align: u64) -> Result<Dma, TransportError> {
         let operation = format!("map {bytes:#x} bytes aligned to {align:#x}");
         if !align.is_power_of_two() || bytes == 0 {
-            return Err(self.refused(&operation, "memory comes in whole pages"));
+            return Err(self.refused(&operation, "expected whole pages"));
         }
         let dma = self.space.dma(Arc::new(self.device.clone()), bytes, align);
         let how = ": locked in memory (`ulimit -l`)";
@@ -290,7 +290,7 @@ impl Pci for Lent {
                 done.map_err(|error| refused(&self.address, &operation, &error))
             }
             ResetKind::Bus | ResetKind::Power => {
-                Err(self.refused(&operation, "the crate pci-driver has none"))
+                Err(self.refused(&operation, "not supported by the crate pci-driver"))
             }
         }
     }
@@ -300,7 +300,7 @@ impl Pci for Lent {
         let event = self.event.as_ref().filter(|_| vector == 0);
         let event = event.ok_or_else(|| {
             let count = usize::from(self.event.is_some());
-            self.refused(&operation, &format!("it has {count} interrupts"))
+            self.refused(&operation, &format!("the function has {count} interrupts"))
         })?;
         let came = until(&*event.calls, event.fd.as_raw_fd(), deadline);
         let came = came.map_err(|error| refused(&self.address, &operation, &error))?;
@@ -387,7 +387,7 @@ impl RemoteWindow for Bar {
 }
 
 fn too_wide() -> io::Error {
-    let why = "at most 4 bytes at a time, by the crate pci-driver";
+    let why = "at most 4 bytes at a time (crate pci-driver)";
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 

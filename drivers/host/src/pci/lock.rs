@@ -1,6 +1,6 @@
 //! [`Lock`]: one program at a time drives a function.
 //!
-//! The lock is the kernel's, on a file that says who has it; it is gone with the process that has it.
+//! The lock is a kernel lock on a file that names its holder; it ends with the holding process.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -28,14 +28,14 @@ const LONGEST: u64 = 4096;
 /// How often a file is made or opened that comes and goes.
 const TIMES: u32 = 16;
 
-/// A function that is not free.
+/// A function could not be locked.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LockError {
-    /// Another program has it.
+    /// Another program uses it.
     #[error(
-        "{address}: {holder} has it, still after {waited:?}. End that, or wait for it: --wait SECONDS, for programs \
-         HCQDEV_PCI_WAIT=SECONDS"
+        "{address}: in use by {holder} (waited {waited:?}). Stop it, or wait: --wait SECONDS (programs: \
+         HCQDEV_PCI_WAIT=SECONDS)"
     )]
     Held {
         /// The function.
@@ -45,14 +45,12 @@ pub enum LockError {
         /// How long was waited.
         waited: Duration,
     },
-    /// The file could not be had.
-    #[error(
-        "{path}: {source}. Locks of all programs are in that folder: it must be there, and writable"
-    )]
+    /// The lock file could not be opened.
+    #[error("{path}: {source}. The lock folder must exist and be writable")]
     File {
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -63,7 +61,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// The file of a function's lock, which says who has had it last: `PID (COMMAND)`.
+/// The lock file of a function, which names its last holder: `PID (COMMAND)`.
 pub fn lock_path(address: &str) -> String {
     format!("/run/lock/doorbell-{address}.lock")
 }
@@ -109,7 +107,7 @@ fn is_soon_over(text: &str) -> bool {
 }
 
 impl Lock {
-    /// Has the function if nobody else has it, without saying so: for what is over in a moment.
+    /// Locks the function if it is free, without writing the holder: for short operations.
     ///
     /// # Errors
     /// [`LockError`].
@@ -123,7 +121,7 @@ impl Lock {
         file.map_err(|source| LockError::File { path: name, source })
     }
 
-    /// Waits for the function, at most so long; a moment longer where who has it lets it go soon.
+    /// Waits for the function for at most `wait`, slightly longer if its holder is about to release it.
     ///
     /// # Errors
     /// [`LockError`].
@@ -156,7 +154,7 @@ impl Lock {
                     }
                     let holder = match text.trim() {
                         _ if !is_ours && owner != 0 => {
-                            format!("a program (the file {name} is of user {owner})")
+                            format!("a program (the file {name} is owned by user {owner})")
                         }
                         "" => "another program".into(),
                         text => format!("process {text}"),
@@ -224,7 +222,7 @@ mod tests {
         for make in links {
             make(&precious, &path).unwrap();
             let error = take().unwrap_err().to_string();
-            let why = ["is a link", "has other names"];
+            let why = ["is a link", "has other hard links"];
             assert!(why.iter().any(|why| error.contains(why)), "{error}");
             assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
             fs::remove_file(&path).unwrap();
@@ -236,7 +234,7 @@ mod tests {
             chown(&path, Some(4242), None).unwrap();
             let held = take().unwrap();
             let error = take().unwrap_err().to_string();
-            assert!(error.contains("is of user 4242"), "{error}");
+            assert!(error.contains("is owned by user 4242"), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), "theirs\x1b[2J");
             drop(held);
         }

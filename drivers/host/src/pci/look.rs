@@ -1,4 +1,4 @@
-//! What the system says of a function, beside what [`hcq::transport::PciFunction`] has. Nothing is written.
+//! System information about a function, beyond [`hcq::transport::PciFunction`]. Read-only.
 
 use super::files::{Files, folder};
 
@@ -31,12 +31,12 @@ pub fn driver(files: &dyn Files, address: &str) -> Option<String> {
     line.map(str::to_owned)
 }
 
-/// How it is known that a function drives a display; none if it drives none.
+/// Why a function is considered to drive a display; `None` if it does not.
 pub fn display(files: &dyn Files, address: &str) -> Option<String> {
     let folder = folder(address);
     let text = |path: String| files.read(&path).unwrap_or_default();
     if text(format!("{folder}/boot_vga")).trim() == "1" {
-        return Some("it is the one that the machine starts with: boot_vga".into());
+        return Some("boot display: boot_vga".into());
     }
     let drm = format!("{folder}/drm");
     for card in files.list(&drm).unwrap_or_default() {
@@ -95,7 +95,7 @@ impl Group {
         self.kind != "identity" && !self.no_iommu
     }
 
-    /// The file by which VFIO gives it away.
+    /// Its VFIO device file.
     pub fn node(&self) -> String {
         let kind = if self.no_iommu { "noiommu-" } else { "" };
         format!("/dev/vfio/{kind}{}", self.number)

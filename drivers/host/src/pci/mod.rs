@@ -2,24 +2,24 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `files` | the files of the system: those of this machine, or a model of them |
-//! | [`look`] | what the system says of a function |
-//! | [`claim`] | taking a function over from the system, as a list of writes that can be read before |
-//! | [`journal`] | writing such a list, and undoing it |
+//! | `files` | the system's files: of this machine, or a model |
+//! | [`look`] | system information about a function |
+//! | [`claim`] | taking over a function, as a list of writes that can be reviewed first |
+//! | [`journal`] | applying such a list, and undoing it |
 //! | [`reset`] | resetting a function by the kernel |
-//! | `owed` | which functions need what was written |
+//! | `owed` | which functions need a change |
 //! | `config` | the configuration space of a function, by sysfs |
-//! | `kept` | files of ours, which tell a program with all rights what to do |
+//! | `kept` | our own files, which control a privileged program |
 //! | `lock` | one program at a time |
-//! | [`pages`] | huge pages that a function finds by their physical addresses, in a file that outlives a process |
-//! | `left` | such files of processes that were killed |
-//! | [`quiet`] | a function ends its accesses to memory |
+//! | [`pages`] | huge pages for DMA by physical address, in a file that outlives a process |
+//! | `left` | such files left by killed processes |
+//! | [`quiet`] | stopping a function's DMA |
 //! | `function` | a function, opened by sysfs: BARs, configuration space, memory, resets |
-//! | `space` | addresses on the bus behind an IOMMU, and memory that is mapped there |
+//! | `space` | bus addresses behind an IOMMU, and memory mapped there |
 //! | [`vfio`] | a function, opened by VFIO: the same, with memory that an IOMMU maps, and interrupts |
 //! | `lent` | a function that the crate `pci-driver` has opened (a feature of that name) |
 //!
-//! Nothing here unbinds, removes, resizes or resets what it was not asked for by its address.
+//! Nothing here unbinds, removes, resizes or resets a function that was not named by its address.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-bus-pci, Documentation/PCI/sysfs-pci.rst,
 //! Documentation/admin-guide/mm/pagemap.rst.

@@ -1,4 +1,4 @@
-//! Journals of what has to be undone, one of each function: where they are, and who else needs what was written.
+//! Journals of changes to undo, one per function: their paths, and which other functions need a change.
 
 use std::io::ErrorKind;
 

@@ -1,9 +1,9 @@
 //! [`Pages`]: memory for a function that finds it by its physical addresses: huge pages, in a file that outlives every
 //! process.
 //!
-//! A function goes on writing when the process that drove it is killed. What it writes to must not be given to somebody
-//! else before it has stopped: so all of it is in a file of hugetlbfs, which stays, with its pages, until the right to start
-//! accesses was taken from the function ([`quiet`]). Whoever ends in order does that, else whoever opens the function next.
+//! A function keeps writing when its process is killed. Its memory must not be reused before it has stopped: it is in
+//! a hugetlbfs file, which stays, with its pages, until the function's bus mastering is disabled ([`quiet`]): at a
+//! regular exit, or by the next process to open the function.
 //!
 //! A page of hugetlbfs stays where it is. Reclaim and swapping leave it alone, compaction passes it over
 //! (`isolate_migratepages_block`: compound pages, unless a range is to be allocated as one), balancing between nodes leaves
@@ -40,9 +40,9 @@ const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// How many huge pages there are.
 const NR: &str = "/proc/sys/vm/nr_hugepages";
 /// What has to be done where there are no huge pages.
-const HOW: &str = "`echo 1024 > /proc/sys/vm/nr_hugepages` reserves 2 GiB, and `mount -t hugetlbfs -o pagesize=2M \
-                              none /dev/hugepages` shows them, both as root; or turn on an IOMMU (in the firmware's set-up; \
-                              intel_iommu=on on Intel's) and take the card by VFIO, which needs neither";
+const HOW: &str = "as root, run `echo 1024 > /proc/sys/vm/nr_hugepages` (2 GiB) and `mount -t hugetlbfs -o \
+                   pagesize=2M none /dev/hugepages`; or enable an IOMMU (in the BIOS; Intel: intel_iommu=on) and use \
+                   VFIO, which needs neither";
 
 fn pool(files: &dyn Files, name: &str) -> u64 {
     let text = files.read(&format!("{POOL}/{name}"));
@@ -65,7 +65,7 @@ impl fmt::Display for Missing {
         let Missing { seen, fix } = self;
         write!(
             f,
-            "{seen}, and only their pages outlive a program that is killed: {fix}"
+            "{seen}, and only huge pages outlive a killed program: {fix}"
         )
     }
 }
@@ -78,7 +78,7 @@ pub fn available(files: &dyn Files) -> Result<String, Missing> {
     let missing = |seen: String| Missing { seen, fix: HOW };
     let mounts = mounts(files);
     let Some(first) = mounts.first() else {
-        let seen = "no hugetlbfs with pages of 2 MiB is mounted";
+        let seen = "no hugetlbfs with 2 MiB pages mounted";
         return Err(missing(format!("{MOUNTS}: {seen}")));
     };
     match (pool(files, "nr_hugepages"), pool(files, "free_hugepages")) {
@@ -89,7 +89,7 @@ pub fn available(files: &dyn Files) -> Result<String, Missing> {
     }
 }
 
-/// Who says where huge pages lie.
+/// Source of the physical addresses of huge pages.
 pub trait Frames: Send + Sync {
     /// The physical addresses of huge pages of a file, from an offset on. `view` is where they are mapped and there.
     ///
@@ -126,11 +126,11 @@ fn place(entry: u64, page: u64) -> Result<u64, Fault> {
     let unsupported = |why: &str| Err(Fault::Unsupported(why.into()));
     let at = (entry & FRAME) * page;
     match entry & PRESENT != 0 {
-        false => unsupported("a huge page is not in memory though it was just written to"),
-        true if at == 0 => unsupported(
-            "the kernel does not say where memory is: run as root, or with the capability CAP_SYS_ADMIN",
-        ),
-        true if !at.is_multiple_of(HUGE) => unsupported("the file is none of huge pages"),
+        false => unsupported("a huge page just written is not in memory"),
+        true if at == 0 => {
+            unsupported("the kernel hides physical addresses: run as root or with CAP_SYS_ADMIN")
+        }
+        true if !at.is_multiple_of(HUGE) => unsupported("not a huge page file"),
         true => Ok(at),
     }
 }
@@ -373,7 +373,7 @@ impl Drop for Pages {
             removed.map_err(|error| refused(&self.path.to_string_lossy(), "remove", &error))
         });
         if let Err(error) = removed {
-            tracing::warn!(target: "hcq::host", %error, "its memory stays until it is opened again");
+            tracing::warn!(target: "hcq::host", %error, "could not free memory; it stays until the next open");
         }
     }
 }

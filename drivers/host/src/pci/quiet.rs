@@ -74,15 +74,15 @@ pub(super) fn access(
     Err(TransportError::new(address, operation, fault))
 }
 
-/// Ends all accesses of a function to memory: when it returns, what the function has written is there, and nothing follows.
-/// One that has left the bus writes nothing either.
+/// Stops a function's DMA: on return, its earlier writes have arrived and no more follow. A function that has left
+/// the bus does not write.
 ///
 /// # Errors
 /// The accesses to its configuration; [`Fault::TimedOut`] where it still waits for something.
 pub fn quiet(address: &str, config: &dyn Config) -> Result<(), TransportError> {
     /// What is read of a function that is not there.
     const GONE: u32 = 0xffff;
-    let failed = |fault| TransportError::new(address, "end of its accesses to memory", fault);
+    let failed = |fault| TransportError::new(address, "stop its DMA", fault);
     let command = config.read(PCI_COMMAND, AccessWidth::W16)?;
     if command == GONE {
         return Ok(());
@@ -94,7 +94,7 @@ pub fn quiet(address: &str, config: &dyn Config) -> Result<(), TransportError> {
     // The answer comes behind all that was written before.
     let command = config.read(PCI_COMMAND, AccessWidth::W16)?;
     if command != GONE && command & master != 0 {
-        let why = format!("its command register stays {command:#x}: it is still bus master");
+        let why = format!("command register stays {command:#x}: still bus master");
         return Err(failed(Fault::Unsupported(why)));
     }
     let Some(express) = express(config)? else {
@@ -195,10 +195,7 @@ mod tests {
         let error = quiet("0000:03:00.0", &space).unwrap_err();
         assert_eq!(error.fault, Fault::TimedOut(LIMIT));
         let error = error.to_string();
-        assert!(
-            error.starts_with("0000:03:00.0: end of its accesses to memory"),
-            "{error}"
-        );
+        assert!(error.starts_with("0000:03:00.0: stop its DMA"), "{error}");
         assert_eq!(space.command(), 0x2);
     }
 }

@@ -1,4 +1,4 @@
-//! Resetting a function by the kernel: which way, which writes, and the way put back as it was.
+//! Resetting a function through the kernel: the method, the writes, and restoring the method.
 //!
 //! Source: Linux, Documentation/ABI/testing/sysfs-bus-pci, `reset_method` and `reset`.
 
@@ -12,7 +12,7 @@ use super::look::driver;
 /// What a reset writes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The way is chosen; nothing where it is the one that the kernel takes anyway.
+    /// The write that selects the method; `None` if it is the kernel's default.
     pub way: Option<Step>,
     /// The reset itself, which nothing undoes.
     pub reset: Write,
@@ -27,8 +27,7 @@ const fn word(kind: ResetKind) -> &'static str {
     }
 }
 
-/// What has to be written to reset a function, in the way that the kernel prefers if none is asked for. Nothing is
-/// written yet.
+/// The writes to reset a function, by the kernel's preferred method if none is given. Writes nothing.
 ///
 /// # Errors
 /// [`ClaimError::Missing`]; [`ClaimError::Reset`] where it has no such reset, or a driver of the kernel has it.
@@ -47,21 +46,21 @@ pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result
         None | Some("vfio-pci") => {}
         Some(driver) => {
             return refused(format!(
-                "the kernel driver {driver} has it, and would find it changed; `doorbell bind {address}` first"
+                "bound to the kernel driver {driver}; unbind it first (`doorbell bind {address}`)"
             ));
         }
     }
     let path = format!("{folder}/reset_method");
     let Ok(ways) = files.read(&path) else {
         return refused(format!(
-            "{path}: not there: the kernel knows no way. Turn the machine off and on"
+            "{path} not found: the kernel has no reset method for it. Power-cycle the machine"
         ));
     };
     let ways = ways.trim();
     let mut each = ways.split_whitespace();
     let wanted = kind.map(word);
     let way = match (wanted, each.next()) {
-        (_, None) => return refused(format!("{path} is empty: all ways are turned off")),
+        (_, None) => return refused(format!("{path} is empty: all reset methods are disabled")),
         (None, Some(_)) => None,
         (Some(wanted), Some(first)) if wanted == first => None,
         (Some(wanted), _) if each.any(|one| one == wanted) => Some(Step {
@@ -69,14 +68,14 @@ pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result
                 path: path.clone(),
                 value: wanted.into(),
             },
-            why: format!("the kernel takes the first of: {ways}"),
+            why: format!("the kernel uses the first of: {ways}"),
             undo: Write {
                 path,
                 value: ways.into(),
             },
             may_fail: false,
         }),
-        _ => return refused(format!("it can be reset by: {ways}")),
+        _ => return refused(format!("available reset methods: {ways}")),
     };
     let reset = Write {
         path: format!("{folder}/reset"),
@@ -85,7 +84,7 @@ pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result
     Ok(Plan { way, reset })
 }
 
-/// Resets as planned. The way is put back, also if that fails.
+/// Resets as planned. The method is restored, also on failure.
 ///
 /// # Errors
 /// [`ClaimError`].

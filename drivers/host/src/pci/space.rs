@@ -65,7 +65,7 @@ impl<I: Iommu> Space<I> {
             Some((free, (first, first + (bytes - 1))))
         });
         let (free, given) = made.ok_or_else(|| {
-            let why = format!("the IOMMU translates no addresses for it: {all:x?}");
+            let why = format!("no usable IOMMU address range: {all:x?}");
             TransportError::new(address, "open", Fault::Unsupported(why))
         })?;
         Ok(Arc::new(Space {
@@ -173,7 +173,9 @@ impl<I: Iommu> Drop for Mapping<I> {
         match space.iommu.unmap(*at, *bytes) {
             Ok(()) => _ = space.free().free(*at),
             // The pages stay pinned and the address taken: nothing else is ever found there.
-            Err(error) => tracing::error!(target: "hcq::host", %error, at, bytes, "stays mapped"),
+            Err(error) => {
+                tracing::error!(target: "hcq::host", %error, at, bytes, "could not unmap")
+            }
         }
     }
 }
@@ -209,8 +211,9 @@ impl<I: Iommu> ShownBars<I> {
             TransportError::new(address, operation, fault)
         };
         let show = || {
-            let view = view()?
-                .ok_or_else(|| failed(Fault::Unsupported("VFIO lets nobody map it".into())))?;
+            let view = view()?.ok_or_else(|| {
+                failed(Fault::Unsupported("VFIO does not allow mapping it".into()))
+            })?;
             let align = (view.len() as u64).next_power_of_two().min(LARGEST);
             let mapping = space.map(user, &view, align).map_err(failed)?;
             Ok((mapping, view))
@@ -234,7 +237,7 @@ impl<I: Iommu> ShownBars<I> {
         };
         let (mapping, _) = shown[at].1.as_ref().map_err(Clone::clone)?;
         mapping.first(bytes).ok_or_else(|| {
-            let why = Fault::Unsupported(format!("BAR{n} has not {bytes:#x} bytes"));
+            let why = Fault::Unsupported(format!("BAR{n} is smaller than {bytes:#x} bytes"));
             TransportError::new(address, format!("BAR{n} for other functions"), why)
         })
     }

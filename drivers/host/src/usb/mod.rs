@@ -3,7 +3,7 @@
 //! | file | idea |
 //! |---|---|
 //! | here | a device, opened and claimed, as a [`UsbPipe`] |
-//! | `transfers` | transfers that are under way together: libusb's asynchronous interface |
+//! | `transfers` | concurrent transfers: libusb's asynchronous interface |
 
 #[allow(unsafe_code)]
 mod transfers;
@@ -25,7 +25,7 @@ const AWAY: Duration = Duration::from_millis(250);
 /// How long one look for that is apart from the next.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A device whose first interface this process has.
+/// A device whose first interface this process has claimed.
 pub struct Pipe {
     name: String,
     /// Of the device, for as long as it is plugged in.
@@ -33,7 +33,7 @@ pub struct Pipe {
     handle: DeviceHandle<Context>,
 }
 
-/// Opens a device, and takes it from a kernel driver that has it.
+/// Opens a device, and detaches its kernel driver.
 ///
 /// # Errors
 /// No such device, no permission, another program that has it.
@@ -45,9 +45,9 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
         move |error| match error {
             rusb::Error::Access => {
                 let why = format!(
-                    "{file} may not be opened by this user: a udev rule gives it to him, for instance the line \
+                    "{file}: permission denied: add the udev rule \
                      SUBSYSTEM==\"usb\", ATTR{{idVendor}}==\"{:04x}\", ATTR{{idProduct}}==\"{:04x}\", \
-                     TAG+=\"uaccess\" in /etc/udev/rules.d/70-doorbell-usb.rules; plug the bridge in again then",
+                     TAG+=\"uaccess\" to /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again",
                     device.vendor, device.product
                 );
                 TransportError::new(port, operation, Fault::Unsupported(why))
@@ -65,7 +65,7 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
     // A driver of mass storage may have left it in the middle of something.
     if handle.kernel_driver_active(INTERFACE).unwrap_or(false) {
         let detached = handle.detach_kernel_driver(INTERFACE);
-        detached.map_err(failed("take it from its kernel driver"))?;
+        detached.map_err(failed("detach its kernel driver"))?;
         handle.reset().map_err(failed("reset"))?;
     }
     if handle.active_configuration().ok() != Some(CONFIGURATION) {
@@ -73,9 +73,9 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
         set.map_err(failed("configure"))?;
     }
     let claimed = handle.claim_interface(INTERFACE);
-    claimed.map_err(failed("claim, which one program can at a time"))?;
+    claimed.map_err(failed("claim (one program at a time)"))?;
     let set = handle.set_alternate_setting(INTERFACE, SETTING);
-    set.map_err(failed("choose the first setting"))?;
+    set.map_err(failed("select the first alternate setting"))?;
     Ok(Pipe {
         name: device.port.clone(),
         file: file.into(),

@@ -1,8 +1,8 @@
-//! Transfers that are under way together.
+//! Concurrent transfers.
 //!
-//! libusb calls back from whatever thread handles its events, which is the one that waits here. A transfer and its
-//! buffer belong to libusb from the submission until that call: nothing returns before all of them have come, also
-//! where the first has failed and the others are cancelled.
+//! libusb calls back from the thread that handles its events, which is the waiting one here. libusb owns a transfer
+//! and its buffer from submission to callback: no function returns before all callbacks, even if the first transfer
+//! failed and the others are cancelled.
 //!
 //! Source: libusb, "Asynchronous device I/O": allocation, submission, completion, cancellation.
 
@@ -89,7 +89,7 @@ pub(super) fn submit<'a>(
 }
 
 impl UnderWay<'_> {
-    /// Waits for its end, and says how many bytes it has moved.
+    /// Waits for its end and returns the bytes moved.
     ///
     /// # Errors
     /// Which one it was, and how it failed.
@@ -115,7 +115,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-/// Does transfers together, and says how many bytes each has moved.
+/// Runs transfers concurrently and returns the bytes moved by each.
 ///
 /// # Errors
 /// Of the first that failed: which one, and how.
@@ -271,7 +271,7 @@ fn outcome(status: c_int, limit: Duration) -> Option<Fault> {
         LIBUSB_TRANSFER_NO_DEVICE => Fault::Gone,
         LIBUSB_TRANSFER_OVERFLOW => Fault::Errno(libc::EOVERFLOW),
         rusb::constants::LIBUSB_TRANSFER_CANCELLED => {
-            Fault::Unsupported("cancelled, because another one failed".into())
+            Fault::Unsupported("cancelled after another transfer failed".into())
         }
         _ => Fault::Errno(libc::EIO),
     })

@@ -205,15 +205,15 @@ fn a_plan_says_each_write_its_reason_and_its_undoing_and_writes_nothing() {
     assert_eq!(
         text,
         [
-            "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind  # the kernel driver amdgpu has \
-             it; undone by: echo 0000:03:00.0 > /sys/bus/pci/drivers/amdgpu/bind",
-            "echo 1 > /sys/bus/pci/devices/0000:03:00.1/remove  # a function of the same card, which a reset \
-             takes along; undone by: echo 1 > /sys/bus/pci/rescan",
-            "echo 14 > /sys/bus/pci/devices/0000:03:00.0/resource0_resize  # all VRAM behind BAR 0: 16384 MiB \
+            "echo 0000:03:00.0 > /sys/bus/pci/devices/0000:03:00.0/driver/unbind  # bound to the kernel driver \
+             amdgpu; undone by: echo 0000:03:00.0 > /sys/bus/pci/drivers/amdgpu/bind",
+            "echo 1 > /sys/bus/pci/devices/0000:03:00.1/remove  # same card: a reset affects it too; undone by: echo \
+             1 > /sys/bus/pci/rescan",
+            "echo 14 > /sys/bus/pci/devices/0000:03:00.0/resource0_resize  # expose all VRAM in BAR 0: 16384 MiB \
              instead of 256; undone by: echo 8 > /sys/bus/pci/devices/0000:03:00.0/resource0_resize",
-            "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control  # a function without a driver sleeps when its \
-             bridge does; undone by: echo auto > /sys/bus/pci/devices/0000:03:00.0/power/control",
-            "echo 1 > /sys/bus/pci/devices/0000:03:00.0/enable  # it does not answer while it is disabled; undone \
+            "echo on > /sys/bus/pci/devices/0000:03:00.0/power/control  # without a driver, runtime PM would suspend \
+             it with its bridge; undone by: echo auto > /sys/bus/pci/devices/0000:03:00.0/power/control",
+            "echo 1 > /sys/bus/pci/devices/0000:03:00.0/enable  # a disabled function does not respond; undone \
              by: echo 0 > /sys/bus/pci/devices/0000:03:00.0/enable",
         ]
     );
@@ -224,9 +224,9 @@ fn a_plan_says_each_write_its_reason_and_its_undoing_and_writes_nothing() {
     kernel.put("/proc/mounts", "");
     let error = plan(&kernel, GPU, ALL).unwrap_err().to_string();
     for part in [
-        "no hugetlbfs with pages of 2 MiB is mounted",
+        "no hugetlbfs with 2 MiB pages mounted",
         "nr_hugepages",
-        "turn on an IOMMU",
+        "enable an IOMMU",
     ] {
         assert!(error.contains(part), "{error}");
     }
@@ -298,7 +298,7 @@ fn each_write_that_is_refused_undoes_those_before_it() {
             assert!(error.starts_with("0000:03:00.0: `echo "), "{error}");
             let rest = match n {
                 0 => "Nothing else was changed",
-                _ => "What was changed before is undone",
+                _ => "Earlier changes were undone",
             };
             assert!(error.ends_with(rest), "{n}: {error}");
         }
@@ -318,8 +318,8 @@ fn what_cannot_be_undone_stays_in_the_journal() {
     let error = restore(&kernel, GPU).unwrap_err().to_string();
     assert_eq!(
         error,
-        "0000:03:00.0: not undone: `echo 1 > /sys/bus/pci/rescan`: Device or resource busy (os error 16). What is \
-         wrong there? Then try again"
+        "0000:03:00.0: not undone: `echo 1 > /sys/bus/pci/rescan`: Device or resource busy (os error 16). Fix the \
+         cause and rerun"
     );
     kernel.told();
     *kernel.fails.borrow_mut() = None;
@@ -341,7 +341,7 @@ fn a_card_that_somebody_looks_at_needs_a_flag() {
     );
     let error = plan(&kernel, GPU, ALL).unwrap_err().to_string();
     assert!(
-        error.contains("it drives a display (card0-DP-1 is on)"),
+        error.contains("drives a display (card0-DP-1 is on)"),
         "{error}"
     );
     assert_eq!(plan(&kernel, GPU, flagged).unwrap().len(), 5);
@@ -349,7 +349,7 @@ fn a_card_that_somebody_looks_at_needs_a_flag() {
     let error = plan(&kernel, GPU, ALL).unwrap_err().to_string();
     assert!(error.contains("boot_vga"), "{error}");
     let error = plan(&kernel, "0000:09:00.0", ALL).unwrap_err().to_string();
-    assert!(error.contains("there is no such PCI function"), "{error}");
+    assert!(error.contains("no such PCI function"), "{error}");
 }
 
 #[test]
@@ -394,8 +394,8 @@ fn a_driver_that_does_not_leave_is_named() {
     let error = apply(&Deaf(kernel), GPU, &steps).unwrap_err().to_string();
     assert_eq!(
         error,
-        "0000:03:00.0: after `echo 0000:03:00.0 > /sys/deaf/driver/unbind` the kernel driver amdgpu still has it. \
-         What was changed before is undone"
+        "0000:03:00.0: after `echo 0000:03:00.0 > /sys/deaf/driver/unbind` it is still bound to the kernel driver \
+         amdgpu. Earlier changes were undone"
     );
 }
 
@@ -557,7 +557,7 @@ fn what_vfio_cannot_give_away_is_said() {
     assert!(error.contains("`modprobe vfio-pci`"), "{error}");
     kernel.put("/sys/bus/pci/drivers/vfio-pci/new_id", "");
     let error = refused(&kernel, Way::Vfio);
-    assert!(error.contains("no IOMMU is at work"), "{error}");
+    assert!(error.contains("no IOMMU is enabled"), "{error}");
     let error = refused(&kernel, Way::VfioNoIommu);
     assert!(error.contains("CONFIG_VFIO_NOIOMMU"), "{error}");
     kernel.put(
@@ -573,7 +573,10 @@ fn what_vfio_cannot_give_away_is_said() {
     assert_eq!(unsafe_mode.undo.value, "N");
     let kernel = with_vfio();
     let error = refused(&kernel, Way::VfioNoIommu);
-    assert!(error.contains("group 12 of an IOMMU"), "{error}");
+    assert!(
+        error.contains("IOMMU group 12: pass --vfio without noiommu"),
+        "{error}"
+    );
     kernel.put("/sys/kernel/iommu_groups/12/devices/0000:04:00.0/x", "");
     kernel.put(
         &format!("{}/uevent", in_sysfs("0000:04:00.0")),
@@ -581,7 +584,7 @@ fn what_vfio_cannot_give_away_is_said() {
     );
     let error = refused(&kernel, Way::Vfio);
     assert!(
-        error.contains("has 0000:04:00.0 too, which the kernel driver xhci_hcd has"),
+        error.contains("also contains 0000:04:00.0, bound to the kernel driver xhci_hcd"),
         "{error}"
     );
     // A driver that does not come.
@@ -595,7 +598,7 @@ fn what_vfio_cannot_give_away_is_said() {
     steps.retain(|step| !step.write.path.ends_with("driver_override"));
     let error = apply(&kernel, GPU, &steps).unwrap_err().to_string();
     assert!(
-        error.ends_with("no driver has it: `dmesg` may say why. What was changed before is undone"),
+        error.ends_with("no driver is bound: see `dmesg`. Earlier changes were undone"),
         "{error}"
     );
     assert_eq!(kernel.state(), before);
@@ -621,7 +624,10 @@ fn a_reset_chooses_a_way_and_puts_it_back() {
     let kernel = Kernel::new();
     let refused = |kind| reset::plan(&kernel, GPU, kind).unwrap_err().to_string();
     let error = refused(None);
-    assert!(error.contains("the kernel driver amdgpu has it"), "{error}");
+    assert!(
+        error.contains("bound to the kernel driver amdgpu"),
+        "{error}"
+    );
     apply(&kernel, GPU, &release(&kernel, GPU, false).unwrap()).unwrap();
     let before = kernel.state();
     kernel.told();
@@ -645,9 +651,9 @@ fn a_reset_chooses_a_way_and_puts_it_back() {
     let error = reset::apply(&kernel, GPU, &bus).unwrap_err().to_string();
     assert!(error.contains("Device or resource busy"), "{error}");
     assert_eq!(kernel.state(), before);
-    assert!(refused(Some(ResetKind::Power)).ends_with("it can be reset by: flr bus"));
+    assert!(refused(Some(ResetKind::Power)).ends_with("available reset methods: flr bus"));
     kernel.put(&format!("{folder}/reset_method"), "\n");
-    assert!(refused(None).contains("all ways are turned off"));
+    assert!(refused(None).contains("all reset methods are disabled"));
 }
 
 #[test]
@@ -663,7 +669,7 @@ fn a_program_that_is_asked_to_end_undoes_what_it_has_done() {
         };
         let error = journal::apply(&kernel, GPU, &steps, &ends).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("What was changed before is undone"), "{text}");
+        assert!(text.contains("Earlier changes were undone"), "{text}");
         assert_eq!(kernel.state(), before, "{most}");
         assert_eq!(pending(&kernel, GPU).unwrap(), []);
     }
@@ -725,7 +731,7 @@ fn a_journal_that_is_too_large_or_no_text_is_an_error() {
     let large = "try\t/sys/a\t1\ndone\n".repeat(1 << 16);
     for (bytes, what) in [
         (large.as_bytes(), "is larger than 1048576 bytes"),
-        (&b"try\t/sys/\xff\t1\ndone\n"[..], "is no text"),
+        (&b"try\t/sys/\xff\t1\ndone\n"[..], "is not UTF-8 text"),
     ] {
         std::fs::write(&path, bytes).unwrap();
         for error in [pending(&system, GPU).err(), restore(&system, GPU).err()] {

@@ -1,4 +1,4 @@
-//! [`NvBackend`]: a way to an NVIDIA GPU: that of all GPUs ([`Backend`]), with its channels.
+//! [`NvBackend`]: the interface to an NVIDIA GPU: [`Backend`] plus channels.
 //!
 //! | file | idea |
 //! |---|---|
@@ -16,7 +16,7 @@ use hcq::Result;
 use crate::chip::{Chip, Units};
 pub use channel::{ChannelHandle, ChannelKind, ChannelRequest, Classes, HardwareChannel};
 
-/// A way to one GPU, which is opened for this process.
+/// An interface to one GPU, opened for this process.
 pub trait NvBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;

@@ -146,7 +146,7 @@ impl Encoder {
                 return Err(self.setup.refused_exec(
                     program,
                     format!(
-                        "the argument at {} of {} bytes does not lie in its {} bytes of parameters, at a \
+                        "the argument at {} of {} bytes is outside its {} bytes of parameters, at a \
                          multiple of 4",
                         field.offset,
                         field.kind.bytes(),
@@ -224,7 +224,7 @@ impl Encoder {
         let launch = Launch::from_words(&program.launch_words);
         let Some(launch) = launch.filter(|l| l.version == super::qmd::version(self.setup.arch))
         else {
-            return refused("it was loaded by another driver; load it on this device".into());
+            return refused("loaded by another driver; load it on this device".into());
         };
         let takes = program.args.fields.len();
         if args.len() != takes {
@@ -236,19 +236,19 @@ impl Encoder {
         let most = launch.max_threads.min(MAX_THREADS);
         if threads == 0 || threads > most.into() || block[2] > MAX_DEPTH {
             return refused(format!(
-                "block {block:?}: a block of this kernel has 1 to {most} threads, {MAX_DEPTH} along z"
+                "block {block:?}: expected 1 to {most} threads per block, at most {MAX_DEPTH} along z"
             ));
         }
         if grid.iter().zip(MAX_GRID).any(|(&n, most)| n > most) {
             return refused(format!(
-                "grid {grid:?}: this GPU starts at most {MAX_GRID:?} blocks"
+                "grid {grid:?}: expected at most {MAX_GRID:?} blocks"
             ));
         }
         let has = self.local_bytes.load(Ordering::Acquire);
         if launch.local_bytes > has {
             let needs = launch.local_bytes;
             return refused(format!(
-                "it needs {needs} bytes of local memory for a thread, the queue has {has}"
+                "needs {needs} bytes of local memory per thread, the queue has {has}"
             ));
         }
         Ok(launch)

@@ -151,7 +151,7 @@ pub(crate) fn poll(
         }
         _ => {
             let why = format!(
-                "the host of a channel cannot wait for memory & {mask:#x} {compare:?} {value:x?}: compare a \
+                "a channel's host engine cannot wait for memory & {mask:#x} {compare:?} {value:x?}: compare a \
                  whole word, or poll for bits that are equal or not all zeros or ones"
             );
             return Err(setup.refused("poll", why));

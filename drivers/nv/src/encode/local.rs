@@ -1,4 +1,4 @@
-//! Local memory: what threads have beside their registers, for all that a GPU can run at once.
+//! Local memory: per-thread memory besides registers, for all threads that a GPU can run at once.
 
 use hcq::GpuVa;
 

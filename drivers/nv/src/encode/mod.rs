@@ -201,8 +201,7 @@ impl Encoder {
                 } => match setup.kind {
                     QueueKind::Compute => self.exec(program, args, grid, block, out)?,
                     QueueKind::Copy => {
-                        let why =
-                            "a channel of copies runs no kernels: submit it to a compute queue";
+                        let why = "copy queues cannot run kernels: submit it to a compute queue";
                         return Err(setup.refused_exec(program, why));
                     }
                 },

@@ -1,4 +1,4 @@
-//! QMDs as templates: what a program needs at each launch, and where a launch puts its own.
+//! QMDs as templates: the program's part, and the fields filled in by a launch.
 
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::qmd::{self, Field, Misfit, Version};

@@ -22,9 +22,7 @@ impl Setup {
     #[cold]
     fn unreachable(&self, command: &str, at: u64, align: u64) -> hcq::Error {
         let bits = self.arch.facts().va_bits;
-        let why = format!(
-            "address {at:#x}: this GPU takes multiples of {align} of at most {bits} bits here"
-        );
+        let why = format!("address {at:#x}: expected a multiple of {align} of at most {bits} bits");
         self.refused(command, why)
     }
 }

@@ -1,4 +1,4 @@
-//! Push buffers read back: what a queue was told, for messages and traces. Never on the way of a submission.
+//! Decodes push buffers, for messages and traces. Not on the submission path.
 
 use std::collections::HashMap;
 

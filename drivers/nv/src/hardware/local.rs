@@ -56,7 +56,7 @@ impl Locals {
             device: on.core.id.clone(),
             program: program.into(),
             why: format!(
-                "it needs {thread_bytes} bytes of local memory for a thread, which this GPU cannot have; use \
+                "needs {thread_bytes} bytes of local memory per thread, more than this GPU supports; use \
                  fewer registers and local arrays"
             ),
         };

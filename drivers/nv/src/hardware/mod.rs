@@ -1,13 +1,13 @@
-//! [`NvHardware`]: a queue of an NVIDIA GPU, as [`drivers_gpu`] takes it: a channel, whose ring takes entries
-//! that name push buffers in memory.
+//! [`NvHardware`]: an NVIDIA queue for [`drivers_gpu`]: a channel, whose ring entries point to push buffers in
+//! memory.
 //!
 //! | file | idea |
 //! |---|---|
 //! | here | encoder and ring as one queue |
-//! | [`ring`] | how the hardware is told of entries |
+//! | [`ring`] | publishing entries to the hardware |
 //! | [`parts`] | what a queue is made of |
 //! | [`local`] | the local memory of kernels |
-//! | [`decode`] | push buffers read back, for messages and traces |
+//! | [`decode`] | decoded push buffers, for messages and traces |
 
 mod decode;
 pub(crate) mod local;

@@ -37,7 +37,7 @@ pub(crate) fn open(
     let chip = backend.gpu().chip;
     let limits = Limits::of(chip.sm).ok_or_else(|| Error::NoDevice {
         asked: core.id.to_string(),
-        why: format!("no limits of sm_{} are known", chip.sm),
+        why: format!("unsupported: no limits known for sm_{}", chip.sm),
     })?;
     let (of, arguments) = match kind {
         QueueKind::Compute => (ChannelKind::Compute, options.push_buffer.max(4096)),

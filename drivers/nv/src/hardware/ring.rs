@@ -1,4 +1,4 @@
-//! [`NvRing`]: how the hardware is told of entries.
+//! [`NvRing`]: publishes entries to the hardware.
 
 use drivers_gpu::submit::ring::OwnRing;
 use hcq::mem::window::Window;

@@ -1,4 +1,4 @@
-//! [`Base`]: what a GPU is asked by: its file, and its objects in RM that are there for questions.
+//! [`Base`]: the file and RM objects used to query a GPU.
 
 use std::sync::Arc;
 

@@ -1,7 +1,6 @@
-//! Calls of the kernel driver, with what it answers: a status, whatever the system call says.
+//! Calls of the kernel driver, which return a status separate from the system call's result.
 //!
-//! RM asks for a call to be made again where something is in its way for a moment (BUSY_RETRY). That ends
-//! here: a call is made again a limited number of times.
+//! RM may ask to retry a call (BUSY_RETRY). Retries are limited here.
 
 use drivers_gpu::kernel::calls::until_taken;
 use drivers_spec::nv::abi::{Branch, Struct};

@@ -1,4 +1,4 @@
-//! Channels with the kernel driver's memory, and who has to know them before they run.
+//! Channels with the kernel driver's memory, and their registration with RM and UVM.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/fifo/arch/hopper/kernel_fifo_gh100.c (USERD where the
 //! ring is); kernel-open/nvidia-uvm/
@@ -181,7 +181,7 @@ fn engine_of(gpu: &Gpu, request: &ChannelRequest<'_>) -> Result<u32, MemoryError
             ChannelKind::Compute => format!("open channel {}", request.name),
         };
         let why = format!(
-            "the GPU has {} copy engines beside that of graphics, numbered from 0",
+            "the GPU has {} copy engines besides the graphics one, numbered from 0",
             gpu.facts.copy_engines.len()
         );
         TransportError::new(&*gpu.path, what, Fault::Unsupported(why)).into()

@@ -1,5 +1,4 @@
-//! [`Mapping`]: memory that RM maps for a GPU, in an address space that RM manages: what is done where UVM
-//! is missing.
+//! [`Mapping`]: memory mapped by RM for a GPU, in an address space managed by RM: the fallback without UVM.
 //!
 //! Addresses are an object of their own, made at the address that is wanted; memory is mapped there then.
 //!

@@ -35,7 +35,7 @@ pub(super) fn gone(device: &DeviceId, what: &str) -> Error {
     Error::Fault {
         device: device.clone(),
         unit: "GPU".into(),
-        what: format!("it is gone ({what}): see `dmesg | grep -e NVRM -e Xid`"),
+        what: format!("the GPU is gone ({what}): see `dmesg | grep -e NVRM -e Xid`"),
     }
 }
 
@@ -45,13 +45,11 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
         return gone(device, &error.to_string());
     }
     let hint = match error.fault {
-        Fault::Errno(12) => {
-            "Free memory of the host or raise its limits (`ulimit -v`, `ulimit -l`)"
-        }
+        Fault::Errno(12) => "Free host memory or raise its limits (`ulimit -v`, `ulimit -l`)",
         // EINVAL: of an escape whose size the driver does not know.
         Fault::Errno(22) => {
-            "The driver may want other structs than this version knows: compare its version \
-             (`cat /proc/driver/nvidia/version`); a sandbox (gVisor) does not pass all calls on"
+            "The driver may expect other structs than this version: compare its version \
+             (`cat /proc/driver/nvidia/version`); a sandbox (gVisor) does not forward all calls"
         }
         _ => LOG,
     };
@@ -59,7 +57,7 @@ fn of_system(device: &DeviceId, error: TransportError) -> Error {
 }
 
 fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> Error {
-    let name = status::status_name(number).unwrap_or("of no name");
+    let name = status::status_name(number).unwrap_or("unknown");
     let told = format!("expected NV_OK, found status {number:#x} ({name})");
     if is_lost(number) {
         return gone(device, &format!("{file}: {call}: {told}"));
@@ -77,23 +75,22 @@ fn of_status(device: &DeviceId, (file, call): (String, String), number: u32) -> 
 fn hint(number: u32) -> &'static str {
     match number {
         status::NV_ERR_INVALID_PARAM_STRUCT => {
-            "The driver has other structs than this version knows: compare its version (`cat \
+            "The driver expects other structs than this version: compare its version (`cat \
              /proc/driver/nvidia/version`)"
         }
         status::NV_ERR_INSUFFICIENT_PERMISSIONS => {
-            "Another user or container may hold the GPU, or it is for one process alone (`nvidia-smi \
-             -q -d COMPUTE`)"
+            "Another user or container may hold the GPU, or it is in an exclusive compute mode (`nvidia-smi -q -d \
+             COMPUTE`)"
         }
         status::NV_ERR_NO_MEMORY | status::NV_ERR_INSUFFICIENT_RESOURCES => {
-            "The driver has none left of it: close other programs on the GPU (`nvidia-smi`)"
+            "The driver has none left: close other programs on the GPU (`nvidia-smi`)"
         }
         status::NV_ERR_NOT_READY | status::NV_ERR_INVALID_STATE => {
-            "The GPU may still start, or be busy with a reset; with NVSwitch, the fabric manager has to \
-             run (`systemctl status nvidia-fabricmanager`)"
+            "The GPU may still be starting or resetting; with NVSwitch, start the fabric manager (`systemctl status \
+             nvidia-fabricmanager`)"
         }
         status::NV_ERR_TIMEOUT | status::NV_ERR_RESET_REQUIRED => {
-            "The GPU does not answer: see `dmesg | grep -e NVRM -e Xid`, it may need a reset \
-             (`sudo nvidia-smi -r`)"
+            "The GPU does not answer: see `dmesg | grep -e NVRM -e Xid`, or reset it (`sudo nvidia-smi -r`)"
         }
         _ => LOG,
     }
@@ -117,7 +114,7 @@ pub(super) fn of_memory(device: &DeviceId, gpu: &Gpu, error: MemoryError) -> Err
             asked,
             0,
             0,
-            format!(" as far as the driver tells, of the system memory that GPUs may use; {error}"),
+            format!(" of the system memory available to GPUs, as reported by the driver; {error}"),
         ),
         MemoryError::Refused(error) => of_call(device, error),
     }

@@ -1,9 +1,9 @@
-//! What a thread sleeps on: a file of the GPU that becomes readable when a channel interrupts, when one dies,
-//! and when the host says so.
+//! Events for sleeping threads: a file of the GPU that becomes readable when a channel interrupts, when one dies, and
+//! when the host signals it.
 //!
-//! Interrupts are those of the host, which every engine that it drives raises: whoever wakes up looks whether
-//! it was for him. `poll` forgets what it has told, and so tells one thread: of those that sleep on an
-//! event one polls, and wakes the others.
+//! Interrupts come from the host engine for all its engines: a woken thread checks whether its own condition holds.
+//! `poll` consumes the event, so it wakes one thread only: of those that sleep on an event one polls, and wakes the
+//! others.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/event_notification.c,
 //! `registerEventNotification`, `engineNonStallIntrNotifyEvent`; gpu/subdevice/
@@ -90,7 +90,7 @@ impl Event {
         };
         let interrupt = os.object(INTERRUPT)?;
         let death = os.death().map_err(|error| {
-            tracing::debug!(%error, "channels that die wake nobody");
+            tracing::debug!(%error, "no event for channel errors: waiting threads are not woken");
         });
         Ok(Event {
             interrupt,

@@ -1,4 +1,4 @@
-//! [`Ioctls`]: the kernel driver's files as what carries calls to its resource manager.
+//! [`Ioctls`]: the kernel driver's files as the transport to its resource manager.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/arch/nvalloc/unix/src/escape.c: which file takes which escape;
 //! kernel-open/nvidia/nv-mmap.c: a file maps what it was told last, a GPU's own memory by a file of that GPU.
@@ -99,7 +99,7 @@ impl Ioctls {
         let mut all = paths.iter();
         let path = all.find(|(device, _)| *device == map.device);
         let path = path.map(|(_, path)| path.clone()).ok_or_else(|| {
-            let why = format!("device {:#x} has no file", map.device);
+            let why = format!("no file for device {:#x}", map.device);
             TransportError::new(self.name(), "map", Fault::Unsupported(why))
         })?;
         drop(paths);

@@ -1,5 +1,4 @@
-//! [`Meters`]: what GPUs are at, and who has them. Nothing is computed and nobody is kept out; a GPU that sleeps is
-//! woken by being opened.
+//! [`Meters`]: gauges and users of GPUs. Does no compute and locks nobody out; opening a suspended GPU wakes it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,8 +30,8 @@ pub struct Meters {
 }
 
 impl Meters {
-    /// Opens what RM has for questions, of all its GPUs, and has them measure. Returns with the first measurement, or
-    /// after two seconds without one.
+    /// Opens the query objects of all GPUs of RM and starts measuring. Returns with the first measurement, or after
+    /// two seconds without one.
     ///
     /// # Errors
     /// [`Unusable`]: the driver cannot be asked.

@@ -1,19 +1,19 @@
-//! NVIDIA's kernel driver: what it says there is, and what it is asked for. Its resource manager (RM) makes
-//! objects and answers questions; UVM maps memory for all GPUs of a process.
+//! NVIDIA's kernel driver: enumeration and calls. Its resource manager (RM) creates objects and answers queries; UVM
+//! maps memory for all GPUs of a process.
 //!
-//! What RM is asked is in `rm`, which knows no files; here is what carries it, and what only a kernel driver
-//! has. Each row uses those above it, and none below:
+//! The calls to RM are in `rm`, independent of files; here are their transport and the parts specific to the kernel
+//! driver. Each row uses only those above it:
 //!
 //! | file | idea |
 //! |---|---|
 //! | `call` | ioctls with structs of the running branch; statuses as errors |
-//! | [`mod@survey`] | which GPUs there are, and why one cannot be used |
-//! | `ioctls` | the driver's files as what carries calls to RM |
+//! | [`mod@survey`] | the GPUs, and why one cannot be used |
+//! | `ioctls` | the driver's files as the transport to RM |
 //! | `uvm`, `session` | an address space for all GPUs; a client and that, both of a process |
-//! | `base`, [`examine`], [`meters`] | what a GPU is asked by; whether it computes for this process; what it is at |
+//! | `base`, [`examine`], [`meters`] | query objects of a GPU; whether this process may compute on it; gauges |
 //! | `gpu` | a GPU with its address space and its doorbell |
-//! | `dma`, `memory`, `process` | memory that it has; what GPUs share |
-//! | `channel`, `event` | channels with their memory; what a thread sleeps on |
+//! | `dma`, `memory`, `process` | its memory; memory shared by GPUs |
+//! | `channel`, `event` | channels with their memory; events for sleeping threads |
 //! | [`open`] | all of them as an [`NvBackend`] |
 
 mod base;

@@ -78,11 +78,11 @@ fn find(id: &DeviceId, all: Vec<Found>, index: u32) -> Result<Found> {
     found.ok_or_else(|| Error::NoDevice {
         asked: id.to_string(),
         why: match count {
-            0 => "NVIDIA's kernel driver has no GPU: see `dmesg | grep -e NVRM -e Xid`; in a container, \
+            0 => "NVIDIA's kernel driver lists no GPU: see `dmesg | grep -e NVRM -e Xid`; in a container, \
                   pass one (`--gpus all`)"
                 .into(),
-            1 => "NVIDIA's kernel driver has one GPU, number 0".into(),
-            n => format!("NVIDIA's kernel driver has {n} GPUs, numbers 0 to {}", n - 1),
+            1 => "NVIDIA's kernel driver lists one GPU, number 0".into(),
+            n => format!("NVIDIA's kernel driver lists {n} GPUs, numbers 0 to {}", n - 1),
         },
     })
 }
@@ -189,7 +189,7 @@ impl Backend for Nvk {
         if let Some(event) = event.owner.downcast_ref::<event::Event>()
             && let Err(error) = event.wake()
         {
-            tracing::debug!(%error, "nobody is woken");
+            tracing::debug!(%error, "could not wake waiting threads");
         }
     }
 
@@ -235,7 +235,8 @@ impl Backend for Nvk {
             .iter()
             .filter_map(Weak::upgrade)
             .collect();
-        let missing = "registers and page tables: the resource manager has them; `nvidia-bug-report.sh` reads its log";
+        let missing =
+            "registers and page tables: owned by the resource manager; see `nvidia-bug-report.sh`";
         Evidence {
             waves: channels
                 .iter()

@@ -1,5 +1,5 @@
-//! [`Process`]: the GPUs of this process in one session, and what they have of each other. It is there as
-//! long as one of them is open.
+//! [`Process`]: the GPUs of this process in one session, and their peer mappings. It lives as long as one of them is
+//! open.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -83,7 +83,7 @@ impl Process {
                 other.peers().push(gpu.id);
             }
             // Copies between the two go through host memory then.
-            Err(error) => tracing::debug!(%error, "two GPUs have no way to each other"),
+            Err(error) => tracing::debug!(%error, "two GPUs have no peer access"),
         }
     }
 

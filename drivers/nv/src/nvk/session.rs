@@ -36,7 +36,7 @@ impl Session {
             tracing::warn!(
                 version = driver.version,
                 branch = %driver.branch,
-                "the structs of this driver are not described: those of another branch are tried"
+                "unknown driver branch: trying the structs of another branch"
             );
         }
         let files = Ioctls::new(control, driver.branch);
@@ -68,7 +68,7 @@ fn with_uvm(
         {
             tracing::warn!(
                 %error,
-                "no UVM (`sudo nvidia-modprobe -c 0 -u`): RM maps memory, and GPUs do not reach each other's"
+                "no UVM (`sudo nvidia-modprobe -c 0 -u`): RM maps memory, without peer access between GPUs"
             );
             Ok(None)
         }

@@ -40,9 +40,9 @@ pub enum Unusable {
          (package nvidia-open or nvidia-driver, branch 535 or newer) and load it (`modprobe nvidia`)"
     )]
     NoDriver,
-    /// Another driver has the GPUs.
+    /// The GPUs are bound to another driver.
     #[error(
-        "{place} belongs to the kernel driver {driver}, not to NVIDIA's: {}",
+        "{place} is bound to the kernel driver {driver}, not to NVIDIA's: {}",
         foreign(driver)
     )]
     Foreign {
@@ -51,9 +51,9 @@ pub enum Unusable {
         /// The driver.
         driver: String,
     },
-    /// The module is loaded, and there is no file.
+    /// The module is loaded, but the device file is missing.
     #[error(
-        "{path} does not exist, though the module nvidia is loaded (version {version}): make the files \
+        "{path} does not exist, but the module nvidia is loaded (version {version}): create the files \
          (`sudo nvidia-modprobe -c 0 -u`); in a container, pass the GPUs (`--gpus all`, or `--device {path}`)"
     )]
     NoFile {
@@ -72,7 +72,7 @@ pub enum Unusable {
         /// The file.
         path: String,
     },
-    /// A device cgroup keeps this process from a device file, whatever its mode.
+    /// A device cgroup denies access to a device file, whatever its mode.
     #[error(
         "{path}: operation not permitted, by a device cgroup: start the container with `--gpus all` or \
          `--device {path}` (a volume is not enough), a service with `DeviceAllow={path} rw`"
@@ -83,8 +83,8 @@ pub enum Unusable {
     },
     /// The driver cannot start the GPU, or has lost it.
     #[error(
-        "{path}: the driver cannot start the GPU ({error}): see `dmesg | grep -e NVRM -e Xid`; GPUs of \
-         Turing and newer want the open module, a closed one of branch 535 may refuse them"
+        "{path}: the driver cannot start the GPU ({error}): see `dmesg | grep -e NVRM -e Xid`; Turing and \
+         newer GPUs need the open module; the closed module of branch 535 may refuse them"
     )]
     Dead {
         /// The file.
@@ -100,7 +100,7 @@ pub enum Unusable {
         /// What it has.
         version: String,
     },
-    /// The driver has it, and it is not computed on.
+    /// The driver has the GPU, but it cannot compute.
     #[error(transparent)]
     Unfit(Unfit),
     /// The driver refused a call.
@@ -115,7 +115,7 @@ fn foreign(driver: &str) -> String {
                       /etc/modprobe.d/blacklist-nouveau.conf`), install NVIDIA's and restart"
             .into(),
         "vfio-pci" => {
-            "it is given to a virtual machine; unbind it from vfio-pci, and bind it to nvidia"
+            "it is assigned to a virtual machine; unbind it from vfio-pci and bind it to nvidia"
                 .into()
         }
         other => format!("unbind it from {other}, install NVIDIA's driver and bind it to that"),

@@ -140,7 +140,7 @@ impl Channel {
         };
         let ask = control::NV2080_CTRL_CMD_GR_GET_CTX_BUFFER_SIZE;
         let asked = gpu.subdevice.control(&ask, &mut params);
-        let told = |error| tracing::debug!(%error, "the size of a channel's buffers is not told");
+        let told = |error| tracing::debug!(%error, "RM does not report the channel's buffer sizes");
         asked.map_err(told).ok()?;
         Some(params.total_buffer_size)
     }
@@ -174,7 +174,7 @@ fn objects(
                     if error.is(status::NV_ERR_NOT_SUPPORTED)
                         || error.is(status::NV_ERR_INVALID_CLASS) =>
                 {
-                    tracing::debug!(%error, "no copies beside kernels");
+                    tracing::debug!(%error, "no copy engine beside the compute engine");
                     None
                 }
                 copy => Some(copy?),
@@ -199,6 +199,6 @@ fn debugger(gpu: &Device, compute: &Object) -> Option<Object> {
         ..Default::default()
     };
     let made = gpu.device.alloc(&class::GT200_DEBUGGER, &params);
-    made.map_err(|error| tracing::debug!(%error, "exceptions have no details"))
+    made.map_err(|error| tracing::debug!(%error, "exception details unavailable"))
         .ok()
 }

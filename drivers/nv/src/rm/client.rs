@@ -1,4 +1,4 @@
-//! The resource manager's client and its objects: handles, what they are asked, that they are freed.
+//! The resource manager's client and its objects: handles, controls, frees.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/alloc_free.c.
 

@@ -153,7 +153,7 @@ impl Device {
         };
         let ask = control::NV2080_CTRL_CMD_PERF_BOOST;
         if let Err(error) = self.subdevice.control(&ask, &mut params) {
-            tracing::warn!(%error, "the clocks stay as they are");
+            tracing::warn!(%error, "could not raise the clocks");
         }
     }
 
@@ -183,14 +183,14 @@ impl Device {
     pub(crate) fn usermode(&self, classes: &[Call]) -> Result<Object> {
         let Some((last, others)) = classes.split_last() else {
             return Err(CallError::Absent {
-                call: "a class of the doorbell's page".into(),
+                call: "doorbell page class".into(),
                 branch: self.client().branch(),
             });
         };
         for class in others {
             match self.subdevice.alloc_plain(class) {
                 Err(error) if not_passed(&error) => {
-                    tracing::debug!(%error, "an older one is tried")
+                    tracing::debug!(%error, "trying an older class")
                 }
                 made => return made,
             }

@@ -1,4 +1,4 @@
-//! [`Facts`]: what a GPU tells of itself, and whether it computes for this process.
+//! [`Facts`]: properties of a GPU, and whether this process may compute on it.
 //!
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080fb,
 //! ctrl2080gpu,ctrl2080ce}.h; what libcuda asks is told by recordings.
@@ -21,11 +21,11 @@ const MOST_TPCS: u32 = 10;
 /// Multiprocessors of a TPC, since Volta.
 const SMS_PER_TPC: u32 = 2;
 
-/// Why a GPU that RM has is not computed on, and what to do.
+/// Why a GPU of RM cannot be used for compute, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Unfit {
-    /// No facts about this chip are known here.
+    /// An unsupported chip.
     #[error(
         "{place} ({chip}) is not supported; supported are {}",
         Chip::supported()
@@ -33,42 +33,41 @@ pub enum Unfit {
     Unsupported {
         /// The GPU.
         place: String,
-        /// What RM says of it.
+        /// The chip, as reported by RM.
         chip: String,
     },
-    /// The GPU is divided.
+    /// The GPU is in MIG mode.
     #[error(
-        "{place} is divided into {parts} partitions (MIG), which are not supported: join them (`sudo \
-         nvidia-smi -mig 0`)"
+        "{place} is split into {parts} MIG partitions, which are not supported: disable MIG (`sudo nvidia-smi -mig \
+         0`)"
     )]
     Divided {
         /// The GPU.
         place: String,
-        /// How many.
+        /// Number of partitions.
         parts: u32,
     },
-    /// The GPU computes for nobody.
+    /// Compute mode Prohibited.
     #[error(
-        "{place} is closed to programs that compute (`nvidia-smi -q -d COMPUTE`): `sudo nvidia-smi -c DEFAULT` \
-         opens it"
+        "{place} is in compute mode Prohibited (`nvidia-smi -q -d COMPUTE`): run `sudo nvidia-smi -c DEFAULT`"
     )]
     Prohibited {
         /// The GPU.
         place: String,
     },
-    /// One program at a time computes, and another one does.
+    /// An exclusive compute mode, and another program uses the GPU.
     #[error(
-        "{place} is for one program at a time (`nvidia-smi -q -d COMPUTE`), and another one has it (`nvidia-smi` \
-         lists them): wait for its end, or share the GPU (`sudo nvidia-smi -c DEFAULT`)"
+        "{place} is in an exclusive compute mode (`nvidia-smi -q -d COMPUTE`) and in use by another program (see \
+         `nvidia-smi`): wait for it, or share the GPU (`sudo nvidia-smi -c DEFAULT`)"
     )]
     Busy {
         /// The GPU.
         place: String,
     },
-    /// The GPU computes for a confidential machine only.
+    /// Confidential computing is enabled.
     #[error(
-        "{place} has confidential computing on, which is not supported: its memory and its rings are \
-         encrypted; switch it off (`nvidia-smi conf-compute`, or the firmware of the host)"
+        "{place} has confidential computing enabled, which is not supported (memory and rings are \
+         encrypted): disable it (`nvidia-smi conf-compute`, or in the BIOS)"
     )]
     Confidential {
         /// The GPU.
@@ -263,7 +262,7 @@ impl<'a> Asked<'a> {
             Ok(()) => Ok(()),
             // Whoever may not ask finds out when a channel is made.
             Err(error) => {
-                tracing::debug!(%error, "whether the GPU is divided is not told");
+                tracing::debug!(%error, "RM does not report MIG partitions");
                 Ok(())
             }
         }
@@ -275,7 +274,7 @@ impl<'a> Asked<'a> {
         let mut params = query::ComputeModeRules::default();
         let ask = control::NV2080_CTRL_CMD_GPU_QUERY_COMPUTE_MODE_RULES;
         if let Err(error) = self.gpu.subdevice.control(&ask, &mut params) {
-            tracing::debug!(%error, "who may compute is not told");
+            tracing::debug!(%error, "RM does not report the compute mode");
             return Ok(());
         }
         let place = || self.place.into();
@@ -316,7 +315,7 @@ impl<'a> Asked<'a> {
                 place: self.place.into(),
             }),
             Err::<_, CallError>(error) => {
-                tracing::debug!(%error, "whether computing is confidential is not told");
+                tracing::debug!(%error, "RM does not report confidential computing");
                 Ok(())
             }
         }

@@ -1,5 +1,5 @@
-//! Why a channel has died, as the driver tells it: an Xid in its notifier; of an access that the MMU refused
-//! the address; of an exception what a multiprocessor says.
+//! Why a channel died, as reported by the driver: an Xid in its notifier; the address of an MMU fault; the SM state
+//! of an exception.
 //!
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/{nverror.h,ctrl/ctrl906f.h,
 //! ctrl/ctrl83de/ctrl83dedebug.h}; src/common/inc/swref/published/hopper/gh100/dev_fault.h
@@ -67,7 +67,7 @@ pub(crate) fn explain(channel: Witness<'_>, xid: u32) -> Exception {
 }
 
 fn other(channel: Witness<'_>, xid: u32) -> Exception {
-    let name = status::xid_name(xid).unwrap_or("of no name");
+    let name = status::xid_name(xid).unwrap_or("unknown");
     Exception::Refused(Refused {
         unit: channel.name.into(),
         what: format!("the channel has died: Xid {xid} ({name})"),
@@ -82,13 +82,13 @@ fn mmu(channel: Witness<'_>) -> Option<Exception> {
     let mut params = control::MmuFaultInfo::default();
     let ask = control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
     if let Err(error) = channel.channel.channel.control(&ask, &mut params) {
-        tracing::debug!(%error, "the address of a fault is not told");
+        tracing::debug!(%error, "fault address unavailable");
         return None;
     }
     let va = u64::from(params.addr_hi) << 32 | u64::from(params.addr_lo);
     let kind = params.fault_type;
     let told = text(&params.fault_string);
-    tracing::debug!(va, kind, told, "a fault of the MMU");
+    tracing::debug!(va, kind, told, "MMU fault");
     if va == 0 && kind == 0 && told.is_empty() {
         return None;
     }
@@ -115,7 +115,7 @@ fn accesses(channel: Witness<'_>) -> Option<control::DebugMmuFaultInfo> {
     match debugger.control(&ask, &mut params) {
         Ok(()) => Some(params),
         Err(error) => {
-            tracing::debug!(%error, "the access of a fault is not told");
+            tracing::debug!(%error, "fault access type unavailable");
             None
         }
     }
@@ -170,7 +170,7 @@ fn stopped(channel: Witness<'_>) -> Vec<(u32, control::SmErrorState)> {
             ..Default::default()
         };
         if let Err(error) = debugger.control(&ask, &mut params) {
-            tracing::debug!(%error, "the exceptions of multiprocessors are not told");
+            tracing::debug!(%error, "SM exceptions unavailable");
             return found;
         }
         let states = (first..).zip(&params.sm_error_state_array);
@@ -226,14 +226,14 @@ fn warp_error(number: u32) -> Option<&'static str> {
         0x09 => "illegal instruction",
         0x0a => "illegal combination of instruction and shader header",
         0x0b | 0x11 => "illegal operand of an instruction",
-        0x0c | 0x12 => "address outside of a constant buffer",
+        0x0c | 0x12 => "address outside a constant buffer",
         0x0d => "register out of range",
         0x0e => "address out of range",
         0x0f => "misaligned address",
         0x10 => "address in a wrong address space",
         0x13 => "geometry error",
         0x14 => "divergent warp",
-        0x15 => "exit of a warp",
+        0x15 => "warp exit",
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! [`Reading`]: what a GPU is at, and who has it. Nothing is computed and nobody is kept out.
+//! [`Reading`]: gauges and users of a GPU. Does no compute and locks nobody out.
 //!
 //! Clocks, power, temperature and load are in the page that RM has for all programs ([`shared`]), from branch 550 on;
 //! memory and processes are asked for by controls. The page has no size that RM checks: it is read only where its
@@ -62,7 +62,7 @@ pub(crate) struct Meter {
 
 /// What is refused is not known.
 fn told<T>(answer: Called<T>) -> Option<T> {
-    let refused = |error| tracing::debug!(%error, "not told");
+    let refused = |error| tracing::debug!(%error, "value not reported");
     answer.map_err(refused).ok()
 }
 
@@ -76,7 +76,7 @@ impl Meter {
             classes
         });
         let page = Page::new(machine, &gpu).map_err(|error| {
-            tracing::debug!(%error, place, "nothing is measured");
+            tracing::debug!(%error, place, "no measurements");
         });
         Meter {
             place,

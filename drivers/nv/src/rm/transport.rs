@@ -1,4 +1,4 @@
-//! [`Transport`]: what carries calls to RM.
+//! [`Transport`]: the transport of calls to RM.
 
 use drivers_gpu::kernel::calls;
 use drivers_spec::nv::abi::Branch;
@@ -111,8 +111,8 @@ pub enum CallError {
         /// What the driver answered.
         status: u32,
     },
-    /// Before it was made: the running driver does not have it.
-    #[error("{call}: branch {branch} of the driver does not have it")]
+    /// Not sent: the running driver does not have it.
+    #[error("{call}: not available in driver branch {branch}")]
     Absent {
         /// The call.
         call: String,
@@ -123,7 +123,7 @@ pub enum CallError {
 
 /// The name of a status.
 fn name(number: u32) -> &'static str {
-    status::status_name(number).unwrap_or("of no name")
+    status::status_name(number).unwrap_or("unknown")
 }
 
 /// Whether a call with this status has done what it should.
@@ -181,7 +181,7 @@ pub(crate) fn again(what: &str, call: impl FnMut() -> Result) -> bool {
             true
         }
         Err(error) => {
-            tracing::warn!(%error, what, "stays with the kernel driver");
+            tracing::warn!(%error, what, "could not free an object of the kernel driver");
             false
         }
     }

@@ -42,7 +42,7 @@ fn what_kernels_do_wrong_is_told_apart() {
         ),
         ("load", "wild-address", "reads at an address"),
         ("count", "wild-address", "does an atomic operation"),
-        ("odd", "misaligned", "no multiple"),
+        ("odd", "misaligned", "not aligned to the access size"),
         ("shared", "local-out-of-bounds", "address out of range"),
         ("local", "local-out-of-bounds", "address out of range"),
         ("trap", "kernel-exception", "kernel trap"),
@@ -97,7 +97,7 @@ fn freed_memory_is_told() {
     drop(memory(&*device, MemoryKind::Device, 80 << 30));
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
     let done = compute.submit(&[], &[exec(&store, &args, 1)]).unwrap();
-    let part = "writes in device memory after that was freed";
+    let part = "writes in device memory after it was freed";
     is(&done.wait(soon()).unwrap_err(), "use-after-free", part);
 }
 
@@ -107,7 +107,7 @@ fn what_the_hardware_does_wrong_is_told() {
         (
             "hang:channel=0",
             "not-fetched",
-            "its doorbell was not heard",
+            "its doorbell had no effect",
         ),
         ("exception", "kernel-exception", "Xid 13"),
         ("mmu:va=0x4000", "null-pointer", "0x4000"),
@@ -151,7 +151,7 @@ fn what_programs_do_wrong_is_told() {
         (
             "a store by a pointer that is zero",
             "null-pointer",
-            "by a pointer that was never set",
+            "a null pointer",
         ),
         (
             "a store before a buffer",
@@ -166,7 +166,7 @@ fn what_programs_do_wrong_is_told() {
         (
             "a channel that waits for itself",
             "deadlock",
-            "compute 0 waits for what it would do itself later",
+            "compute 0 waits for its own later work",
         ),
         (
             "a copy behind a channel that waits",

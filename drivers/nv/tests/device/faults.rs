@@ -80,8 +80,8 @@ fn wrongs(config: &str, out: u64) -> Vec<Wrong> {
         told: told.iter().map(|&text| text.into()).collect(),
         rule,
     };
-    let page = format!("at page {WILD:#x}: access to memory that is not mapped");
-    let nowhere = "the page is in no buffer, nor near one";
+    let page = format!("at page {WILD:#x}: access to unmapped memory");
+    let nowhere = "the page is not in or near any buffer";
     let odd = format!(
         "misaligned address, address {:#x} (at offset 0x2 of",
         out + 2
@@ -219,7 +219,7 @@ fn a_fault_names_whose_memory_it_was() {
         "NV:0",
         "page fault of a write",
         "of device memory (0x500000 bytes at",
-        "it was used after that",
+        "use after free",
         "In flight on compute 0: the launch of kernel store",
         &format!("{va:#x}, in that page"),
     ] {
@@ -358,7 +358,7 @@ fn what_hardware_does_wrong_is_told() {
     for (fault, told) in [
         ("exception", "Xid 13 ("),
         ("mmu:va=0x4000", "page fault of a read at page 0x4000"),
-        ("gone", "it is gone ("),
+        ("gone", "the GPU is gone ("),
     ] {
         let config = format!("chip=h100,gpus=2,fault={fault}");
         let twin = twin(&config);

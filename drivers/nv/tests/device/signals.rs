@@ -90,7 +90,7 @@ fn work_that_goes_on_is_waited_for_and_what_does_not_is_told() {
     for _ in 0..2 {
         let short = Deadline::after(Duration::from_millis(100));
         let error = held.wait(short).unwrap_err().to_string();
-        assert!(error.contains("There was no progress for 1"), "{error}");
+        assert!(error.contains("No progress for 1"), "{error}");
         assert!(error.contains("rptr 0x"), "{error}");
     }
     gate.set(STEPS + 1).unwrap();

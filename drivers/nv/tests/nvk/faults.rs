@@ -73,7 +73,7 @@ fn a_gpu_that_has_left_is_missed() {
     };
     let text = lost.to_string();
     assert!(
-        matches!(lost, hcq::Error::Fault { .. }) && text.contains("it is gone ("),
+        matches!(lost, hcq::Error::Fault { .. }) && text.contains("the GPU is gone ("),
         "{text}"
     );
     drop((nvk, word, worker));

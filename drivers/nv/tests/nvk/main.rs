@@ -105,16 +105,16 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
         ("module=none", "the module nvidia is not loaded: install"),
         (
             "module=nouveau",
-            "0000:01:00.0 belongs to the kernel driver nouveau",
+            "0000:01:00.0 is bound to the kernel driver nouveau",
         ),
         ("module=vfio-pci", "unbind it from vfio-pci"),
         (
             "fault=path:/dev/nvidiactl:ENOENT",
-            "/dev/nvidiactl does not exist, though the module nvidia is loaded (version 580.142)",
+            "/dev/nvidiactl does not exist, but the module nvidia is loaded (version 580.142)",
         ),
         (
             "fault=path:/dev/nvidia0:ENOENT",
-            "/dev/nvidia0 does not exist, though",
+            "/dev/nvidia0 does not exist, but",
         ),
         (
             "fault=path:/dev/nvidia0:EACCES",
@@ -129,13 +129,16 @@ fn what_keeps_a_gpu_from_being_opened_is_said() {
             "fault=path:/dev/nvidia0:EIO",
             "the driver cannot start the GPU",
         ),
-        ("chip=h100,confidential=on", "has confidential computing on"),
-        ("mig=2", "is divided into 2 partitions (MIG)"),
+        (
+            "chip=h100,confidential=on",
+            "has confidential computing enabled",
+        ),
+        ("mig=2", "is split into 2 MIG partitions"),
         (
             "compute=prohibited",
-            "0000:01:00.0 is closed to programs that compute",
+            "0000:01:00.0 is in compute mode Prohibited",
         ),
-        ("compute=taken", "and another one has it"),
+        ("compute=taken", "and in use by another program"),
     ];
     for (config, expected) in cases {
         let twin = twin(config);
@@ -172,7 +175,7 @@ fn a_gpu_for_one_program_is_reserved() {
     let (first, second) = (open(&twin, 0).unwrap(), open(&twin, 0).unwrap());
     let other = TwinMachine::attach(twin.machine());
     let busy = open(&other, 0).err().unwrap().to_string();
-    assert!(busy.contains("another one has it"), "{busy}");
+    assert!(busy.contains("in use by another program"), "{busy}");
     let looked = examine(&*other).gpus.remove(0).unusable.unwrap();
     assert_eq!(
         looked.to_string(),
@@ -208,10 +211,10 @@ fn a_gpu_that_is_not_there_is_named() {
     assert!(matches!(missing, Error::NoDevice { .. }));
     assert_eq!(
         missing.to_string(),
-        "no device for NV:2: NVIDIA's kernel driver has 2 GPUs, numbers 0 to 1"
+        "no device for NV:2: NVIDIA's kernel driver lists 2 GPUs, numbers 0 to 1"
     );
     let none = error("gpus=0", 0).to_string();
-    assert!(none.contains("has no GPU"), "{none}");
+    assert!(none.contains("lists no GPU"), "{none}");
 }
 
 #[test]

@@ -302,11 +302,11 @@ impl fmt::Display for WrongSize {
         match expected {
             0 => write!(
                 f,
-                "branch {branch} of the driver has no {name}; expected it not to be used, found {found} bytes"
+                "driver branch {branch} has no {name}; expected it unused, found {found} bytes"
             ),
             _ => write!(
                 f,
-                "{name}: expected {expected} bytes, as branch {branch} of the driver has it, found {found}"
+                "{name}: expected {expected} bytes (driver branch {branch}), found {found}"
             ),
         }
     }
@@ -533,12 +533,12 @@ mod tests {
         let error = MapMemoryDma::decode(Branch::R580, &[0; 0x38]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "NVOS46_PARAMETERS: expected 64 bytes, as branch 580 of the driver has it, found 56"
+            "NVOS46_PARAMETERS: expected 64 bytes (driver branch 580), found 56"
         );
         let error = WaitOpenComplete::decode(Branch::R535, &[]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "branch 535 of the driver has no nv_ioctl_wait_open_complete_t; expected it not to be used, found 0 bytes"
+            "driver branch 535 has no nv_ioctl_wait_open_complete_t; expected it unused, found 0 bytes"
         );
     }
 

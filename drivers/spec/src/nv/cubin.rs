@@ -348,7 +348,7 @@ fn apart(file: &File<'_>) -> Result<()> {
         None => Ok(()),
         Some(pair) => Err(CubinError::Section {
             section: shown(pair[1].2),
-            why: format!("it lies over section {}", shown(pair[0].2)),
+            why: format!("overlaps section {}", shown(pair[0].2)),
         }),
     }
 }
@@ -362,7 +362,7 @@ fn by_name<'d, 'f>(file: &'f File<'d>) -> Result<HashMap<&'d str, Section<'d, 'f
         if sections.insert(name, section).is_some() && ours {
             return Err(CubinError::Section {
                 section: shown(name),
-                why: "there are two of that name".into(),
+                why: "two sections have this name".into(),
             });
         }
     }
@@ -405,11 +405,13 @@ impl Placed {
             }
             let (size, align) = (section.size(), section.align().max(1));
             if !align.is_power_of_two() || align > 0x1000 {
-                return Err(wrong(format!("it is aligned to {align:#x}")));
+                return Err(wrong(format!("unsupported alignment {align:#x}")));
             }
             let start = (image.len() as u64).next_multiple_of(align.max(Cubin::ALIGN));
             if size > LARGEST || start + size > LARGEST {
-                return Err(wrong(format!("{size:#x} bytes, the most is {LARGEST:#x}")));
+                return Err(wrong(format!(
+                    "{size:#x} bytes, expected at most {LARGEST:#x}"
+                )));
             }
             image.resize(start as usize, 0);
             if header.sh_type(LittleEndian) == SHT_NOBITS {
@@ -458,10 +460,10 @@ impl Placed {
             };
             let own = Info::of(section.data()?)?;
             let Some(code) = sections.get(&*format!(".text.{kernel}")) else {
-                return Err(wrong(format!("it has no section .text.{kernel}")));
+                return Err(wrong(format!("no section .text.{kernel}")));
             };
             let Some(symbol) = symbols.get(&(code.index(), kernel)) else {
-                return Err(wrong("its code has no symbol of that name".into()));
+                return Err(wrong("no symbol of that name in its code".into()));
             };
             // Others are functions that kernels call.
             let SymbolFlags::Elf { st_other, .. } = symbol.flags() else {
@@ -502,18 +504,18 @@ impl Placed {
                 )));
             }
             let Some(&start) = self.at.get(&code.index()) else {
-                return Err(wrong("its code is not loaded".into()));
+                return Err(wrong("code not loaded".into()));
             };
             let (begin, end) = (symbol.address(), code.size());
             if begin >= end || header.sh_type(LittleEndian) == SHT_NOBITS {
                 return Err(wrong(format!(
-                    "its code begins at {begin:#x} of {end:#x} bytes"
+                    "code starts at {begin:#x} of {end:#x} bytes"
                 )));
             }
             let barriers = own.barriers.unwrap_or(in_flags);
             if barriers > BARRIERS {
                 return Err(wrong(format!(
-                    "{barriers} barriers, a block has {BARRIERS}"
+                    "{barriers} barriers, expected at most {BARRIERS}"
                 )));
             }
             let inside = |param: &Param| {
@@ -525,7 +527,7 @@ impl Placed {
             if let Some(at) = own.params.iter().position(|param| !inside(param)) {
                 let Param { offset, size } = own.params[at];
                 return Err(wrong(format!(
-                    "its parameter {at} has {size} bytes at {offset}, of {param_bytes} in all"
+                    "parameter {at} has {size} bytes at {offset}, of {param_bytes} in all"
                 )));
             }
             let shared_and_own = ["", kernel]

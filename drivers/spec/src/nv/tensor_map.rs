@@ -136,7 +136,9 @@ pub struct TensorMap<'a> {
 pub enum Error {
     /// The lists are not of one tensor.
     #[error(
-        "a tensor map has 1 to {DIMENSIONS} dimensions with a count, a tile and a step each and a stride for all but the first: there are {counts}, {tiles}, {steps} and {strides}"
+        "tensor map: expected 1 to {DIMENSIONS} dimensions with a count, tile and step each and a stride for all but \
+         the \
+         first, found {counts}, {tiles}, {steps} and {strides}"
     )]
     Dimensions {
         /// Counts.
@@ -149,7 +151,7 @@ pub enum Error {
         strides: usize,
     },
     /// A number is not one that it can hold.
-    #[error("a tensor map, {what} of dimension {dimension}: expected {expected}, found {found}")]
+    #[error("tensor map, {what} of dimension {dimension}: expected {expected}, found {found}")]
     Number {
         /// What the number is.
         what: &'static str,
@@ -161,12 +163,10 @@ pub enum Error {
         found: u64,
     },
     /// The address.
-    #[error("a tensor map: the tensor is at {0:#x}, and must be at a multiple of 16")]
+    #[error("tensor map: address {0:#x} is not a multiple of 16")]
     Address(u64),
     /// A row of a tile does not fit.
-    #[error(
-        "a tensor map: a row of a tile is {bytes} bytes, and must be a multiple of 16 of at most {most}"
-    )]
+    #[error("tensor map: a tile row of {bytes} bytes, expected a multiple of 16 of at most {most}")]
     Row {
         /// Bytes of a row.
         bytes: u64,
@@ -174,7 +174,7 @@ pub enum Error {
         most: u64,
     },
     /// Integers have no NaN.
-    #[error("a tensor map: what is outside of the tensor can be no NaN where elements are {0:?}")]
+    #[error("tensor map: NaN fill is not possible for {0:?} elements")]
     Nan(Element),
 }
 

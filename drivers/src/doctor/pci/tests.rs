@@ -128,9 +128,9 @@ fn a_card_that_passes_all_stages_has_its_evidence_listed() {
     let row = card(root.path());
     assert_eq!(
         row.detail,
-        "0000:03:00.0; 1002:7550, gfx1201 (Navi 48); drives no display; no kernel driver has it; CAP_SYS_ADMIN, no \
-         lockdown; BAR 0 has 16384 MiB; no IOMMU: it sees physical memory; 16 of 16 huge pages are free, under \
-         /huge; 8 firmware files are there; all 8 stages before its start are passed: DEV=PCI+AMD"
+        "0000:03:00.0; 1002:7550, gfx1201 (Navi 48); drives no display; no kernel driver bound; CAP_SYS_ADMIN, no \
+         lockdown; BAR 0 has 16384 MiB; no IOMMU: bus addresses are physical; 16 of 16 huge pages are free, under \
+         /huge; 8 firmware files found; passed all 8 stages before the start: DEV=PCI+AMD"
     );
 }
 
@@ -158,13 +158,13 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
         (
             vec![(of("uevent"), "DRIVER=amdgpu\n")],
             Status::Ok,
-            "stage 3 of 8, kernel driver: amdgpu has it; `doorbell bind 0000:03:00.0 --plan`",
+            "stage 3 of 8, kernel driver: bound to amdgpu; to take it, see `doorbell bind 0000:03:00.0 --plan`",
             "",
         ),
         (
             vec![(of("uevent"), "DRIVER=radeon\n")],
             Status::Fail,
-            "stage 3 of 8, kernel driver: radeon has it",
+            "stage 3 of 8, kernel driver: bound to radeon",
             "doorbell bind 0000:03:00.0 --plan",
         ),
         (
@@ -194,8 +194,8 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
                 (group("type"), "DMA-FQ\n"),
             ],
             Status::Fail,
-            "stage 6 of 8, addresses: IOMMU group 12 has the type DMA-FQ",
-            "doorbell bind 0000:03:00.0`; or start",
+            "stage 6 of 8, addresses: IOMMU group 12 has type DMA-FQ",
+            "doorbell bind 0000:03:00.0`; or boot",
         ),
         (
             vec![
@@ -223,7 +223,7 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
         (
             vec![("/proc/mounts".into(), "proc /proc proc rw 0 0\n")],
             Status::Fail,
-            "stage 7 of 8, memory: /proc/mounts: no hugetlbfs with pages of 2 MiB is mounted",
+            "stage 7 of 8, memory: /proc/mounts: no hugetlbfs with 2 MiB pages mounted",
             "mount -t hugetlbfs",
         ),
         (

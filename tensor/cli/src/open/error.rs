@@ -1,4 +1,4 @@
-//! One error for everything that a program does with this library.
+//! The error type of this library.
 
 use std::fmt;
 
@@ -10,32 +10,32 @@ use tensor::io::npz::NpzError;
 use tensor::io::safetensors::SafetensorsError;
 use tensor::onnx::OnnxError;
 
-/// What a program that uses this library can end with: every error of its parts becomes one by `?`.
+/// The error of programs that use this library; `?` converts the errors of its parts.
 ///
-/// Its `Debug` is its text, since that is what `fn main() -> Result<(), doorbell::Error>` prints.
+/// `Debug` prints the text, because `fn main() -> Result<(), doorbell::Error>` uses it.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A variable that does not hold what it must.
+    /// A variable with an invalid value.
     #[error(transparent)]
     Variable(#[from] EnvError),
-    /// A choice of a device that is not understood, or contradicts another one.
+    /// An invalid or conflicting choice of a device.
     #[error(transparent)]
     Select(Box<SelectError>),
-    /// A simulated machine that cannot be as it was asked for.
+    /// An invalid configuration of a simulated machine.
     #[error("{asked}: {why}")]
     Twin {
-        /// The target, and what the variable TWIN says.
+        /// The target, and the value of TWIN.
         asked: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A compiler that was asked for and is not there.
+    /// The requested compiler does not exist.
     #[error("{target}: {source}")]
     NoCompiler {
-        /// What asked for it.
+        /// The target.
         target: String,
-        /// Which there are.
+        /// The available ones.
         source: Box<codegen::Error>,
     },
     /// From the kernel compiler.
@@ -53,22 +53,22 @@ pub enum Error {
     /// From a safetensors file.
     #[error(transparent)]
     Safetensors(Box<SafetensorsError>),
-    /// From a file of numpy.
+    /// From an npy file.
     #[error(transparent)]
     Npy(Box<NpyError>),
-    /// From an archive of numpy.
+    /// From an npz archive.
     #[error(transparent)]
     Npz(Box<NpzError>),
-    /// The system refused a file of tensors.
+    /// A file of tensors could not be opened, read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Whatever else the system refused: a program's own files.
+    /// Any other I/O error, of a program's own files.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// A simulated device saw rules of the hardware broken.
+    /// A simulated device detected violations of hardware rules.
     #[error(
-        "{report}the simulated {chip} saw the rules above broken: real hardware may hang, or give \
-         wrong numbers. Please report it"
+        "{report}rule violations on the simulated {chip}, listed above: real hardware may hang or give \
+         wrong results. Please report them"
     )]
     Rules {
         /// The chip.

@@ -1,4 +1,4 @@
-//! What the variable DEBUG shows of an engine's work, on stderr.
+//! Prints the work of an engine to stderr, for the variable DEBUG.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,7 +83,7 @@ impl Observer for Printer {
 
     fn brought(&self, from: &DeviceId, bytes: u64) {
         if self.level >= 3 {
-            say!("--- copy: {bytes} bytes of {from}, from device to device");
+            say!("--- copy: {bytes} bytes of {from}, device to device");
         }
     }
 
@@ -96,7 +96,7 @@ impl Observer for Printer {
     }
 }
 
-/// Tells several observers.
+/// Forwards to several observers.
 pub struct All(pub Vec<Arc<dyn Observer>>);
 
 impl Observer for All {

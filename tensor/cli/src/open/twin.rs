@@ -113,7 +113,7 @@ mod simulated {
             }
         }
 
-        /// The rules that were broken so far, each with what was seen first; none if all is well.
+        /// The rules violated so far, each with its first case; none if there are none.
         pub fn report(&self) -> Option<String> {
             let violations = self.journal().violations();
             let mut first = Vec::new();

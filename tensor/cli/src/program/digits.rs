@@ -67,7 +67,12 @@ impl Shuffle {
 
 /// Reads the data and holds a fifth out: `(training, held out)`. The seed fixes the split.
 pub fn load(seed: u64) -> Result<(Set, Set), Error> {
-    let damaged = |why: String| Error::Check(format!("the built-in digits: {why}; build again"));
+    let damaged = |why: String| {
+        Error::Check(format!(
+            "the built-in digits are damaged: {why}; rebuild \
+                                                      the program"
+        ))
+    };
     let mut file =
         npz::File::from_bytes("digits.npz", FILE.to_vec()).map_err(|e| damaged(e.to_string()))?;
     let mut bytes = |name: &str, count: usize| {

@@ -35,10 +35,10 @@ pub enum Error {
     /// About a file of firmware.
     #[error("{0}")]
     Firmware(firmware_tools::Error),
-    /// About taking a PCI function over, or giving it back.
+    /// Binding or unbinding a PCI function failed.
     #[error(transparent)]
     Claim(ClaimError),
-    /// Another program has a PCI function.
+    /// Another program uses a PCI function.
     #[error(transparent)]
     Lock(LockError),
     /// About registers of a card.
@@ -47,7 +47,7 @@ pub enum Error {
     /// A card that cannot be opened.
     #[error("{0}")]
     Transport(TransportError),
-    /// A way to a device that is not there, or closed.
+    /// An interface that is missing or unusable.
     #[error("{check}: {what}")]
     Unusable {
         /// The row of `doorbell doctor`.
@@ -57,15 +57,16 @@ pub enum Error {
         /// What to do, or nothing.
         fix: String,
     },
-    /// What was begun does not come back.
-    #[error("it did not come back{}: the program waits where no deadline counts; please report it with RUST_LOG=debug", after.map_or(String::new(), |after| format!(" in {after:?}")))]
+    /// A step does not return.
+    #[error("no answer{}: the program hangs outside of any deadline; please report it with a log \
+             (RUST_LOG=debug)", after.map_or(String::new(), |after| format!(" in {after:?}")))]
     Stuck {
-        /// After so long; without one its thread has ended.
+        /// The time waited; without one its thread has ended.
         after: Option<Duration>,
     },
-    /// A rung of `doorbell bringup` failed, of which it has printed why.
-    #[error("bringup stopped at the rung {name}")]
-    Rung {
+    /// A step of `doorbell bringup` failed; the reason is already printed.
+    #[error("bring-up stopped at step {name}")]
+    Step {
         /// Which.
         name: &'static str,
         /// The exit code of what it failed with.
@@ -74,14 +75,14 @@ pub enum Error {
     /// A bundle that cannot be read.
     #[error(transparent)]
     Bundle(ReadError),
-    /// A file of others that holds too much.
+    /// A file that is too large.
     #[error(transparent)]
     TooMuch(TooMuch),
-    /// Signals cannot be held back.
-    #[error("signals: {0}")]
+    /// Signals cannot be blocked.
+    #[error("cannot block signals: {0}")]
     Signals(std::io::Error),
-    /// Standard output is gone.
-    #[error("stdout: {0}")]
+    /// Writing to standard output failed.
+    #[error("cannot write to stdout: {0}")]
     Output(std::io::Error),
 }
 
@@ -96,7 +97,7 @@ impl Error {
             Error::Library(e) => library_code(e),
             Error::Claim(ClaimError::Missing { .. }) | Error::Unusable { .. } => 3,
             Error::Stuck { .. } => 5,
-            Error::Rung { code, .. } => *code,
+            Error::Step { code, .. } => *code,
             Error::Firmware(firmware_tools::Error::File { source, .. })
             | Error::File { source, .. }
             | Error::Claim(

@@ -38,8 +38,8 @@ pub fn run(asked: &str) -> Error {
 fn program(asked: &str) -> Result<PathBuf, Error> {
     let without = |what: &str| {
         Error::Usage(format!(
-            "{asked} needs {NAME}, the program with simulated cards: {what}. Build it in a checkout: cargo build \
-             --release -p doorbell --features {FEATURES} --bin {NAME}; or use DEV=CPU"
+            "{asked} needs {NAME}, the program with simulated cards: {what}\n  fix: in a checkout: \
+             cargo build --release -p doorbell --features {FEATURES} --bin {NAME}\n  or:  DEV=CPU"
         ))
     };
     let this = std::env::current_exe().map_err(|e| without(&e.to_string()))?;
@@ -47,14 +47,14 @@ fn program(asked: &str) -> Result<PathBuf, Error> {
     let Some((root, profile)) = checkout(&this) else {
         return match beside.is_file() {
             true => Ok(beside),
-            false => Err(without(&format!("{} is not there", beside.display()))),
+            false => Err(without(&format!("{} does not exist", beside.display()))),
         };
     };
     if is_current(&beside) {
         return Ok(beside);
     }
     say!(
-        "{asked}: building {NAME}, the program with simulated cards (two minutes on two cores, once)"
+        "{asked}: building {NAME}, the program with simulated cards (once; two minutes on two cores)"
     );
     let mut cargo = Command::new("bash");
     cargo
@@ -68,7 +68,7 @@ fn program(asked: &str) -> Result<PathBuf, Error> {
     let ended = cargo.status().map_err(|e| without(&e.to_string()))?;
     match ended.success() {
         true => Ok(beside),
-        false => Err(without(&format!("cargo ended with {ended}"))),
+        false => Err(without(&format!("cargo failed with {ended}"))),
     }
 }
 

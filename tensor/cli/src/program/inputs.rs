@@ -103,13 +103,12 @@ fn shape(
 ) -> Result<Vec<usize>, Error> {
     let (Type::Tensor(_, declared) | Type::Strings(declared)) = ty else {
         return Err(Error::Usage(format!(
-            "input {name}: expected a tensor to make up, found {ty}; give it with \
-             --input {name}=FILE.pb"
+            "input {name}: only tensors can be generated, found {ty}; pass --input {name}=FILE.pb"
         )));
     };
     let Some(declared) = declared else {
         return Err(Error::Usage(format!(
-            "input {name}: the model declares no shape; give it with --input {name}=FILE.npy"
+            "input {name}: the model declares no shape; pass --input {name}=FILE.npy"
         )));
     };
     let given = |key: &str| dims.iter().find(|(name, _)| name == key).map(|(_, n)| *n);
@@ -125,7 +124,7 @@ fn shape(
         let key = shared.filter(|name| is_word(name)).unwrap_or(&alone);
         found.or_else(|| open(key)).ok_or_else(|| {
             Error::Usage(format!(
-                "input {name}: {ty} has no fixed size on axis {axis}; give it with --dim {key}=N"
+                "input {name}: {ty} has no fixed size on axis {axis}; pass --dim {key}=N"
             ))
         })
     });
@@ -199,7 +198,7 @@ fn read(path: &Path, name: &str, ty: &Type, engine: &Engine) -> Result<Value, Er
         Some("npz") => member(path, name)?,
         _ => {
             return Err(Error::Usage(format!(
-                "input {name}: expected a file that ends in .npy, .npz or .pb, found {}",
+                "input {name}: expected a .npy, .npz or .pb file, found {}",
                 path.display()
             )));
         }
@@ -223,8 +222,7 @@ fn member(path: &Path, name: &str) -> Result<npy::Array, Error> {
 fn elements(shape: &[usize], ty: &Type, name: &str) -> Result<(DType, usize), Error> {
     let Type::Tensor(Elem::Plain(dtype), _) = ty else {
         return Err(Error::Usage(format!(
-            "input {name}: expected a type that numbers can be made up for, found {ty}; give it \
-             with --input {name}=FILE.pb"
+            "input {name}: only numbers can be generated, found {ty}; pass --input {name}=FILE.pb"
         )));
     };
     let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d));

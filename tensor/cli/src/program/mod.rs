@@ -25,7 +25,7 @@ use crate::Setup;
 use crate::program::error::Error;
 use crate::program::output::say;
 
-/// Runs tensor programs by talking to the hardware itself.
+/// Runs tensor programs directly on the hardware.
 #[derive(Parser)]
 #[command(name = "doorbell", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 struct Cli {
@@ -52,40 +52,40 @@ enum Command {
     Demo(cmd::demo::Args),
     /// List the devices that can be opened
     Devices(cmd::devices::Args),
-    /// Check the system without changing it: what is installed, what is missing, how to fix it
+    /// Check the system (read-only): what is installed, what is missing, how to fix it
     Doctor(cmd::doctor::Args),
-    /// Bring up an untested card step by step: from a look at it to a training step
+    /// Bring up an untested card step by step, from a read-only check to a training step
     Bringup(cmd::bringup::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
     /// Run an ONNX model
     Run(cmd::run::Args),
-    /// Print what an ONNX model contains: inputs, outputs, operators, parameters, work, what is not supported
+    /// Print what an ONNX model contains: inputs, outputs, operators, parameters, work, unsupported features
     Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
-    /// Firmware of GPUs: which files are needed, which are installed, what they contain
+    /// List, show, verify and extract GPU firmware files
     #[command(subcommand)]
     Fw(firmware_tools::command::Command),
     #[command(flatten)]
     Pci(cmd::pci::Command),
-    /// Registers of AMD's cards by the vendor's names: list, decode, read, write
+    /// List, decode, read and write registers of AMD cards, by the vendor's names
     #[command(subcommand)]
     Regs(cmd::regs::Command),
     /// Print clocks, power, temperature and memory of GPUs, and which processes use them (read-only)
     Smi(cmd::smi::Args),
-    /// Print udev rules, groups and limits that let users who are not root use devices
+    /// Print udev rules, groups and limits for using devices without root
     Setup(cmd::setup::Args),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions(cmd::shell::Completions),
     /// Write a man page for each command
     Man(cmd::shell::Man),
     /// Record every access of a command to its device; show, compare and replay recordings
     #[command(subcommand)]
     Trace(cmd::trace::Command),
-    /// Print the likely cause of a hang or a fault, from the file that its error named
+    /// Print the likely cause of a hang or fault from its bundle
     Explain(cmd::explain::Args),
-    /// Bridges from USB to PCIe: list them, and watch their requests
+    /// List USB-to-PCIe bridges, and measure copies through them
     #[command(subcommand)]
     Usb(cmd::usb::Command),
     /// Print a page about devices, variables, models, hangs or tracing, or the help of a command
@@ -177,7 +177,7 @@ fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result
     match (&outcome, &rules, setup.twin()) {
         (Err(_), Err(rules), _) => say!("{rules}"),
         (_, Ok(()), Some(twin)) if verbose => {
-            say!("the simulated {} saw no rule broken", twin.chip());
+            say!("no rule violations on the simulated {}", twin.chip());
         }
         _ => {}
     }
@@ -269,7 +269,8 @@ fn record(
     if !touches {
         let what = words.first().map_or("", |word| word);
         return Err(Error::Usage(format!(
-            "{what} opens no device by itself: there is nothing to record. Record demo, bench, bringup, run, onnx-test or regs read"
+            "{what} opens no device, so there is nothing to record; record demo, bench, bringup, run, \
+             onnx-test or regs read"
         )));
     }
     let (front, log) = cmd::trace::record(args, &words)?;

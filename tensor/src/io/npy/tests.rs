@@ -103,8 +103,8 @@ fn files_without_a_header() {
         assert_eq!(
             fault(bytes),
             format!(
-                "a.npy: expected {expected} bytes of header, found {found}; the file was cut \
-                 off: fetch it again"
+                "a.npy: expected {expected} bytes of header, found {found}; the file is truncated: \
+                 fetch it again"
             )
         );
     }
@@ -176,7 +176,7 @@ fn headers_that_are_malformed() {
 
 #[test]
 fn types_that_are_no_numbers() {
-    let cast = "convert it with .astype before it is saved";
+    let cast = "convert it with .astype before saving";
     for (descr, kind, hint) in [
         (
             "<c8",
@@ -195,7 +195,7 @@ fn types_that_are_no_numbers() {
         (
             "|V2",
             "raw bytes, perhaps bfloat16 or float8",
-            "cast to float32 before it is saved, or use safetensors",
+            "cast to float32 before saving, or use safetensors",
         ),
         (
             "|f4",
@@ -209,14 +209,14 @@ fn types_that_are_no_numbers() {
         assert_eq!(
             fault_of(&dict(descr, "False", "()")),
             format!(
-                "a.npy: expected elements of a number type, found descr \"{descr}\" ({kind}); \
+                "a.npy: expected a numeric element type, found descr \"{descr}\" ({kind}); \
                  {hint}"
             )
         );
     }
     assert_eq!(
         fault_of("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }"),
-        "a.npy: expected elements of a number type, found descr \"[('a', '<f4')], \
+        "a.npy: expected a numeric element type, found descr \"[('a', '<f4')], \
          'fortran_order': False, 'shape': (1,), }\" (a structured type); save each of its fields \
          as an array"
     );
@@ -226,7 +226,7 @@ fn types_that_are_no_numbers() {
 fn sizes_are_checked() {
     assert_eq!(
         fault(&file(1, &dict("<f4", "False", "(2, 3)"), &[0; 23])),
-        "a.npy: expected 24 bytes for f32 [2, 3], found 23; the file was cut off: fetch it again"
+        "a.npy: expected 24 bytes for f32 [2, 3], found 23; the file is truncated: fetch it again"
     );
     assert_eq!(
         fault(&file(1, &dict("<f4", "False", "(2, 3)"), &[0; 25])),
@@ -240,7 +240,7 @@ fn sizes_are_checked() {
     );
     assert_eq!(
         fault_of(&dict("|u1", "False", &format!("({})", "1,".repeat(65)))),
-        "a.npy: expected at most 64 dimensions, found 65; reshape the array before it is saved"
+        "a.npy: expected at most 64 dimensions, found 65; reshape the array before saving it"
     );
 }
 

@@ -42,8 +42,8 @@ fn names_cover_all_types_once() {
 fn files_without_a_header() {
     assert_eq!(
         fault(b"1234567"),
-        "m.safetensors: expected at least 8 bytes with the length of the header, found 7; the \
-         file is empty or was cut off: fetch it again"
+        "m.safetensors: expected at least 8 bytes with the length of the header, found 7; the file is \
+         empty or truncated: fetch it again"
     );
     assert_eq!(
         fault(&[0xff; 8]),
@@ -52,8 +52,8 @@ fn files_without_a_header() {
     );
     assert_eq!(
         fault(&file(GOOD, 26)[..100]),
-        "m.safetensors: expected a header of 144 bytes, found 92 bytes after its length; the \
-         file was cut off: fetch it again"
+        "m.safetensors: expected a header of 144 bytes, found 92 bytes after its length; the file is \
+         truncated: fetch it again"
     );
     assert_eq!(
         fault(b"\x04\0\0\0\0\0\0\0{\"\xff}"),
@@ -107,8 +107,11 @@ fn entries_that_are_malformed() {
         )
     };
     for (value, expected) in [
-        ("3", entry("a value that is no object")),
-        (r#"["F32",[1],[0,4]]"#, entry("a value that is no object")),
+        ("3", entry("a value that is not an object")),
+        (
+            r#"["F32",[1],[0,4]]"#,
+            entry("a value that is not an object"),
+        ),
         (
             r#"{"shape":[1],"data_offsets":[0,4]}"#,
             entry("missing field `dtype` at line 1 column 34"),
@@ -155,7 +158,7 @@ fn entries_that_are_malformed() {
         ),
         (
             r#"{"dtype":"F32","shape":[1],"data_offsets":[4,0]}"#,
-            "m.safetensors: tensor \"w\": expected data_offsets that do not step back, found 4 \
+            "m.safetensors: tensor \"w\": expected ascending data_offsets, found 4 \
              to 0; the header is damaged: fetch the file again"
                 .to_string(),
         ),
@@ -168,7 +171,7 @@ fn entries_that_are_malformed() {
         (
             r#"{"dtype":"F32","shape":[2],"data_offsets":[0,8]}"#,
             "m.safetensors: tensor \"w\": expected data up to offset 8, found 4 bytes of data; \
-             the file was cut off: fetch it again"
+             the file is truncated: fetch it again"
                 .to_string(),
         ),
     ] {
@@ -196,23 +199,23 @@ fn tensors_that_do_not_tile_the_data() {
     };
     assert_eq!(
         two([0, 4], [3, 6], 6),
-        "m.safetensors: tensor \"b\": expected its data to begin at offset 4, where tensor \
-         \"a\" ends, found 3, which overlaps; the writer of the file is broken"
+        "m.safetensors: tensor \"b\": data begins at offset 3 and overlaps tensor \"a\", which ends at \
+         4; the writer of the file is broken"
     );
     assert_eq!(
         two([0, 4], [6, 8], 8),
-        "m.safetensors: tensor \"b\": expected its data to begin at offset 4, where the \
-         previous data ends, found 6: a hole of 2 bytes; the writer of the file is broken"
+        "m.safetensors: tensor \"b\": data begins at offset 6, 2 bytes after the previous data ends at \
+         4; the writer of the file is broken"
     );
     assert_eq!(
         two([1, 4], [4, 8], 8),
-        "m.safetensors: tensor \"a\": expected its data to begin at offset 0, where the \
-         previous data ends, found 1: a hole of 1 bytes; the writer of the file is broken"
+        "m.safetensors: tensor \"a\": data begins at offset 1, 1 bytes after the previous data ends at \
+         0; the writer of the file is broken"
     );
     assert_eq!(
         two([0, 4], [4, 8], 9),
-        "m.safetensors: expected the data to end at offset 8, found 1 more bytes that belong to \
-         no tensor; the file is damaged or something was appended to it"
+        "m.safetensors: expected the data to end at offset 8, found 1 more bytes; the file is damaged \
+         or something was appended to it"
     );
 }
 
@@ -221,7 +224,7 @@ fn names_and_metadata_are_distinct() {
     let entry = r#"{"dtype":"U8","shape":[0],"data_offsets":[0,0]}"#;
     assert_eq!(
         fault(&file(&format!("{{\"a\":{entry},\"a\":{entry}}}"), 0)),
-        "m.safetensors: tensor \"a\": expected one entry, found a second one; rename one of \
+        "m.safetensors: tensor \"a\": duplicate entry; rename one of \
          them and write the file again"
     );
     let metadata = |value: &str| fault(&file(&format!("{{\"__metadata__\":{value}}}"), 0));
@@ -232,13 +235,13 @@ fn names_and_metadata_are_distinct() {
         )
     };
     assert_eq!(metadata(r#"{"k":"v","k":"w"}"#), text(r#"a second "k""#));
-    assert_eq!(metadata("[]"), text("a value that is no object"));
+    assert_eq!(metadata("[]"), text("a value that is not an object"));
     assert_eq!(
         metadata(r#"{"k":1}"#),
         text("invalid type: integer `1`, expected a string at line 1 column 6")
     );
     let twice = file(r#"{"__metadata__":{},"__metadata__":{}}"#, 0);
-    assert!(fault(&twice).contains("\"__metadata__\": expected one entry"));
+    assert!(fault(&twice).contains("\"__metadata__\": duplicate entry"));
 }
 
 #[test]
@@ -248,12 +251,12 @@ fn an_unknown_tensor_gets_a_suggestion() {
     let file = File::from_bytes("m", file(&header, 0)).unwrap();
     assert_eq!(
         file.data("layer.0.wieght").unwrap_err().to_string(),
-        "m: expected a tensor \"layer.0.wieght\", found none of that name; did you mean \
+        "m: no tensor \"layer.0.wieght\"; did you mean \
          \"layer.0.weight\"?"
     );
     assert_eq!(
         file.data("q").unwrap_err().to_string(),
-        "m: expected a tensor \"q\", found none of that name; the file has 2 tensors"
+        "m: no tensor \"q\"; the file has 2 tensors"
     );
 }
 
@@ -273,7 +276,7 @@ fn the_writer_refuses_what_the_reader_would() {
             .unwrap_err()
             .to_string()
     };
-    assert!(fault(&[t("a", &[0; 4]), t("a", &[0; 4])]).contains("found a second one"));
+    assert!(fault(&[t("a", &[0; 4]), t("a", &[0; 4])]).contains("duplicate entry"));
     assert!(fault(&[t("a", &[0; 5])]).contains("expected 4 bytes for f32 [1], found 5"));
     assert!(fault(&[t("__metadata__", &[0; 4])]).contains("is reserved"));
     assert!(!path.exists());

@@ -23,14 +23,14 @@ pub struct TensorRef<'a> {
     pub data: &'a [u8],
 }
 
-/// Writes a file, replacing what was at `path` in one step.
+/// Writes a file, atomically replacing `path`.
 ///
 /// The order in the file depends on the tensors alone, not on the order they come in: wide types
 /// first, which keeps each tensor aligned to its own element, then by name. The data begins at a
 /// multiple of 8 bytes.
 ///
 /// # Errors
-/// Duplicate or reserved names, data that does not fit its shape, or what the system answered.
+/// Duplicate or reserved names, data that does not fit its shape, or an error of the operating system.
 pub fn write<'a>(
     path: impl AsRef<Path>,
     tensors: impl IntoIterator<Item = TensorRef<'a>>,

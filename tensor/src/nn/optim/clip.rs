@@ -1,12 +1,12 @@
-//! Limits of gradients: lazy like all else, so they work in captured steps.
+//! Gradient clipping. It is lazy, so it works in captured steps.
 
 use crate::error::Result;
 use crate::graph::Tensor;
 use crate::ops::shape_error;
 
-/// The gradients, scaled down so that the norm of all of them together is at most `most`, and the norm that they
-/// had, a number in at least `f32`: PyTorch's `clip_grad_norm_` with the 2-norm. Gradients whose norm is infinite
-/// or NaN become NaN or 0 where they are finite, as there.
+/// The gradients, scaled down so that the norm of all of them together is at most `most`, and the original norm in
+/// at least `f32`: PyTorch's `clip_grad_norm_` with the 2-norm. Gradients whose norm is infinite or NaN become NaN
+/// or 0 where they are finite, as there.
 ///
 /// # Errors
 /// No gradients; those of different engines.
@@ -20,7 +20,7 @@ pub fn clip_grad_norm(gradients: &[Tensor], most: f64) -> Result<(Vec<Tensor>, T
         });
     }
     let Some(square) = square else {
-        return shape_error("clip_grad_norm", "no gradients to limit".into());
+        return shape_error("clip_grad_norm", "no gradients to clip".into());
     };
     let norm = square.sqrt()?;
     // What is added keeps the quotient finite.
@@ -40,7 +40,7 @@ pub fn clip_grad_value(gradients: &[Tensor], most: f64) -> Result<Vec<Tensor>> {
     if most.is_nan() || most < 0.0 {
         return shape_error(
             "clip_grad_value",
-            format!("the limit {most} is below 0; use how far from 0 a gradient may be"),
+            format!("the limit {most} is negative; use the largest absolute value of a gradient"),
         );
     }
     gradients.iter().map(|g| g.clip(-most, most)).collect()

@@ -379,7 +379,7 @@ impl Rotary {
         let turned = if self.turned == 0 { width } else { self.turned };
         if turned > width || !turned.is_multiple_of(2) || turned == 0 {
             return wrong(format!(
-                "expected an even number of at most {width} elements to turn, found {turned}"
+                "expected an even number of at most {width} elements to rotate, found {turned}"
             ));
         }
         let angles = |t: &Tensor| -> Result<Tensor> {
@@ -401,7 +401,7 @@ impl Rotary {
         }
         if y.shape() != split.shape() {
             return wrong(format!(
-                "expected angles for each place of {:?}, found {:?}",
+                "expected angles for each position of {:?}, found {:?}",
                 x.shape(),
                 cos.shape()
             ));

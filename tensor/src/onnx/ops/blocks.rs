@@ -57,7 +57,7 @@ fn matmul_n_bits(c: &mut Call) -> Result<Vec<Value>> {
     let (k, n, block) = (size(c, "K")?, size(c, "N")?, size(c, "block_size")?);
     let bits = bits(c)?;
     if c.int_or("weight_prepacked", 0)? != 0 {
-        return unsupported("MatMulNBits with weight_prepacked, the layout of one kind of GPU");
+        return unsupported("MatMulNBits with weight_prepacked (a GPU-specific layout)");
     }
     if c.has(4) {
         return unsupported("MatMulNBits with g_idx");

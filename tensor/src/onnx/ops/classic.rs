@@ -248,7 +248,7 @@ fn mapped(c: &mut Call, keys: &Value, values: &Value) -> Result<Vec<Value>> {
     };
     if count(keys) != count(values) {
         return wrong(format!(
-            "expected as many keys as values, found {} and {}",
+            "expected the same number of keys and values, found {} and {}",
             count(keys),
             count(values)
         ));
@@ -463,7 +463,7 @@ fn one_hot_encoder(c: &mut Call) -> Result<Vec<Value>> {
         }
     };
     if c.int_or("zeros", 1)? == 0 && c.read_ints(&at)?.contains(&0) {
-        return wrong("expected only categories that are listed, found another");
+        return wrong("found an unlisted category");
     }
     let numbers = Tensor::iota(c.engine(), count, DType::I64)?.add(1)?;
     one(at.unsqueeze(-1)?.eq(&numbers)?.cast(DType::F32)?)

@@ -206,7 +206,7 @@ fn concat(c: &mut Call) -> Result<Vec<Value>> {
 fn optional(c: &mut Call) -> Result<Vec<Value>> {
     one(Value::Optional(match c.has(0) {
         true => match c.value(0)? {
-            Value::Optional(_) => return wrong("expected no optional in an optional"),
+            Value::Optional(_) => return wrong("an optional must not contain an optional"),
             value => Some(Arc::new(value.clone())),
         },
         false => {

@@ -100,7 +100,7 @@ fn nothing(c: &Call, each: Option<&Type>, at: usize) -> Result<Value> {
             items: [].into(),
         }
         .into()),
-        _ => unsupported("a loop without iterations whose body declares no type"),
+        _ => unsupported("a loop without iterations whose body declares no output type"),
     }
 }
 

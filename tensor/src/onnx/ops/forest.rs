@@ -159,7 +159,7 @@ impl Trees {
                 .collect();
         }
         unsupported(format!(
-            "trees of more than {MOST_LEVELS} levels, or in circles"
+            "trees of more than {MOST_LEVELS} levels, or with cycles"
         ))
     }
 

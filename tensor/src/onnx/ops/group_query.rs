@@ -176,7 +176,7 @@ fn group_query_attention(c: &mut Call) -> Result<Vec<Value>> {
             let widths = [own * width, shared * width, shared * width];
             match <[Tensor; 3]>::try_from(q.split(&widths, -1)?) {
                 Ok([q, k, v]) => (q, k, v),
-                Err(_) => return wrong("expected queries, keys and values in one"),
+                Err(_) => return wrong("expected queries, keys and values in one tensor"),
             }
         }
     };

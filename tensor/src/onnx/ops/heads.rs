@@ -162,7 +162,7 @@ fn multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
             let parts = q.chunk(3, -1)?;
             let [q, k, v] = &parts[..] else {
                 return wrong(format!(
-                    "expected queries, keys and values in one, found {:?}",
+                    "expected queries, keys and values in one tensor, found {:?}",
                     q.shape()
                 ));
             };

@@ -121,7 +121,7 @@ fn col2im(c: &mut Call) -> Result<Vec<Value>> {
     };
     if r == 0 || block.len() != r || image.contains(&0) || block.contains(&0) {
         return wrong(format!(
-            "expected an image and a block of as many sizes above 0, found {image:?} and {block:?}"
+            "expected an image and a block of the same rank with sizes above 0, found {image:?} and {block:?}"
         ));
     }
     let size = check_size("Col2Im", &block, DType::F64)?;
@@ -213,7 +213,9 @@ fn affine_grid(c: &mut Call) -> Result<Vec<Value>> {
     }
     check_size("AffineGrid", &[&[n], space, &[r]].concat(), DType::F64)?;
     if space.iter().any(|&s| s > 1 << 26) {
-        return wrong(format!("expected axes of at most 2^26, found {size:?}"));
+        return wrong(format!(
+            "expected axes of at most 2^26 elements, found {size:?}"
+        ));
     }
     let align = c.int_or("align_corners", 0)? != 0;
     let ones = vec![1; r];

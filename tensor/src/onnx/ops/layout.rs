@@ -192,8 +192,8 @@ fn blocked_conv(c: &mut Call) -> Result<Vec<Value>> {
     };
     if !outer.is_multiple_of(size) {
         return unsupported(format!(
-            "Conv with {outer} output channels in blocks of {size}, which this processor has (the \
-             model was optimised on another one: optimise it again here, or at a lower level)"
+            "Conv with {outer} output channels in blocks of {size} (the model was optimised for another \
+             processor: optimise it on this one, or at a lower level)"
         ));
     }
     // One input channel of its own for each output, or fewer than a block: those are not in blocks.

@@ -171,7 +171,7 @@ pub(super) fn conv_transpose(c: &mut Call) -> Result<Vec<Value>> {
         .collect();
     if full.iter().chain(&extra).any(|&size| size > 1 << 40) {
         return wrong(format!(
-            "expected an output of at most 2^40 elements an axis, found {full:?} and {extra:?} more"
+            "expected an output of at most 2^40 elements per axis, found {full:?} and {extra:?} more"
         ));
     }
     let auto = c.str_or("auto_pad", "NOTSET")?;

@@ -31,7 +31,7 @@ impl Places {
         match places.rank() {
             2 => Ok(Places(places)),
             _ => wrong(format!(
-                "expected places [batch, length] as input {i}, found {:?}",
+                "expected positions [batch, length] as input {i}, found {:?}",
                 places.shape()
             )),
         }
@@ -160,7 +160,7 @@ fn packed_multi_head_attention(c: &mut Call) -> Result<Vec<Value>> {
         ),
         _ => {
             return wrong(format!(
-                "expected keys and values, or all in one [tokens, heads, 3, width], found {:?}",
+                "expected keys and values, or one packed tensor [tokens, heads, 3, width], found {:?}",
                 q.shape()
             ));
         }

@@ -141,7 +141,7 @@ fn quantize_linear(c: &mut Call) -> Result<Vec<Value>> {
     let elem = match (wanted, &zero) {
         (Some(wanted), Some(zero)) if wanted != zero.elem => {
             return wrong(format!(
-                "expected a zero point of the type {wanted} that output_dtype says, found {}",
+                "expected a zero point of type {wanted}, as in output_dtype, found {}",
                 zero.elem
             ));
         }
@@ -248,7 +248,7 @@ fn codes(
     let zero = match optional(c, zero)? {
         Some(zero) if zero.elem != x.elem => {
             return wrong(format!(
-                "expected the zero point of input {i} to be {}, as the input, found {}",
+                "expected a zero point of type {}, like input {i}, found {}",
                 x.elem, zero.elem
             ));
         }

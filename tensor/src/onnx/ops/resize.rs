@@ -333,10 +333,7 @@ fn resized(x: &Tensor, lines: &[Line], filter: &Filter) -> Result<Tensor> {
         if shape.contains(&0) {
             return Ok(Tensor::zeros(x.engine(), &shape, x.dtype())?);
         }
-        return wrong(format!(
-            "expected something to resize, found {:?}",
-            x.shape()
-        ));
+        return wrong(format!("expected a non-empty input, found {:?}", x.shape()));
     }
     let mut order: Vec<usize> = (0..lines.len()).collect();
     order.sort_by_key(|&a| lines[a].new > lines[a].old);

@@ -149,7 +149,7 @@ pub(super) fn unique(c: &mut Call) -> Result<Vec<Value>> {
     let count = from.shape()[along];
     let list = keys(c, &from.move_axis(along as isize, 0)?)?;
     if list.is_empty() && count > 1 {
-        return unsupported("Unique along an axis whose parts are empty");
+        return unsupported("Unique along an axis with empty slices");
     }
     let width = list.len() / count.max(1);
     let rows: Vec<&[i64]> = (0..count)

@@ -91,7 +91,7 @@ pub(super) fn strings_moved(
         item.copied()
     });
     let Some(picked) = picked.collect::<Option<Vec<&String>>>() else {
-        return wrong("expected positions of strings that are there");
+        return wrong("string index out of range");
     };
     check_bytes(picked.iter().map(|s| s.len()))?;
     Ok(Strings {
@@ -305,7 +305,7 @@ fn unsqueeze(c: &mut Call) -> Result<Vec<Value>> {
         .collect::<Result<Vec<_>>>()?;
     new.sort_unstable();
     if new.windows(2).any(|p| p[0] == p[1]) {
-        return wrong(format!("expected different axes, found {list:?}"));
+        return wrong(format!("expected distinct axes, found {list:?}"));
     }
     let mut to = from;
     new.iter().for_each(|&a| to.insert(a, 1));
@@ -417,7 +417,7 @@ fn slice(c: &mut Call) -> Result<Vec<Value>> {
     let steps = steps.unwrap_or_else(|| vec![1; n]);
     if ends.len() != n || along.len() != n || steps.len() != n {
         return wrong(format!(
-            "expected as many starts, ends, axes and steps, found {n}, {}, {} and {}",
+            "expected equal numbers of starts, ends, axes and steps, found {n}, {}, {} and {}",
             ends.len(),
             along.len(),
             steps.len()

@@ -205,7 +205,7 @@ fn dft(c: &mut Call) -> Result<Vec<Value>> {
     };
     let along = axis(given, x.rank())?;
     if along + 1 == x.rank() {
-        return wrong("expected an axis of the signal, found the one of its parts");
+        return wrong("expected an axis of the signal, found that of real and imaginary parts");
     }
     let n = match c.has(1) {
         true => length(c, 1)?,

@@ -250,6 +250,6 @@ fn changed(c: &mut Call, name: &str, x: Tensor) -> Result<Tensor> {
     let shape = x.shape().to_vec();
     match c.run(&graph, &[x.into()])?.into_iter().next() {
         Some(Value::Tensor(array)) if array.tensor.shape() == shape => Ok(c.here(&array)?.tensor),
-        _ => wrong(format!("expected {name} to give one tensor {shape:?}")),
+        _ => wrong(format!("expected {name} to return one tensor {shape:?}")),
     }
 }

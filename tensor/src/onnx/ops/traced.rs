@@ -40,7 +40,7 @@ pub(super) struct Traced<'a> {
 
 /// The iterations have to be evaluated one after the other.
 fn differs() -> Fault {
-    Why::Always("its iterations differ in more than numbers".into()).into()
+    Why::Always("the loop body changes shape or structure between iterations".into()).into()
 }
 
 /// What is known of the iterations of a body while the graph is built.
@@ -105,7 +105,7 @@ impl Traced<'_> {
         }
         match outputs.len() == states.len() + self.scans {
             true => Ok(outputs),
-            false => wrong("expected another number of outputs of a body"),
+            false => wrong("the loop body has the wrong number of outputs"),
         }
     }
 

@@ -22,7 +22,7 @@ fn given<const S: usize>(c: &mut Call) -> Result<Step<S>> {
     let (rate, count, all) = (c.tensor(0)?, c.tensor(1)?, c.tensors(2)?);
     if rate.numel() != 1 || count.numel() != 1 {
         return wrong(format!(
-            "expected a learning rate and a count alone, found {:?} and {:?}",
+            "expected a scalar learning rate and count, found {:?} and {:?}",
             rate.shape(),
             count.shape()
         ));

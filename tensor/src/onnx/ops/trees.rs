@@ -202,7 +202,7 @@ fn older(c: &mut Call, kind: &str) -> Result<Trees> {
         };
         if named.insert((trees_of[i], ids[i]), *next).is_some() {
             return wrong(format!(
-                "node {} of tree {} is there twice",
+                "node {} of tree {} is defined twice",
                 ids[i], trees_of[i]
             ));
         }

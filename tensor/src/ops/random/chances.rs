@@ -1,4 +1,4 @@
-//! Probabilities and weights that the host knows: wrong ones are an error before anything runs.
+//! Probabilities and weights known to the host: invalid ones are an error before anything runs.
 
 use codegen::interp::scalar;
 
@@ -16,7 +16,7 @@ pub(super) fn check_probabilities(op: &'static str, p: &Tensor) -> Result<()> {
         Some(at) => shape_error(
             op,
             format!(
-                "element {at} is {}, which is no probability; use numbers within 0..=1",
+                "element {at} is {}, expected a probability within 0..=1",
                 values[at]
             ),
         ),
@@ -34,7 +34,7 @@ pub(super) fn check_weights(op: &'static str, weights: &Tensor, samples: usize) 
         return shape_error(
             op,
             format!(
-                "weight {at} is {}; weights are finite numbers that are not negative",
+                "weight {at} is {}; weights must be finite and not negative",
                 values[at]
             ),
         );
@@ -46,8 +46,8 @@ pub(super) fn check_weights(op: &'static str, weights: &Tensor, samples: usize) 
             return shape_error(
                 op,
                 format!(
-                    "row {row} has {above} weights above 0, {samples} different ones are to be drawn; draw \
-                     fewer, or with replacement, from weights of which at least one is above 0"
+                    "row {row} has {above} weights above 0, expected at least {samples} to draw without \
+                     replacement; draw fewer, or with replacement (at least one weight above 0)"
                 ),
             );
         }

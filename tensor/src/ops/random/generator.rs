@@ -1,4 +1,4 @@
-//! Where a generator of random numbers stands, and the function that it counts through.
+//! The state of a random generator, and its counter-based function.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,8 +47,8 @@ struct Stand {
 
 /// A source of random tensors on one engine: a key and a counter that moves with every draw.
 ///
-/// Clones share the counter. A captured function ([`crate::Jit`]) draws new numbers in each replay: those
-/// that it would draw if it were called plainly.
+/// Clones share the counter. A captured function ([`crate::Jit`]) draws new numbers in each replay: the same as
+/// without capture.
 #[derive(Clone, Debug)]
 pub struct Rng {
     pub(super) engine: Engine,
@@ -77,8 +77,7 @@ impl Rng {
         stand.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it stands, to be kept in a file: two words of the key, and of the counter the lower one, then the
-    /// upper one.
+    /// Its state, for saving: two words of the key, then the lower and the upper word of the counter.
     pub fn state(&self) -> [u32; 4] {
         let Stand { key, at } = *self.stand();
         [key[0], key[1], at as u32, (at >> 32) as u32]
@@ -93,7 +92,7 @@ impl Rng {
         };
     }
 
-    /// Where its numbers are.
+    /// The engine of its numbers.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }

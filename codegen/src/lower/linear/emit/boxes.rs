@@ -49,7 +49,7 @@ impl Linear<'_> {
     fn tensor(&self, n: Id) -> Result<Tensor> {
         let src = self.src(n);
         let (Op::Box { rows }, Op::Param { slot }) = (self.op(n), self.op(src[2])) else {
-            return self.invalid("a box of something that is no buffer");
+            return self.invalid("the source of a box is not a buffer");
         };
         let mut dims = [[1, 0]; Tensor::DIMENSIONS];
         let lists = src[4..].chunks_exact(3);
@@ -57,7 +57,7 @@ impl Linear<'_> {
         for (dim, list) in dims.iter_mut().zip(lists) {
             for (number, &at) in dim.iter_mut().zip(&list[1..]) {
                 let Op::Const(bits) = self.op(at) else {
-                    return self.invalid("a tensor whose size is no constant");
+                    return self.invalid("a tensor of non-constant size");
                 };
                 *number = bits as i64;
             }
@@ -104,12 +104,11 @@ impl Linear<'_> {
         for &n in boxes {
             let src = self.src(n).to_vec();
             if src[3] != gate {
-                return self
-                    .invalid("boxes of one iteration that are copied under several conditions");
+                return self.invalid("boxes of one iteration under different conditions");
             }
             let wanted = Arg::Tensor(self.tensor(n)?);
             let Some(tensor) = self.p.args.iter().position(|arg| *arg == wanted) else {
-                return self.invalid("a box of a tensor that is no argument");
+                return self.invalid("the tensor of a box is not an argument");
             };
             let mut at = Vec::new();
             for &coordinate in src[4..].iter().step_by(3) {
@@ -140,14 +139,14 @@ impl Linear<'_> {
         late: &[Id],
     ) -> Result<()> {
         let (Some(&ring), Some(range)) = (self.rings.get(&fence), block) else {
-            return self.invalid("a fence has nothing for its first iteration");
+            return self.invalid("a fence has no copies for its first iteration");
         };
         let mut around = bits(self.input.above[range]);
         let groups = RangeKind::Global;
         let is_loop = |i| !matches!(self.op(self.input.ranges.ids[i]), Op::Range { kind, .. } if kind == groups);
         if around.any(is_loop) {
             // The turns of its barriers are counted from the first iteration of all.
-            return self.invalid("boxes that are copied in a loop of loops");
+            return self.invalid("boxes copied in nested loops");
         }
         let step = self.reg(self.input.ranges.ids[range], 1)?;
         let (place, odd) = self.turn(ring, step);

@@ -73,7 +73,7 @@ impl Linear<'_> {
             }
             let both = [self.access(store), self.access(load)];
             if both != [Access::Contiguous; 2] {
-                return self.invalid("a copy of elements that are no neighbours");
+                return self.invalid("a copy of non-contiguous elements");
             }
             let inst = Inst::Copy {
                 ty: Ty { dtype, lanes },
@@ -130,7 +130,7 @@ impl Linear<'_> {
             return Ok(());
         }
         let Some(staged) = self.staged.get(&fence).cloned() else {
-            return self.invalid("a fence has nothing for its first iteration");
+            return self.invalid("a fence has no copies for its first iteration");
         };
         for (value, acc) in self.fills(fence).1.to_vec().into_iter().zip(staged) {
             let lanes = self.p.accs[acc.0 as usize].lanes;

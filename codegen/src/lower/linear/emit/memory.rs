@@ -20,7 +20,7 @@ impl Linear<'_> {
                 }
                 return Ok(mem);
             }
-            _ => return self.invalid("access through something that is not a buffer argument"),
+            _ => return self.invalid("memory access without a buffer argument"),
         };
         let found = self
             .p

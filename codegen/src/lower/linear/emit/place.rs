@@ -21,7 +21,7 @@ impl Linear<'_> {
         let mut at = Vec::new();
         for &[a, b] in operands {
             if [self.operand(a)?, self.operand(b)?] != sides {
-                return self.invalid("one sum of matrices in several blocks of local memory");
+                return self.invalid("a sum of matrices in different blocks of local memory");
             }
             at.push([self.reg(a, 1)?, self.reg(b, 1)?]);
         }
@@ -41,7 +41,7 @@ impl Linear<'_> {
                 mem: self.memory(n)?,
                 rows,
             }),
-            _ => self.invalid("a matrix in local memory has no place there"),
+            _ => self.invalid("a matrix in local memory without an address"),
         }
     }
 

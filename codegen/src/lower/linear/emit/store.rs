@@ -93,7 +93,7 @@ impl Linear<'_> {
             return self.invalid("an atomic store of several lanes");
         }
         if access == Access::Gather && mode != StoreMode::Set {
-            return self.invalid("a combining store whose lanes may meet in memory");
+            return self.invalid("a combining store whose lanes may alias");
         }
         let linear = self
             .input
@@ -102,7 +102,7 @@ impl Linear<'_> {
             .get(&n)
             .is_some_and(|a| a.1 != self.src(n)[1]);
         if lanes > 1 && access == Access::Contiguous && !linear {
-            return self.invalid("all lanes of a store go to one element");
+            return self.invalid("all lanes of a store write the same element");
         }
         let wide = if access == Access::Gather { lanes } else { 1 };
         let index = self.reg(src[0], wide)?;

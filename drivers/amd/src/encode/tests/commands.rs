@@ -179,7 +179,7 @@ fn engines_of_32_bits_compare_halves() {
         let text = refused(&encoder, poll(u64::MAX, 1, Compare::NotEqual));
         assert!(text.contains("compares 32 bits at a time"), "{text}");
         let text = refused(&encoder, poll(0xff, 1 << 32, Compare::Equal));
-        assert!(text.contains("inside of the mask"), "{text}");
+        assert!(text.contains("inside the mask"), "{text}");
     }
     // What the others compare at once.
     let words = encode(
@@ -256,19 +256,19 @@ fn addresses_and_sizes_that_no_engine_takes_are_refused() {
     for encoder in [pm4(&GFX1100), sdma(&GFX1100), aql(&GFX942, 8)] {
         let text = refused(&encoder, write(Val::Const(0x44), Width::W64));
         assert!(
-            text.contains("0x44 is no multiple of the 8 bytes"),
+            text.contains("0x44 is not aligned to the 8-byte word"),
             "{text}"
         );
         let text = refused(&encoder, write(Val::Slot(Slot(3), 2), Width::W32));
         assert!(
-            text.contains("slot 3 + 0x2 is no multiple of the 4 bytes"),
+            text.contains("slot 3 + 0x2 is not aligned to the 4-byte word"),
             "{text}"
         );
         let text = refused(&encoder, copy(0x1000, 0x1800, 0x1000));
         assert!(text.contains("overlap"), "{text}");
         encode(&encoder, &[copy(0x1000, 0x2000, 0x1000)]);
         let text = refused(&encoder, copy(0x1000, u64::MAX - 4, 64));
-        assert!(text.contains("run past the last address"), "{text}");
+        assert!(text.contains("run past the last 64-bit address"), "{text}");
         let text = refused(&encoder, copy(0, 1 << 63, 1 << 62));
         assert!(text.contains("split it"), "{text}");
     }

@@ -111,7 +111,7 @@ fn a_launch_that_its_kernel_or_chip_cannot_take_says_why() {
     );
     for block in [[257, 1, 1], [16, 16, 2], [0, 1, 1], [u32::MAX; 3]] {
         let text = text(launch_of(&ARGS, [1; 3], block));
-        assert!(text.contains("has 1 to 256 work-items"), "{text}");
+        assert!(text.contains("expected 1 to 256 work-items"), "{text}");
     }
     let wide = text(launch_of(&ARGS, [1, 0x1_0000, 1], [1; 3]));
     assert!(
@@ -126,11 +126,14 @@ fn a_launch_that_its_kernel_or_chip_cannot_take_says_why() {
         &aql(&GFX942, 8),
         launch_of(&ARGS, [1 << 25, 1, 1], [256, 1, 1]),
     );
-    assert!(large.contains("counts work-items in 32 bits"), "{large}");
+    assert!(
+        large.contains("exceeds the 32-bit work-item count"),
+        "{large}"
+    );
     let copies = refused(&sdma(&GFX1100), exec(&program));
     assert_eq!(
         copies,
-        "AMD:0 copy 1 queue: exec k: a copy queue runs no kernels: submit it to a compute queue"
+        "AMD:0 copy 1 queue: exec k: copy queues cannot run kernels: submit it to a compute queue"
     );
 }
 
@@ -148,22 +151,22 @@ fn a_program_that_does_not_fit_says_why() {
     let t = text(&|program, _| program.launch_words = Box::new([]));
     assert!(t.contains("loaded by another driver"), "{t}");
     let t = text(&|program, _| program.args.fields[2].offset = 18);
-    assert!(t.contains("does not lie in the 20 bytes"), "{t}");
+    assert!(t.contains("is outside the 20 bytes"), "{t}");
     let t = text(&|program, _| program.args.fields[2].offset = u32::MAX - 3);
-    assert!(t.contains("does not lie in the 20 bytes"), "{t}");
+    assert!(t.contains("is outside the 20 bytes"), "{t}");
     let t = text(&|program, _| program.args.align = 512);
-    assert!(t.contains("aligned to 512 bytes"), "{t}");
+    assert!(t.contains("alignment is 512 bytes"), "{t}");
     let t = text(&|_, launch| launch.required = Some([32, 2, 1]));
     assert!(t.contains("compiled for [32, 2, 1]"), "{t}");
     let t = text(&|_, launch| (launch.rsrc[1], launch.private_bytes) = (1, 64));
     assert!(
-        t.contains("needs 64 bytes of scratch for a lane, the queue has 0"),
+        t.contains("needs 64 bytes of scratch per lane, the queue has 0"),
         "{t}"
     );
     let t = text(&|_, launch| launch.properties |= kd::ENABLE_SGPR_DISPATCH_ID.put(1) as u16);
-    assert!(t.contains("only AQL queues count"), "{t}");
+    assert!(t.contains("available on AQL queues only"), "{t}");
     let t = text(&|_, launch| launch.preload = 15);
-    assert!(t.contains("asks for 17 SGPRs"), "{t}");
+    assert!(t.contains("requests 17 initial SGPRs"), "{t}");
 }
 
 #[test]
@@ -215,7 +218,10 @@ fn scratch_is_told_by_registers_or_by_sgprs() {
         encoder.set_scratch(scratch, None);
         refused(&encoder, exec(&program(launch)))
     };
-    assert!(text.contains("buffer resource of scratch"), "{text}");
+    assert!(
+        text.contains("requests a scratch buffer resource"),
+        "{text}"
+    );
 }
 
 #[test]

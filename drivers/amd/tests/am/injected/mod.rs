@@ -299,11 +299,11 @@ impl Scene {
                         "has left the bus",
                         "RCC_CONFIG_MEMSIZE stays",
                         "the device is gone",
-                        "after the reset: the card answers did not happen",
+                        "after the reset: timed out waiting for the card to answer",
                     ];
                     assert!(says(&gone), "{name}: {text}");
                 }
-                let next = ["turn the machine off and on", "Turn the machine off and on"];
+                let next = ["power-cycle the machine", "Power-cycle the machine"];
                 let more = ["use a smaller batch", "Open the device again"];
                 assert!(
                     !text.contains(": stage ") || says(&next) || says(&more),

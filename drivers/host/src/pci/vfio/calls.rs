@@ -1,4 +1,4 @@
-//! [`Calls`]: the system calls that VFIO takes, made by this machine or by a model of a kernel.
+//! [`Calls`]: the system calls of VFIO, made on this machine or on a model of a kernel.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -56,11 +56,11 @@ pub trait Calls: Send + Sync {
     /// A new eventfd.
     fn event(&self) -> io::Result<i32>;
 
-    /// Waits for an eventfd, and takes what it counts; none if nothing came, and maybe before the limit is over.
+    /// Waits for an eventfd and takes its count; `None` if it did not fire, possibly before the limit.
     fn wait(&self, fd: i32, limit: Duration) -> io::Result<Option<u64>>;
 }
 
-/// Waits for an eventfd until a deadline, and takes what it counts; none if nothing came.
+/// Waits for an eventfd until a deadline and takes its count; `None` if it did not fire.
 pub(crate) fn until(calls: &dyn Calls, fd: i32, deadline: Deadline) -> io::Result<Option<u64>> {
     loop {
         // A deadline in wall time looks at no clock; on another clock the limit is looked at in between.

@@ -87,8 +87,8 @@ impl Domains {
         if !tried.is_empty() {
             tracing::warn!(
                 target: "hcq::host",
-                "{address}: its IOMMU group {} cannot share a container with the other cards of this process (other \
-                 properties of its IOMMU): it shares no memory with them, and copies between them go through the host",
+                "{address}: IOMMU group {} cannot share a container with this process's other cards (different IOMMU): \
+                 no shared memory, copies between them go through the host",
                 group.number
             );
         }
@@ -110,8 +110,8 @@ impl Domains {
             true => Ok(Arc::new(file)),
             false => {
                 let why = format!(
-                    "IOMMU group {} is not viable: another function of it ({}) has a kernel driver; `doorbell bind \
-                     {address} --plan` says which",
+                    "IOMMU group {} is not viable: another of its functions ({}) has a kernel driver; see `doorbell \
+                     bind {address} --plan`",
                     group.number,
                     group.members.join(", ")
                 );
@@ -140,7 +140,8 @@ impl Domains {
         match container.has(iommu)? {
             true => Ok(container),
             false => unsupported(format!(
-                "no IOMMU of type {iommu}; `modprobe vfio_iommu_type1`, and without an IOMMU enable_unsafe_noiommu_mode"
+                "no IOMMU of type {iommu}; `modprobe vfio_iommu_type1`, or set enable_unsafe_noiommu_mode if there is \
+                 none"
             )),
         }
     }

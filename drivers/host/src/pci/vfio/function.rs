@@ -90,8 +90,8 @@ impl Function {
             .collect();
         if !others.is_empty() {
             let why = format!(
-                "it would take along {}, which this program does not have. Remove what is not needed of these \
-                 (`doorbell bind {} --plan` says how), or turn the machine off and on",
+                "a bus reset also resets {}, which this program does not own. Remove those you do not need \
+                 (see `doorbell bind {} --plan`), or power-cycle the machine",
                 others.join(", "),
                 self.address
             );
@@ -112,7 +112,7 @@ impl Pci for Function {
         let Some(region) = region else {
             let there = (0..6u8).filter(|n| self.bars[usize::from(*n)].size > 0);
             let there: Vec<_> = there.map(|n| n.to_string()).collect();
-            let why = format!("it has the BARs of memory {}", there.join(", "));
+            let why = format!("no such memory BAR; the function has {}", there.join(", "));
             return Err(self.failed(format!("BAR{n}"), Fault::Unsupported(why)));
         };
         if let Some(view) = self.view(n)? {
@@ -144,7 +144,7 @@ impl Pci for Function {
         let operation = format!("map {bytes:#x} bytes aligned to {align:#x}");
         if !align.is_power_of_two() || bytes == 0 || align > HUGE_PAGE as u64 {
             let why = format!(
-                "memory comes in pages of {:#x} and {HUGE_PAGE:#x} bytes",
+                "expected pages of {:#x} or {HUGE_PAGE:#x} bytes",
                 page_size()
             );
             return Err(self.failed(operation, Fault::Unsupported(why)));
@@ -182,16 +182,16 @@ impl Pci for Function {
         };
         match kind {
             ResetKind::Function if self.resets => self.device.reset(),
-            ResetKind::Function => refused("the kernel knows no reset of it"),
+            ResetKind::Function => refused("the kernel has no reset method for it"),
             ResetKind::Bus => self.hot_reset(),
-            ResetKind::Power => refused("VFIO has none; `doorbell reset --kind pm`"),
+            ResetKind::Power => refused("not supported by VFIO; use `doorbell reset --kind pm`"),
         }
     }
 
     fn wait_irq(&self, vector: u32, deadline: Deadline) -> Result<u64, TransportError> {
         let operation = format!("wait for interrupt {vector}");
         let Some(event) = self.events.get(vector as usize) else {
-            let why = format!("it has {} interrupts", self.events.len());
+            let why = format!("the function has {} interrupts", self.events.len());
             return Err(self.failed(operation, Fault::Unsupported(why)));
         };
         let came = until(&*event.calls, event.fd, deadline);

@@ -1,17 +1,17 @@
-//! PCI functions by VFIO: the kernel's driver vfio-pci has them, and gives them to a program that may open the file
-//! of their IOMMU group. No program has to be root then.
+//! PCI functions through VFIO: they are bound to the kernel driver vfio-pci, and available to programs that may open
+//! the file of their IOMMU group. No root needed.
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`calls`] | the system calls, which a model of a kernel can take |
-//! | `request` | requests by their names and types |
+//! | [`calls`] | the system calls, which can go to a model of a kernel |
+//! | `request` | the requests, by name and type |
 //! | `domains` | the containers of a process, and which groups are in them |
-//! | `regions` | what is read and written by calls |
+//! | `regions` | regions accessed by calls |
 //! | `function` | the function: memory, interrupts, reset |
 //!
-//! Behind an IOMMU (type 1, version 2) functions of a process reach what is mapped for them, their windows among it, and
-//! nothing else: all in one container, at the same addresses, if their IOMMUs allow that. Without one a function
-//! reaches all memory, by physical addresses, as by sysfs; what VFIO gives then is interrupts.
+//! Behind an IOMMU (type 1, version 2), the functions of a process can access only memory mapped for them, including
+//! each other's BARs: in one container, at the same addresses, if their IOMMUs allow it. Without an IOMMU a function
+//! can access all memory by physical address, as with sysfs; VFIO then only adds interrupts.
 //!
 //! Crates for this (`pci-driver` 0.1, `vfio-ioctls`) know no mode without IOMMU, and say `TODO` where an error has to say
 //! which group, file or limit it was. What they would spare are the sixteen requests of `request`. A program that has a
@@ -52,7 +52,7 @@ pub(crate) const DRIVER: &str = "vfio-pci";
 /// More interrupts than that are not turned on: drivers here wait for the first.
 const MOST_INTERRUPTS: u32 = 8;
 
-/// Opens a function that vfio-pci has, once no other program has it, waiting for that at most so long.
+/// Opens a function bound to vfio-pci, waiting at most `wait` for other programs to release it.
 ///
 /// # Errors
 /// No group, files that this process may not open, a group that is not viable, an IOMMU of another kind.
@@ -65,10 +65,7 @@ pub fn open(
     let unsupported = |why: String| TransportError::new(address, "open", Fault::Unsupported(why));
     let group = group(system, address);
     let group = group.ok_or_else(|| {
-        unsupported(
-            "it is in no IOMMU group: `doorbell bind --vfio=noiommu` makes one without IOMMU"
-                .into(),
-        )
+        unsupported("not in an IOMMU group: run `doorbell bind --vfio=noiommu`".into())
     })?;
     let lock = Lock::take(system, address, wait).map_err(|error| unsupported(error.to_string()))?;
     let (file, memory) = domains.join(&group, address)?;
@@ -76,7 +73,7 @@ pub fn open(
     let info = device.info()?;
     let flags = DeviceFlags::from_bits_retain(info.flags);
     if !flags.contains(DeviceFlags::PCI) || info.num_regions <= VFIO_PCI_CONFIG_REGION_INDEX {
-        return Err(unsupported("VFIO says that it is no PCI function".into()));
+        return Err(unsupported("not a PCI function according to VFIO".into()));
     }
     let bars = VFIO_PCI_BAR0_REGION_INDEX..VFIO_PCI_BAR0_REGION_INDEX + 6;
     let bars: Result<Vec<_>, _> = bars.map(|index| device.region(index)).collect();

@@ -246,8 +246,8 @@ fn fills_are_copies_of_a_constant() {
         [(0x5000, 1 << 29, 0x582), (0x8000_5000, 1 << 28, 0x581)]
     );
     assert_eq!(encode(&encoder, &[fill(0, 0)]).words, [0u32; 0]);
-    assert!(refused(&encoder, fill(0x1000, 6)).contains("no multiple of the 4"));
-    assert!(refused(&encoder, fill(0x1002, 8)).contains("multiples of 4"));
+    assert!(refused(&encoder, fill(0x1000, 6)).contains("expected a multiple of the 4"));
+    assert!(refused(&encoder, fill(0x1002, 8)).contains("a multiple of 4"));
 }
 
 #[test]
@@ -258,8 +258,7 @@ fn what_no_channel_can_reach_is_refused() {
     let why = refused(&old, Command::Wait { signal: &s, value });
     assert_eq!(
         why,
-        "NV:0 copy 1 queue: wait: address 0x10000000000: this GPU takes multiples of 16 of at most 40 bits \
-         here"
+        "NV:0 copy 1 queue: wait: address 0x10000000000: expected a multiple of 16 of at most 40 bits"
     );
     let new = encoder(Arch::Gh100, QueueKind::Copy);
     assert_eq!(
@@ -270,9 +269,9 @@ fn what_no_channel_can_reach_is_refused() {
     );
     // Engines reach further than semaphores.
     assert!(!encode(&old, &[copy(1 << 48, 1 << 47, 16)]).words.is_empty());
-    assert!(refused(&old, copy(1 << 49, 0, 16)).contains("of 49 bits"));
-    assert!(refused(&new, copy(0, (1 << 57) - 8, 16)).contains("of 57 bits"));
-    assert!(refused(&new, copy(u64::MAX, 0, 16)).contains("past the last address"));
+    assert!(refused(&old, copy(1 << 49, 0, 16)).contains("the last 49-bit"));
+    assert!(refused(&new, copy(0, (1 << 57) - 8, 16)).contains("the last 57-bit"));
+    assert!(refused(&new, copy(u64::MAX, 0, 16)).contains("run past the last"));
     assert!(refused(&new, copy(0x1000, 0x1008, 16)).contains("overlap"));
     assert!(refused(&new, copy(0, 1 << 56, 1 << 55)).contains("split it"));
     let program = program(Arch::Gh100);
@@ -282,7 +281,7 @@ fn what_no_channel_can_reach_is_refused() {
         grid: [1; 3],
         block: [1; 3],
     };
-    assert!(refused(&new, exec).contains("runs no kernels"));
+    assert!(refused(&new, exec).contains("cannot run kernels"));
 }
 
 /// Addresses and values that come with a submission land in the words that known ones lie in.

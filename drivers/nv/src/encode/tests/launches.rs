@@ -219,7 +219,7 @@ fn other_banks_and_local_memory_are_in_the_template() {
         let launch = exec(&program, &[], [1; 3], [1; 3]);
         let why = refused(&encoder, launch);
         assert!(
-            why.contains("704 bytes of local memory for a thread, the queue has 0"),
+            why.contains("704 bytes of local memory per thread, the queue has 0"),
             "{why}"
         );
         let mut out = CommandBuffer::new();

@@ -17,7 +17,7 @@ const REGCOUNT: u8 = 0x2f;
 const NUM_BARRIERS: u8 = 0x4c;
 
 fn damaged(what: &str) -> CubinError {
-    CubinError::Malformed(format!("attributes of kernels: {what}"))
+    CubinError::Malformed(format!("kernel attributes: {what}"))
 }
 
 /// The attributes of a section.
@@ -28,7 +28,7 @@ fn records(mut bytes: &[u8]) -> Result<Vec<(u8, u16, &[u8])>> {
         let size = if *form == SIZED { value.into() } else { 0 };
         let (own, next) = rest.split_at_checked(size).ok_or_else(|| {
             damaged(&format!(
-                "{attribute:#x} has {size} bytes, more than there are"
+                "{attribute:#x} has {size} bytes, past the end of the section"
             ))
         })?;
         out.push((*attribute, value, own));
@@ -36,7 +36,7 @@ fn records(mut bytes: &[u8]) -> Result<Vec<(u8, u16, &[u8])>> {
     }
     match bytes {
         [] => Ok(out),
-        _ => Err(damaged("a part of one is left")),
+        _ => Err(damaged("incomplete last attribute")),
     }
 }
 
@@ -108,7 +108,7 @@ impl Info {
             .zip(0..)
             .all(|((ordinal, _), i)| *ordinal == i);
         if !numbered {
-            return Err(damaged("parameters are not numbered from 0"));
+            return Err(damaged("parameter numbers do not start at 0"));
         }
         info.params = params.into_iter().map(|(_, param)| param).collect();
         Ok(info)

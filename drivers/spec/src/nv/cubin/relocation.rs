@@ -106,14 +106,14 @@ impl Placed {
                     why,
                 };
                 let RelocationFlags::Elf { r_type } = relocation.flags() else {
-                    return Err(wrong("it is not one of ELF".into()));
+                    return Err(wrong("not an ELF relocation".into()));
                 };
                 if r_type.0 == 0 {
                     continue;
                 }
                 let Some((part, bytes)) = Part::of(r_type.0) else {
                     return Err(wrong(format!(
-                        "type {:#x} is not known, expected R_CUDA_64, G64, ABS32_LO_32, ABS32_HI_32, ABS47_34 or \
+                        "unknown type {:#x}, expected R_CUDA_64, G64, ABS32_LO_32, ABS32_HI_32, ABS47_34 or \
                          ABS55_16_34",
                         r_type.0
                     )));
@@ -122,27 +122,26 @@ impl Placed {
                 let place = of.and_then(|of| Some((self.at.get(&of)?, self.bytes(file, of)?)));
                 let Some((target, size)) = place else {
                     return Err(wrong(
-                        "it is not in the file, or in no memory that is loaded: printf, assert and malloc are \
-                         not there"
+                        "undefined, or not in loaded memory: printf, assert and malloc are not available"
                             .into(),
                     ));
                 };
                 let at = start.saturating_add(offset);
                 let end = at.saturating_add(bytes);
                 if end > start + section.size() {
-                    return Err(wrong("it is behind the end of the section".into()));
+                    return Err(wrong("past the end of the section".into()));
                 }
                 if section.elf_section_header().sh_type(LittleEndian) == SHT_NOBITS {
                     return Err(wrong("the section has no bytes".into()));
                 }
                 if bytes == INSTRUCTION && !offset.is_multiple_of(INSTRUCTION) {
-                    return Err(wrong("no instruction begins there".into()));
+                    return Err(wrong("no instruction starts there".into()));
                 }
                 let value = symbol.map_or(0, |s| s.address());
                 // What is added may lead out of it, and an index back.
                 if value > size {
                     return Err(wrong(format!(
-                        "it is at {value:#x} of a section of {size:#x} bytes"
+                        "symbol at {value:#x} of a section of {size:#x} bytes"
                     )));
                 }
                 let addend = match relocation.has_implicit_addend() {

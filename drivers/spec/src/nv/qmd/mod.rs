@@ -110,7 +110,7 @@ impl fmt::Display for Misfit {
         match holds {
             None => write!(
                 f,
-                "the version has no such field, found the value {value:#x} for it"
+                "no such field in this version, found the value {value:#x} for it"
             ),
             Some((bits, 0)) => write!(f, "expected a value of {bits} bits, found {value:#x}"),
             Some((bits, shift)) => write!(
@@ -482,7 +482,7 @@ mod tests {
         assert_eq!(error.holds, None);
         let error = QMD_TYPE.put(Version::V03_00, 0, &mut words, 2).unwrap_err();
         let text =
-            "QMD V03_00 QMD_TYPE[0]: the version has no such field, found the value 0x2 for it";
+            "QMD V03_00 QMD_TYPE[0]: no such field in this version, found the value 0x2 for it";
         assert_eq!(error.to_string(), text);
     }
 

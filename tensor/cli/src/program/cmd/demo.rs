@@ -34,13 +34,13 @@ pub struct Work {
     /// Passes over the training images
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: u32,
-    /// Steps of 96 images that an epoch has at most, for devices that are slow (simulated ones)
+    /// Maximum steps (of 96 images) per epoch, for slow devices (simulated ones)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     steps: Option<u32>,
     /// Seed of the split, the weights and the order of the batches
     #[arg(long, default_value_t = 7)]
     seed: u64,
-    /// Fail if fewer than this part of the held-out images are read right
+    /// Fail if the accuracy on held-out images is below this fraction
     #[arg(long, default_value_t = 0.97)]
     at_least: f64,
 }
@@ -48,17 +48,17 @@ pub struct Work {
 /// What is written.
 #[derive(clap::Args)]
 pub struct Files {
-    /// Where the trained weights are saved
+    /// Output file for the trained weights
     #[arg(
         long,
         value_name = "FILE",
         default_value = "doorbell-digits.safetensors"
     )]
     save: PathBuf,
-    /// Where the trained net is saved as an ONNX model
+    /// Output file for the trained net as an ONNX model
     #[arg(long, value_name = "FILE", default_value = "doorbell-digits.onnx")]
     export: PathBuf,
-    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    /// Write a trace of the queues for Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -118,12 +118,12 @@ pub fn run(work: &Work, files: &Files, setup: &Setup) -> Result<(), Error> {
     state::load(&loaded, &files.save)?;
     if loaded.read(&session.engine, &held)? != read {
         return Err(Error::Check(format!(
-            "{}: the loaded net reads other digits than the saved one",
+            "{}: the loaded net predicts differently from the saved one",
             files.save.display()
         )));
     }
     say!(
-        "saved    {}, loaded again, reads the same",
+        "saved    {}, reloaded, same predictions",
         files.save.display()
     );
 
@@ -229,7 +229,7 @@ fn export(net: &Net, engine: &Engine, held: &Set, path: &Path) -> Result<(), Err
         )));
     }
     say!(
-        "exported {}, run as a model, gives the same (within {far:.0e})",
+        "exported {}, same outputs when run as a model (within {far:.0e})",
         path.display()
     );
     Ok(())
@@ -257,7 +257,12 @@ fn show(held: &Set, read: &[i32]) -> Result<(), Error> {
     ))?;
     let captions: Vec<String> = picked
         .iter()
-        .map(|&i| format!("{:<18}", format!("read {}, is {}", read[i], held.labels[i])))
+        .map(|&i| {
+            format!(
+                "{:<18}",
+                format!("predicted {}, actual {}", read[i], held.labels[i])
+            )
+        })
         .collect();
     output::line(format_args!("{}", captions.concat().trim_end()))
 }

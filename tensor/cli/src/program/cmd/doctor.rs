@@ -11,13 +11,13 @@ use serde::Serialize;
 use crate::program::error::Error;
 use crate::program::output;
 
-/// Look at the system without touching it.
+/// Check the system (read-only).
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON (schema doorbell.doctor/1)
     #[arg(long)]
     json: bool,
-    /// Look at a machine whose files lie in this folder, in place of this one
+    /// Read the system files from this folder instead of this machine
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
 }
@@ -109,7 +109,23 @@ fn compilers(setup: &Setup) -> Vec<Row> {
                 Ok(_) => String::new(),
                 Err(_) => row.fix.into(),
             },
-            detail: found.map_or_else(|e| e.to_string(), |backend| backend.describe()),
+            detail: match found {
+                Ok(backend) => backend.describe(),
+                // The row has its own line with what to do.
+                Err(codegen::Error::NoCompiler {
+                    compiler,
+                    message,
+                    looked_in,
+                    ..
+                }) if looked_in.is_empty() => format!("{compiler} {message}"),
+                Err(codegen::Error::NoCompiler {
+                    compiler,
+                    message,
+                    looked_in,
+                    ..
+                }) => format!("{compiler} {message}; looked in: {looked_in}"),
+                Err(e) => e.to_string(),
+            },
         }
     };
     codegen::TABLE.iter().map(row).collect()

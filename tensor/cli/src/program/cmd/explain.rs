@@ -7,10 +7,10 @@ use drivers_bundle::{Bundle, explain};
 use crate::program::error::Error;
 use crate::program::output;
 
-/// Say why a device hung or faulted.
+/// Print why a device hung or faulted.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What the error of the device named
+    /// The bundle, whose path ends the error message
     #[arg(value_name = "FILE")]
     bundle: PathBuf,
     /// Print JSON (schema doorbell.explain/1)

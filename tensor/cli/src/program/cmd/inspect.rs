@@ -11,17 +11,16 @@ use crate::program::error::Error;
 use crate::program::inputs::Wanted;
 use crate::program::output::{self, say};
 
-/// Look at an ONNX model: inputs, outputs, operators, parameters, work, what is not supported.
+/// Inspect an ONNX model: inputs, outputs, operators, parameters, work, unsupported features.
 ///
-/// Of inputs only the shapes count, and the values that a graph is specialised on. Sizes that the
-/// model leaves open and nobody gives are 1.
+/// Only input shapes matter, and values that graphs are specialised on. Open sizes default to 1.
 #[derive(clap::Args)]
 pub struct Args {
     /// The model
     model: PathBuf,
     #[command(flatten)]
     inputs: Wanted,
-    /// Show the kernels of one run, after fusion
+    /// Print the kernels of one run, after fusion
     #[arg(long)]
     schedule: bool,
     /// Print JSON (schema doorbell.inspect/1)
@@ -93,7 +92,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let summary = model.summary();
     let planned = match summary.missing.is_empty() {
         true => plan(&model, args, setup).map_err(|e| e.to_string()),
-        false => Err("it cannot be run".into()),
+        false => Err("the model cannot be run".into()),
     };
     let row = row(args, summary, planned);
     if args.json {
@@ -110,7 +109,7 @@ fn plan(model: &Model, args: &Args, setup: &Setup) -> Result<Planned, Error> {
     let mut noted: Vec<String> = Vec::new();
     let one = |key: &str| {
         if !noted.iter().any(|k| k == key) {
-            say!("note: {key} is taken as 1; give it with --dim {key}=N");
+            say!("note: assuming {key}=1; set it with --dim {key}=N");
             noted.push(key.into());
         }
         Some(1)
@@ -222,7 +221,7 @@ fn print(row: &Row, schedule: bool) -> Result<(), Error> {
     }
     match (row.flops, &row.unplanned) {
         (Some(flops), _) => output::line(format_args!(
-            "work        {:.3} GFLOP a run with constants folded, {:.1} MB of temporaries",
+            "work        {:.3} GFLOP per run with constants folded, {:.1} MB of temporaries",
             flops / 1e9,
             row.temporaries.unwrap_or(0) as f64 / 1e6
         ))?,

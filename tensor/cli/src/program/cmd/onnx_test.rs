@@ -15,7 +15,7 @@ use crate::program::output;
 /// Run a folder of ONNX backend test cases.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A folder with cases at any depth: folders with `model.onnx` and `test_data_set_N`, or light
+    /// Folder with cases at any depth: folders with `model.onnx` and `test_data_set_N`, or light
     /// models (`NAME.onnx` beside `NAME_output_0.pb`)
     folder: PathBuf,
     #[command(flatten)]
@@ -28,13 +28,13 @@ pub struct Work {
     /// Only cases whose path contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
-    /// How far numbers may be from what is expected, as a part of it
+    /// Relative tolerance
     #[arg(long, default_value_t = Tolerance::default().relative)]
     rtol: f64,
-    /// How far numbers may be from what is expected, besides
+    /// Absolute tolerance
     #[arg(long, default_value_t = Tolerance::default().absolute)]
     atol: f64,
-    /// One row per case as JSON
+    /// Print one JSON row per case
     #[arg(long)]
     json: bool,
 }
@@ -70,8 +70,7 @@ pub fn cases(folder: &Path, args: &Work, setup: &Setup) -> Result<(), Error> {
     cases.retain(|case| name(case).contains(&args.filter));
     if cases.is_empty() {
         return Err(Error::Usage(format!(
-            "{}: expected test cases whose path contains {:?}, found none; a case is a folder with \
-             model.onnx",
+            "{}: no test cases whose path contains {:?}; a case is a folder with model.onnx",
             folder.display(),
             args.filter
         )));
@@ -96,7 +95,7 @@ pub fn cases(folder: &Path, args: &Work, setup: &Setup) -> Result<(), Error> {
             Ok(Verdict::Passed) => ("passed", String::new()),
             Ok(Verdict::Unsupported(what)) => ("unsupported", what),
             Ok(Verdict::Failed(what)) => ("failed", what),
-            Err(_) => ("failed", "panicked; this is a fault of this program".into()),
+            Err(_) => ("failed", "panicked; this is a bug in doorbell".into()),
         };
         if !args.json && verdict != "passed" {
             bar.suspend(|| output::line(format_args!("{verdict:<12}{case_name}: {reason}")))?;

@@ -12,9 +12,9 @@ use crate::program::output::{self, say};
 /// What to do.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// List registers of a chip with their places and fields
+    /// List registers of a chip, with addresses and fields
     List(List),
-    /// Say what values mean, without a card
+    /// Decode values, without a card
     Decode(Decode),
     /// Read registers of a card
     Read(Read),
@@ -25,7 +25,7 @@ pub enum Command {
 /// List registers.
 #[derive(clap::Args)]
 pub struct List {
-    /// Only those whose name has this in it, in any case
+    /// Only registers whose name contains this, ignoring case
     #[arg(default_value = "")]
     part: String,
     /// The chip
@@ -53,7 +53,7 @@ pub struct Decode {
 /// Which card.
 #[derive(clap::Args)]
 struct Which {
-    /// Its address; without it the simulated card that --dev names (TWINPCI+AMD::gfx1201)
+    /// PCI address; default: the simulated card of --dev (TWINPCI+AMD::gfx1201)
     #[arg(long, value_parser = address, value_name = "ADDRESS")]
     at: Option<String>,
 }
@@ -61,7 +61,7 @@ struct Which {
 /// Read registers.
 #[derive(clap::Args)]
 pub struct Read {
-    /// Their names
+    /// Register names
     #[arg(required = true, value_name = "NAME")]
     names: Vec<String>,
     #[command(flatten)]
@@ -74,12 +74,12 @@ pub struct Read {
 /// Write registers.
 #[derive(clap::Args)]
 pub struct Write {
-    /// NAME=VALUE, or NAME.FIELD=VALUE, which leaves the other fields
+    /// NAME=VALUE, or NAME.FIELD=VALUE to keep the other fields
     #[arg(required = true, value_parser = assignment, value_name = "NAME[.FIELD]=VALUE")]
     values: Vec<(String, u32)>,
     #[command(flatten)]
     which: Which,
-    /// It is meant: a wrong value can hang the card, and the machine with it
+    /// Confirm: a wrong value can hang the card and the machine
     #[arg(long)]
     yes: bool,
     /// Print JSON (schema doorbell.regs/1)
@@ -97,7 +97,8 @@ fn assignment(text: &str) -> Result<(String, u32), String> {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => value.parse(),
     };
-    let number = number.map_err(|e| format!("{value}: {e}; expected 32 bits, as 7 or 0x7"))?;
+    let number =
+        number.map_err(|e| format!("{value}: {e}; expected a 32-bit number such as 7 or 0x7"))?;
     Ok((name.into(), number))
 }
 
@@ -179,7 +180,7 @@ fn list(args: &List) -> Result<(), Error> {
     let found = regs::list(&args.chip, &args.part).map_err(Error::Registers)?;
     if found.is_empty() {
         say!(
-            "note: no register of {} has \"{}\" in its name; --chip names another chip",
+            "note: no register of {} contains \"{}\" in its name; --chip selects another chip",
             args.chip,
             args.part
         );
@@ -230,8 +231,8 @@ pub fn read(args: &Read, setup: &Setup) -> Result<(), Error> {
 pub fn write(args: &Write, setup: &Setup) -> Result<(), Error> {
     if !args.yes {
         return Err(Error::Usage(
-            "regs write changes a card as it is: a wrong value can hang it, and the machine with it. Say --yes if \
-             it is meant"
+            "regs write changes a live card: a wrong value can hang the card and the machine; pass \
+             --yes to confirm"
                 .into(),
         ));
     }
@@ -285,5 +286,5 @@ impl Which {
     }
 }
 
-const NONE: &str = "which card? --at ADDRESS (`doorbell devices` lists those on the bus), or a simulated one behind \
-                    PCI: --dev TWINPCI+AMD::gfx1201";
+const NONE: &str = "no card selected; pass --at ADDRESS (see `doorbell devices`), or a simulated card: \
+                    --dev TWINPCI+AMD::gfx1201";

@@ -29,7 +29,7 @@ pub struct Args {
 /// How it is run.
 #[derive(clap::Args)]
 pub struct Work {
-    /// Run this often, and print how long it took
+    /// Number of runs; prints their times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Print the K largest elements of the last axis of each output, with their positions
@@ -40,10 +40,10 @@ pub struct Work {
 /// What is written.
 #[derive(clap::Args, Default)]
 pub struct Files {
-    /// Write each output to a file in this folder: NAME.npy, or NAME.pb for what npy cannot hold
+    /// Write each output to this folder: NAME.npy, or NAME.pb for types that npy does not support
     #[arg(long, value_name = "DIR")]
     output: Option<PathBuf>,
-    /// Write a trace of the queues, to be opened in Perfetto (ui.perfetto.dev)
+    /// Write a trace of the queues for Perfetto (ui.perfetto.dev)
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
 }
@@ -85,12 +85,12 @@ pub fn model(
     steps.done();
     let first = seconds[0];
     say!("loaded   {loaded:.3} s");
-    say!("first    {first:.3} s, with scheduling, compiling and packing");
+    say!("first    {first:.3} s, including scheduling, compiling and packing");
     if work.repeat > 1 {
         let mut later = seconds.split_off(1);
         later.sort_by(f64::total_cmp);
         say!(
-            "later    {:.3} ms at least, {:.3} ms in the middle of {} runs",
+            "later    {:.3} ms minimum, {:.3} ms median of {} runs",
             later[0] * 1e3,
             later[later.len() / 2] * 1e3,
             later.len()

@@ -9,13 +9,13 @@ use drivers_spec::usb::GPU_BRIDGES;
 use crate::program::error::Error;
 use crate::program::output;
 
-/// Print the rules by which people use devices without being root.
+/// Print the rules for using devices without root.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print them, which is all that this does: files are the administrator's
+    /// Print the commands; setup never changes files itself
     #[arg(long, required = true)]
     print: bool,
-    /// Ways in; all of them if none is given
+    /// Interfaces; default: all
     #[arg(value_enum)]
     ways: Vec<Way>,
 }
@@ -61,7 +61,7 @@ fn text(ways: &[Way]) -> String {
     }
     if has(Way::Pci) {
         rule(
-            "Cards that vfio-pci has (doorbell bind): the file of their IOMMU group",
+            "Cards bound to vfio-pci (doorbell bind): the file of their IOMMU group",
             &[format!(
                 "SUBSYSTEM==\"vfio\", KERNEL==\"[0-9]*\", GROUP=\"{GROUP}\", MODE=\"0660\""
             )],
@@ -76,28 +76,29 @@ fn text(ways: &[Way]) -> String {
         };
         rule("USB bridges that carry a card", &GPU_BRIDGES.map(bridge));
     }
-    let mut out = String::from("# To be read, then run as root; nothing of it has been done.\n");
+    let mut out = String::from("# Review, then run as root. Nothing has been changed yet.\n");
     if !rules.is_empty() {
-        out += "\n# 1. Who may open the device files\n";
+        out += "\n# 1. Access to the device files\n";
         out += &file("/etc/udev/rules.d/70-doorbell.rules", &rules);
         out += "udevadm control --reload && udevadm trigger\n";
         let _ = writeln!(
             out,
-            "\n# 2. You, from your next login on\nusermod -aG {GROUP} \"${{SUDO_USER:-$USER}}\""
+            "\n# 2. Group membership, effective from your next login\nusermod -aG {GROUP} \
+             \"${{SUDO_USER:-$USER}}\""
         );
     }
     if has(Way::Pci) || has(Way::Usb) {
-        out += "\n# 3. Memory that devices reach is locked: as much as there is, from your next login on\n";
+        out += "\n# 3. No limit on locked memory, which devices access; effective from your next login\n";
         let limit = format!("@{GROUP} - memlock unlimited");
         out += &file("/etc/security/limits.d/70-doorbell.conf", &[limit]);
     }
     if has(Way::Pci) {
-        out += "\n# 4. The driver that hands cards to programs, at each start\n";
+        out += "\n# 4. Load vfio-pci, which gives cards to programs, at each boot\n";
         out += &file("/etc/modules-load.d/70-doorbell.conf", &["vfio-pci".into()]);
-        out += "# An IOMMU has to be on: intel_iommu=on on Intel's processors; `doorbell doctor` says how it is (pci.iommu).\n";
+        out += "# Requires an IOMMU (intel_iommu=on on Intel); `doorbell doctor` checks it (pci.iommu).\n";
     }
     if has(Way::Nvk) {
-        out += "\n# 5. NVIDIA's device files, if none of its programs has made them; everybody may open them\n";
+        out += "\n# 5. Create NVIDIA's device files, if missing; accessible to all users\n";
         out += "nvidia-modprobe -c 0 -u\n";
     }
     out
@@ -108,7 +109,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     match args.print {
         true => output::line(format_args!("{}", text(&args.ways).trim_end())),
         // clap does not let it come here.
-        false => Err(Error::Usage("setup: --print is missing".into())),
+        false => Err(Error::Usage("setup: pass --print".into())),
     }
 }
 

@@ -6,10 +6,10 @@ use clap::{Command, ValueEnum};
 
 use crate::program::error::Error;
 
-/// Print what completes commands in a shell.
+/// Print shell completions.
 #[derive(clap::Args)]
 pub struct Completions {
-    /// Which shell
+    /// Shell
     #[arg(value_enum)]
     shell: Shell,
 }
@@ -40,7 +40,7 @@ pub fn completions(args: &Completions, mut command: Command) -> Result<(), Error
 /// Write a man page for each command.
 #[derive(clap::Args)]
 pub struct Man {
-    /// The folder that they are written to, which is there: `/usr/local/share/man/man1`
+    /// Existing output folder: `/usr/local/share/man/man1`
     folder: PathBuf,
 }
 

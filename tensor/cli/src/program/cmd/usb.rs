@@ -15,9 +15,9 @@ use crate::program::output::{self, say};
 /// What `doorbell usb` does.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// List the bridges that may carry a GPU; nothing is opened
+    /// List bridges that may carry a GPU, without opening them
     List(List),
-    /// Measure copies to the GPU behind a bridge, and back (DEV=USB+AMD, DEV=TWINUSB+AMD)
+    /// Measure copies to and from the GPU behind a bridge (DEV=USB+AMD, DEV=TWINUSB+AMD)
     Bench(Bench),
 }
 
@@ -32,7 +32,7 @@ pub struct List {
 /// Options of `bench`.
 #[derive(clap::Args)]
 pub struct Bench {
-    /// How much is copied
+    /// Amount to copy
     #[arg(long, value_name = "MIB", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1024))]
     mib: u64,
 }
@@ -76,13 +76,13 @@ fn list(args: &List, setup: &Setup) -> Result<(), Error> {
         return output::json("doorbell.usb/1", &lines);
     }
     if lines.is_empty() {
-        say!("note: there is no ASM24xx bridge on USB; see doorbell doctor");
+        say!("note: no ASM24xx bridge on USB; see doorbell doctor");
     }
     for line in &lines {
         let firmware = match line.open {
             true => format!("DEV={}", line.dev),
             false => {
-                "its maker's firmware, not driven: flash the open one, see `doorbell doctor`".into()
+                "vendor firmware (unsupported): flash the open one, see `doorbell doctor`".into()
             }
         };
         output::line(format_args!(
@@ -113,7 +113,8 @@ fn bench(args: &Bench, setup: &Setup) -> Result<(), Error> {
     let info = device.info();
     if info.interface != "USB" {
         return Err(Error::Usage(format!(
-            "{} is reached by {}, expected a GPU behind a bridge: --dev USB+AMD, or --dev TWINUSB+AMD::gfx1201",
+            "{} is connected by {}, expected a GPU behind a USB bridge: --dev USB+AMD or --dev \
+             TWINUSB+AMD::gfx1201",
             info.id, info.interface
         )));
     }
@@ -135,7 +136,9 @@ fn bench(args: &Bench, setup: &Setup) -> Result<(), Error> {
         .all(|(byte, i)| *byte == (i >> 5) as u8)
     {
         true => Ok(()),
-        false => Err(Error::Check("what came back is not what was sent".into())),
+        false => Err(Error::Check(
+            "the data read back differs from the data written".into(),
+        )),
     }
 }
 
@@ -163,7 +166,7 @@ fn measured(
     if let (Some(before), Some(after)) = (before, setup.twin().and_then(Twin::transfers)) {
         let took = after.time - before.time;
         output::line(format_args!(
-            "{:<12} at the rates of a bridge {took:.2?}: {:.1} MB/s, {:.1} % of {} MB/s; {} transfers, {} waits",
+            "{:<12} at bridge speed {took:.2?}: {:.1} MB/s, {:.1} % of {} MB/s; {} transfers, {} waits",
             "",
             rate(took),
             rate(took) * 1e8 / after.most.max(1) as f64,

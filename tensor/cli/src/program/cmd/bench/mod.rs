@@ -34,10 +34,10 @@ pub struct Args {
     path: Option<PathBuf>,
     #[command(flatten)]
     inputs: crate::program::inputs::Wanted,
-    /// Runs of the model after the first one; as many as a second has room for if not given
+    /// Runs of the model after the first; default: as many as fit into a second
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,
-    /// Numbers of threads for gemm, reduce and copy; default 1 and all
+    /// Thread counts for gemm, reduce and copy; default: 1 and all
     #[arg(long, value_name = "N", value_delimiter = ',')]
     threads: Vec<usize>,
     /// Print JSON (schema doorbell.bench/1)
@@ -63,7 +63,7 @@ impl Args {
 enum What {
     /// Matrix products
     Gemm,
-    /// Softmax and layer normalisation of 64 MB, beside a copy of as much
+    /// Softmax and layer normalisation of 64 MB, compared with a copy of the same size
     Reduce,
     /// Host cost of one exec, from the call to the doorbell
     Launch,
@@ -71,7 +71,7 @@ enum What {
     Graph,
     /// Copies between buffers of the device
     Copy,
-    /// A captured function that several threads call, some with new shapes
+    /// A captured function called from several threads, some with new shapes
     Serve,
     /// An ONNX model: first run and its parts, later runs, memory
     Model,
@@ -190,7 +190,7 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     let sizes = match setup.twin() {
         None => &REAL,
         Some(_) => {
-            say!("note: a simulated device takes the time of its model, not of hardware");
+            say!("note: times on a simulated device are those of the model, not of hardware");
             &SIMULATED
         }
     };
@@ -361,7 +361,7 @@ fn smallest(session: &Opened) -> Result<(Loaded, Stream), Error> {
         &options,
     )?;
     let executor = DeviceExecutor::of(&session.engine)
-        .ok_or_else(|| Error::Check("bench: no device; build the program again".into()))?;
+        .ok_or_else(|| Error::Check("bench: no device; rebuild the program".into()))?;
     Ok((kernel, executor.stream().clone()))
 }
 
@@ -436,7 +436,7 @@ fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     ends[KERNELS % 2].read(0, &mut sum)?;
     if f32::from_le_bytes(sum) != KERNELS as f32 {
         return Err(Error::Check(format!(
-            "the chain of {KERNELS} kernels gave {}, expected {KERNELS}",
+            "the chain of {KERNELS} kernels returned {}, expected {KERNELS}",
             f32::from_le_bytes(sum)
         )));
     }

@@ -61,7 +61,7 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
             })?);
             if found != expected {
                 return Err(Error::Check(
-                    "a replay beside others gave other values".into(),
+                    "a concurrent replay returned different values".into(),
                 ));
             }
         }
@@ -124,7 +124,7 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
         times
     })?;
     say!(
-        "serve: {} graphs were made beside {CALLS} calls",
+        "serve: {} graphs were created during {CALLS} calls",
         made.load(Ordering::Relaxed)
     );
     let micros = |times: &[f64]| times.iter().map(|s| s * 1e6).collect::<Vec<f64>>();

@@ -1,5 +1,5 @@
-//! The ladder on cards that a climb has left, whose cable is pulled and plugged in; and on those on which something
-//! goes wrong at one rung, whichever it is.
+//! Bring-up on cards that an earlier run has left, or whose cable is pulled and plugged in; and on cards on which
+//! something goes wrong at one step.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,40 +18,40 @@ use hcq::transport::tap::Tap;
 use twin::usb::{Trouble, What};
 
 use super::climb::{Climb, Outcome};
-use super::ladder::{RUNGS, Rung, Times, climb, rung};
+use super::steps::{STEPS, Step, Times, climb, step};
 use super::{kernels, queues, tensors};
 use crate::program::error::Error;
 
 /// A climb that has ended.
 struct Climbed {
-    rungs: Vec<(&'static str, &'static str)>,
-    /// What the last rung failed with.
+    steps: Vec<(&'static str, &'static str)>,
+    /// What the last step failed with.
     said: String,
     outcome: Result<(), Error>,
 }
 
 impl Climbed {
-    fn of(setup: &Setup, rungs: &'static [Rung]) -> Climbed {
+    fn of(setup: &Setup, steps: &'static [Step]) -> Climbed {
         let (mut seen, mut said) = (Vec::new(), String::new());
         let times = Times::new(Some(Duration::from_secs(60)), true);
-        let outcome = climb(setup, rungs, times, |step| {
-            seen.push((step.rung.name, step.status()));
-            said = step.error().map_or(String::new(), ToString::to_string);
+        let outcome = climb(setup, steps, times, |result| {
+            seen.push((result.step.name, result.status()));
+            said = result.error().map_or(String::new(), ToString::to_string);
             Ok(())
         });
-        let rungs = seen;
+        let steps = seen;
         Climbed {
-            rungs,
+            steps,
             said,
             outcome,
         }
     }
 
-    /// It has failed at this rung, as a device that is lost does.
+    /// It has failed at this step, as a device that is lost does.
     fn stopped_at(&self, name: &str) {
-        let last = self.rungs.last().unwrap();
+        let last = self.steps.last().unwrap();
         assert_eq!(*last, (name, "failed"), "{}", self.said);
-        let is_lost = matches!(self.outcome, Err(Error::Rung { code: 5, .. }));
+        let is_lost = matches!(self.outcome, Err(Error::Step { code: 5, .. }));
         assert!(is_lost, "{:?}: {}", self.outcome, self.said);
     }
 
@@ -89,10 +89,10 @@ fn bridge(setup: &Setup) -> &Arc<twin::usb::Bridge> {
 }
 
 /// From a look at the device to the training of digits, with little between.
-static SHORT: [Rung; 3] = [
-    rung("map", 30, queues::map, &[]),
-    rung("kernel", 10, kernels::kernel, &[]),
-    rung("training", 60, tensors::training, &[]),
+static SHORT: [Step; 3] = [
+    step("map", 30, queues::map, &[]),
+    step("kernel", 10, kernels::kernel, &[]),
+    step("training", 60, tensors::training, &[]),
 ];
 
 #[test]
@@ -116,8 +116,8 @@ fn digits_are_learnt_cold_warm_and_plugged_in_again() {
             assert!(climbed.outcome.is_ok(), "{dev}, {state}: {}", climbed.said);
         }
         bridge(&setup).unplug();
-        let climbed = Climbed::of(&setup, &RUNGS[..2]);
-        assert_eq!(climbed.rungs, [("probe", "failed")], "{}", climbed.said);
+        let climbed = Climbed::of(&setup, &STEPS[..2]);
+        assert_eq!(climbed.steps, [("probe", "failed")], "{}", climbed.said);
         bridge(&setup).plug();
         let climbed = Climbed::of(&setup, &SHORT);
         assert!(climbed.outcome.is_ok(), "{dev}, back: {}", climbed.said);
@@ -146,35 +146,35 @@ fn vanishes(climb: &mut Climb) -> Result<Outcome, Error> {
     trouble(climb, What::Vanish)
 }
 
-/// A rung before which something goes wrong.
-const fn spoilt(goes_wrong: fn(&mut Climb) -> Result<Outcome, Error>, last: Rung) -> [Rung; 3] {
+/// A step before which something goes wrong.
+const fn spoilt(goes_wrong: fn(&mut Climb) -> Result<Outcome, Error>, last: Step) -> [Step; 3] {
     [
-        rung("map", 30, queues::map, &[]),
-        rung("spoil", 1, goes_wrong, &[]),
+        step("map", 30, queues::map, &[]),
+        step("spoil", 1, goes_wrong, &[]),
         last,
     ]
 }
 
-static SPOILT: [[Rung; 3]; 8] = [
-    spoilt(unplugs, rung("signal", 5, queues::signal, &[])),
-    spoilt(stalls, rung("copy", 10, queues::copy, &[])),
-    spoilt(vanishes, rung("local", 10, kernels::local, &[])),
-    spoilt(cuts, rung("scratch", 10, kernels::scratch, &[])),
-    spoilt(unplugs, rung("queues", 10, queues::two, &[])),
-    spoilt(stalls, rung("graph", 10, queues::graph, &[])),
-    spoilt(vanishes, rung("matrix", 30, tensors::matrix, &[])),
-    spoilt(unplugs, rung("training", 60, tensors::training, &[])),
+static SPOILT: [[Step; 3]; 8] = [
+    spoilt(unplugs, step("signal", 5, queues::signal, &[])),
+    spoilt(stalls, step("copy", 10, queues::copy, &[])),
+    spoilt(vanishes, step("local", 10, kernels::local, &[])),
+    spoilt(cuts, step("scratch", 10, kernels::scratch, &[])),
+    spoilt(unplugs, step("queues", 10, queues::two, &[])),
+    spoilt(stalls, step("graph", 10, queues::graph, &[])),
+    spoilt(vanishes, step("matrix", 30, tensors::matrix, &[])),
+    spoilt(unplugs, step("training", 60, tensors::training, &[])),
 ];
 
 #[test]
 fn a_cable_that_fails_stops_the_climb_where_it_does() {
     let folder = tempfile::tempdir().unwrap();
-    for rungs in &SPOILT {
+    for steps in &SPOILT {
         let Some(setup) = setup("TWINUSB+AMD::gfx1201", "", folder.path()) else {
             return;
         };
-        let [_, _, last] = rungs;
-        let climbed = Climbed::of(&setup, rungs);
+        let [_, _, last] = steps;
+        let climbed = Climbed::of(&setup, steps);
         println!("{}: {}", last.name, climbed.said);
         climbed.stopped_at(last.name);
         let found = explain(&climbed.bundle());
@@ -211,7 +211,7 @@ fn spoils(_: &mut Climb) -> Result<Outcome, Error> {
     Ok(Outcome::Passed(Vec::new()))
 }
 
-static WRONG: [Rung; 3] = spoilt(spoils, rung("copy", 10, queues::copy, &[]));
+static WRONG: [Step; 3] = spoilt(spoils, step("copy", 10, queues::copy, &[]));
 
 #[test]
 fn a_wrong_result_leaves_a_bundle() {
@@ -220,11 +220,11 @@ fn a_wrong_result_leaves_a_bundle() {
         return;
     };
     let climbed = Climbed::of(&setup.front(Front::before(Arc::new(Spoils))), &WRONG);
-    assert_eq!(climbed.rungs.last(), Some(&("copy", "failed")));
+    assert_eq!(climbed.steps.last(), Some(&("copy", "failed")));
     assert!(climbed.said.contains("element 33 of"), "{}", climbed.said);
     let bundle = climbed.bundle();
     assert!(
-        bundle.error.contains("bringup, rung copy"),
+        bundle.error.contains("bringup, step copy"),
         "{}",
         bundle.error
     );

@@ -1,4 +1,4 @@
-//! [`Climb`]: what the rungs below have opened.
+//! [`Climb`]: what earlier steps have opened.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use hcq::{AllocSpec, Buffer, Deadline, Device, MemoryKind, QueueKind, Stream};
 
 use crate::program::error::Error;
 
-/// How a rung ended that did not fail.
+/// How a step ended that did not fail.
 pub enum Outcome {
     /// With what was seen.
     Passed(Vec<String>),
-    /// The device has not what it is about: why.
+    /// The device lacks the feature: why.
     Skipped(String),
 }
 
-/// A device on its ladder.
+/// A device in bring-up.
 pub struct Climb {
     /// Which device, and how its engines work.
     pub setup: Setup,
-    /// Of each wait of this rung.
+    /// Of each wait of this step.
     pub limit: Duration,
-    /// Of the waits of any rung: the driver takes one that is as long for a hang.
+    /// Of the waits of any step: the driver takes one that is as long for a hang.
     least: Duration,
     // The engine before the device.
     opened: Option<Opened>,
@@ -30,7 +30,7 @@ pub struct Climb {
 }
 
 impl Climb {
-    /// Nothing is open. No rung waits less than so long.
+    /// Nothing is open. No step waits less than so long.
     pub fn new(setup: Setup, least: Duration) -> Climb {
         Climb {
             setup,
@@ -41,7 +41,7 @@ impl Climb {
         }
     }
 
-    /// The device, opened by the first rung that asks for it.
+    /// The device, opened by the first step that asks for it.
     pub fn device(&mut self) -> Result<Arc<dyn Device>, Error> {
         if let Some(device) = &self.device {
             return Ok(device.clone());
@@ -52,13 +52,13 @@ impl Climb {
 
     /// A wrong result with the file that holds all that is known of the device. Of faults and hangs the device keeps
     /// that by itself.
-    pub fn kept(&self, rung: &str, error: Error) -> Error {
+    pub fn kept(&self, step: &str, error: Error) -> Error {
         let (Error::Check(text), Some(device)) = (&error, &self.device) else {
             return error;
         };
         let cause = hcq::Error::Fault {
             device: device.info().id.clone(),
-            unit: format!("bringup, rung {rung}"),
+            unit: format!("bringup, step {step}"),
             what: text.clone(),
         };
         match device.bundle(&cause) {
@@ -77,7 +77,7 @@ impl Climb {
         Ok(self.opened.insert(opened))
     }
 
-    /// The setup with the waits of this rung.
+    /// The setup with the waits of this step.
     pub fn patient(&self) -> Setup {
         self.setup
             .clone()
@@ -85,12 +85,13 @@ impl Climb {
             .within(self.limit * 2)
     }
 
-    /// Ends an engine whose waits are those of another rung.
+    /// Ends an engine whose waits are those of another step.
     pub fn close_engine(&mut self) {
         self.opened = None;
     }
 
-    /// The end of a wait that begins now. A rung knows how long its work takes: a kernel that is seen to run on and on has
+    /// The end of a wait that begins now. A step knows how long its work takes: a kernel that is seen to run on and
+    /// on has
     /// failed as well.
     pub fn deadline(&self) -> Deadline {
         Deadline::after(self.limit).within(self.limit * 2)

@@ -1,4 +1,4 @@
-//! Rungs that run one kernel.
+//! Steps that run one kernel.
 
 use codegen::ir::{Binary, Graph, Kernel, RangeKind, ReduceOp};
 use codegen::target::TargetKind;
@@ -74,9 +74,7 @@ pub fn local(climb: &mut Climb) -> Result<Outcome, Error> {
     const COUNT: usize = 4096;
     const ITEMS: u32 = 64;
     if is_cpu(climb)? {
-        return Ok(Outcome::Skipped(
-            "threads of a CPU have no local memory".into(),
-        ));
+        return Ok(Outcome::Skipped("CPU threads have no local memory".into()));
     }
     let mut g = Graph::new();
     let (input, zero) = (g.param(1, DType::F32), g.index(0));
@@ -109,7 +107,9 @@ pub fn scratch(climb: &mut Climb) -> Result<Outcome, Error> {
     const SIDE: usize = 24;
     const DEPTH: usize = 16;
     if is_cpu(climb)? {
-        return Ok(Outcome::Skipped("threads of a CPU have stacks".into()));
+        return Ok(Outcome::Skipped(
+            "CPU threads have no scratch memory".into(),
+        ));
     }
     let mut g = Graph::new();
     let (a, b) = (g.param(1, DType::F32), g.param(2, DType::F32));
@@ -144,7 +144,7 @@ pub fn scratch(climb: &mut Climb) -> Result<Outcome, Error> {
     )?;
     let private = kernel.resources.map_or(0, |r| r.private);
     if private == 0 {
-        let why = format!("the compiler has room for {SIDE} by {SIDE} sums in registers");
+        let why = format!("the compiler keeps {SIDE} by {SIDE} sums in registers");
         return Ok(Outcome::Skipped(why));
     }
     let a: Vec<f32> = (0..lens[1]).map(|i| (i % 5) as f32).collect();
@@ -161,5 +161,5 @@ pub fn scratch(climb: &mut Climb) -> Result<Outcome, Error> {
         "{SIDE} by {SIDE} sums of each of {ITEMS} work-items, {private} bytes of scratch each"
     );
     compare(&what, &found, &expected)?;
-    Ok(Outcome::Passed(vec![format!("{what}: right")]))
+    Ok(Outcome::Passed(vec![format!("{what}: correct")]))
 }

@@ -1,13 +1,13 @@
-//! `doorbell bringup`: a ladder for a device that never ran. Each rung needs what the rungs below it have
-//! shown, and little more; the first that fails says what is known and what to try.
+//! `doorbell bringup`: step-by-step bring-up of an untested device. Each step needs little more than what earlier steps
+//! have tested; a failed step prints what works and what to try.
 
 #[cfg(all(test, feature = "twin"))]
 mod again;
 mod climb;
 mod kernels;
-mod ladder;
 mod probe;
 mod queues;
+mod steps;
 mod tensors;
 
 use std::time::Duration;
@@ -19,26 +19,26 @@ use serde::Serialize;
 
 use crate::program::error::Error;
 use crate::program::output;
-use ladder::{RUNGS, Rung, Step, Times, Wall};
+use steps::{STEPS, Step, StepResult, Times, Wall};
 
-/// Climb the ladder for a device that never ran.
+/// Bring up an untested device step by step.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Print JSON (schema doorbell.bringup/1)
+    /// Print JSON (schema doorbell.bringup/2)
     #[arg(long)]
     json: bool,
-    /// Begin with this rung
-    #[arg(long, value_name = "RUNG", value_parser = names())]
+    /// First step
+    #[arg(long, value_name = "STEP", value_parser = names())]
     from: Option<String>,
-    /// End with this rung
-    #[arg(long, value_name = "RUNG", value_parser = names())]
+    /// Last step
+    #[arg(long, value_name = "STEP", value_parser = names())]
     to: Option<String>,
-    /// Seconds that each wait for the device may take; what suits each rung if not given, and sixty times as much
+    /// Limit of each wait for the device in seconds; default: 5 to 60, depending on the step, and sixty times as much
     /// on a simulated device
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
-    /// Make packets of AMD GPUs as a driver made them that has run on cards, where ours differ by choice: all such
-    /// choices, or those that are named
+    /// Encode packets for AMD GPUs like a driver proven on hardware, where ours differ: all such choices, or the named
+    /// ones
     #[arg(long, value_enum, value_name = "CHOICE,..", num_args = 0..=1, value_delimiter = ',',
         default_missing_value = "waits,writes,copies,barriers")]
     recorded: Vec<Choice>,
@@ -47,13 +47,13 @@ pub struct Args {
 /// What packets can be as recorded.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Choice {
-    /// Waits of 32 bits
+    /// 32-bit waits
     Waits,
-    /// Writes, signals among them, at the end of the pipe and of 32 bits
+    /// 32-bit writes and signals at the end of the pipe
     Writes,
     /// Copies of at most 4 MiB
     Copies,
-    /// Caches emptied before each kernel, and a wait for it behind
+    /// Flush caches before each kernel, wait after it
     Barriers,
 }
 
@@ -68,9 +68,9 @@ fn choices(args: &Args) -> Recorded {
 }
 
 fn names() -> clap::builder::PossibleValuesParser {
-    RUNGS
+    STEPS
         .iter()
-        .map(|rung| rung.name)
+        .map(|step| step.name)
         .collect::<Vec<_>>()
         .into()
 }
@@ -87,7 +87,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 #[derive(Serialize)]
 struct Row {
     number: usize,
-    rung: &'static str,
+    step: &'static str,
     /// `passed`, `skipped` or `failed`.
     status: &'static str,
     deadline_ms: f64,
@@ -100,17 +100,17 @@ struct Row {
 }
 
 impl Row {
-    fn new(step: &Step<'_>, wall: Wall) -> Row {
+    fn new(result: &StepResult<'_>, wall: Wall) -> Row {
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         Row {
-            number: number(step.rung),
-            rung: step.rung.name,
-            status: step.status(),
-            deadline_ms: millis(step.limit),
-            ms: millis(step.took),
-            evidence: step.evidence(),
-            error: step.error().map(|error| error.to_string()),
-            next: step.next(wall),
+            number: number(result.step),
+            step: result.step.name,
+            status: result.status(),
+            deadline_ms: millis(result.limit),
+            ms: millis(result.took),
+            evidence: result.evidence(),
+            error: result.error().map(|error| error.to_string()),
+            next: result.next(wall),
         }
     }
 
@@ -119,7 +119,7 @@ impl Row {
         let first = said.next().map_or("", String::as_str);
         output::line(format_args!(
             "{:>2} {:<9} {:<8} {:>9.1} ms  {first}",
-            self.number, self.rung, self.status, self.ms
+            self.number, self.step, self.status, self.ms
         ))?;
         for more in said {
             output::line(format_args!("{:34}{more}", ""))?;
@@ -128,21 +128,21 @@ impl Row {
     }
 }
 
-fn number(rung: &Rung) -> usize {
-    let place = RUNGS.iter().position(|one| one.name == rung.name);
+fn number(step: &Step) -> usize {
+    let place = STEPS.iter().position(|one| one.name == step.name);
     place.map_or(0, |place| place + 1)
 }
 
-/// What a person needs who goes on from here.
+/// Prints what works and what to try.
 fn advise(row: &Row, passed: &[&str], simulated: bool) -> Result<(), Error> {
     let known = match passed {
-        [] => "nothing yet: this is the first rung that was tried".into(),
+        [] => "nothing yet: this was the first step".into(),
         some => format!("these work: {}", some.join(", ")),
     };
     output::line(format_args!("\nknown   {known}"))?;
     if simulated {
         output::line(format_args!(
-            "        the device is simulated; broken rules follow, if there are any"
+            "        the device is simulated; rule violations, if any, follow"
         ))?;
     }
     for (i, hint) in row.next.iter().enumerate() {
@@ -152,26 +152,26 @@ fn advise(row: &Row, passed: &[&str], simulated: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Climbs, and prints a row for each rung as it ends.
+/// Runs the steps, and prints a row for each.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let place = |name: &Option<String>, other: usize| {
-        let found = RUNGS
+        let found = STEPS
             .iter()
-            .position(|rung| Some(rung.name) == name.as_deref());
+            .position(|step| Some(step.name) == name.as_deref());
         found.unwrap_or(other)
     };
-    let (from, to) = (place(&args.from, 0), place(&args.to, RUNGS.len() - 1));
+    let (from, to) = (place(&args.from, 0), place(&args.to, STEPS.len() - 1));
     if from > to {
         return Err(Error::Usage(format!(
-            "--from {} --to {}: the first is above the second; rungs from below: {}",
-            RUNGS[from].name,
-            RUNGS[to].name,
-            RUNGS.map(|rung| rung.name).join(", ")
+            "--from {} comes after --to {}; steps in order: {}",
+            STEPS[from].name,
+            STEPS[to].name,
+            STEPS.map(|step| step.name).join(", ")
         )));
     }
     if !args.recorded.is_empty() && setup.target().device != DeviceKind::Amd {
         return Err(Error::Usage(format!(
-            "--recorded: {} has no such choices, they are of packets for AMD GPUs; leave it out",
+            "--recorded applies to AMD GPUs only, not to {}; leave it out",
             setup.target()
         )));
     }
@@ -183,8 +183,8 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         simulated,
     };
     let mut rows: Vec<Row> = Vec::new();
-    let outcome = ladder::climb(setup, &RUNGS[from..=to], times, |step| {
-        let row = Row::new(step, wall);
+    let outcome = steps::climb(setup, &STEPS[from..=to], times, |result| {
+        let row = Row::new(result, wall);
         if !args.json {
             row.print()?;
         }
@@ -192,12 +192,12 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         Ok(())
     });
     if args.json {
-        output::json("doorbell.bringup/1", &rows)?;
+        output::json("doorbell.bringup/2", &rows)?;
         return outcome;
     }
     if let (Err(_), Some((last, below))) = (&outcome, rows.split_last()) {
         let passed = below.iter().filter(|row| row.status == "passed");
-        let passed: Vec<_> = passed.map(|row| row.rung).collect();
+        let passed: Vec<_> = passed.map(|row| row.step).collect();
         advise(last, &passed, simulated)?;
     }
     outcome

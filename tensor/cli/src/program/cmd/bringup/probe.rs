@@ -1,4 +1,4 @@
-//! The lowest rung: what is there, seen without a write.
+//! The first step: finds the device without writing to it.
 
 use crate::Front;
 use drivers::doctor::{Places, Row, Status, examine, examine_twin};
@@ -10,11 +10,13 @@ use drivers_host::pci::System;
 use super::climb::{Climb, Outcome};
 use crate::program::error::Error;
 
-/// Looks as `doorbell doctor` does, at the way in that was chosen.
+/// Runs the checks of `doorbell doctor` for the selected interface.
 pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
     let front = climb.setup.settings().front.as_ref();
     if front.is_some_and(Front::is_alone) {
-        return Ok(Outcome::Skipped("a recording has the device alone".into()));
+        return Ok(Outcome::Skipped(
+            "not possible from a recording, which contains the device only".into(),
+        ));
     }
     let target = climb.setup.target();
     let check = match (target.device, target.interface.map(|way| way.transport)) {
@@ -24,7 +26,7 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
         (DeviceKind::Amd, _) => "amd.kfd",
         (DeviceKind::Nv, _) => "nv.nvk",
         (other, _) => {
-            let why = format!("nothing looks for devices of the kind {}", other.name());
+            let why = format!("there is no check for {} devices", other.name());
             return Ok(Outcome::Skipped(why));
         }
     };
@@ -44,7 +46,7 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
     judge(&check, &of_way(&rows, &check))
 }
 
-/// The rows of a way in: its own, and those of its devices.
+/// The rows of an interface and its devices.
 fn of_way<'a>(rows: &'a [Row], check: &str) -> Vec<&'a Row> {
     let below = |row: &&Row| {
         row.check
@@ -54,7 +56,7 @@ fn of_way<'a>(rows: &'a [Row], check: &str) -> Vec<&'a Row> {
     rows.iter().filter(below).collect()
 }
 
-/// It fails if the way in is closed, or all of its devices are.
+/// Fails if the interface, or all of its devices, are unusable.
 fn judge(check: &str, rows: &[&Row]) -> Result<Outcome, Error> {
     let closed = |row: &&&Row| matches!(row.status, Status::Fail | Status::Absent);
     let (way, devices): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.check == check);
@@ -72,7 +74,7 @@ fn judge(check: &str, rows: &[&Row]) -> Result<Outcome, Error> {
         }),
         (None, []) => Err(Error::Unusable {
             check: check.into(),
-            what: "there is no such device".into(),
+            what: "no such device".into(),
             fix: String::new(),
         }),
         (None, rows) => Ok(Outcome::Passed(
@@ -113,7 +115,7 @@ mod tests {
         };
         assert_eq!(seen.len(), 3, "{seen:?}");
         for (rows, text) in [
-            (vec![], "amd.kfd: there is no such device"),
+            (vec![], "amd.kfd: no such device"),
             (
                 vec![row("amd.kfd", Status::Absent)],
                 "amd.kfd: amd.kfd was seen",

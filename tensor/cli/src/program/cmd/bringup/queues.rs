@@ -1,4 +1,4 @@
-//! Rungs without tensors: memory, queues, signals, copies, graphs.
+//! Steps without tensors: memory, queues, signals, copies, graphs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +59,7 @@ pub fn map(climb: &mut Climb) -> Result<Outcome, Error> {
         buffer.read(0, &mut read)?;
         compare(&format!("{BYTES} bytes of {what} memory"), &read, &wrote)?;
         seen.push(format!(
-            "{BYTES} bytes of {what} memory at {:#x}: what was written is read",
+            "{BYTES} bytes of {what} memory at {:#x}: written and read back",
             buffer.va().0
         ));
     }
@@ -74,7 +74,7 @@ pub fn ring(climb: &mut Climb) -> Result<Outcome, Error> {
     let point = stream.submit(&[], &[BARRIER])?;
     point.wait(climb.deadline())?;
     Ok(Outcome::Passed(vec![format!(
-        "{}: a barrier alone, doorbell to end {}; its timeline stands at {:#x}",
+        "{}: a single barrier, {} from doorbell to completion; timeline at {:#x}",
         unit(&stream),
         micros(start),
         point.value
@@ -101,11 +101,11 @@ pub fn signal(climb: &mut Climb) -> Result<Outcome, Error> {
         }
         let found = signal.value()?;
         if found != value {
-            // Says what the device is at, if it is at fault; its own count may have come through.
+            // Reports a fault of the device, if there is one; the queue's own signal may have arrived.
             point.wait(climb.deadline())?;
             return Err(Error::Check(format!(
-                "the signal at {:#x} stands at {found:#x} after {:?}, expected {value:#x}; the queue's own signal has \
-                 come to {:#x}",
+                "the signal at {:#x} is {found:#x} after {:?}, expected {value:#x}; the queue's own \
+                 signal is {:#x}",
                 signal.va().0,
                 start.elapsed(),
                 point.value
@@ -116,11 +116,11 @@ pub fn signal(climb: &mut Climb) -> Result<Outcome, Error> {
     }
     if !ticks.is_sorted() || ticks[0] == 0 {
         return Err(Error::Check(format!(
-            "the timestamps of three submissions are {ticks:?}, expected numbers that grow"
+            "the timestamps of three submissions are {ticks:?}, expected increasing values"
         )));
     }
     Ok(Outcome::Passed(vec![format!(
-        "1, 2 and 2^32 + 5 arrived at {:#x}; {} ticks between the first and the last",
+        "1, 2 and 2^32 + 5 arrived at {:#x}; {} ticks from first to last",
         signal.va().0,
         ticks[2] - ticks[0]
     )]))
@@ -152,10 +152,10 @@ pub fn wait(climb: &mut Climb) -> Result<Outcome, Error> {
     point.wait(climb.deadline())?;
     match early {
         0 => Ok(Outcome::Passed(vec![format!(
-            "held for {HELD:?}, went on {took} after the host had set the signal"
+            "held for {HELD:?}, resumed {took} after the host set the signal"
         )])),
         _ => Err(Error::Check(
-            "the queue did not wait: what comes behind a wait for the value 1 was done while the signal stood at 0".into(),
+            "the queue did not wait: commands after a wait for 1 ran while the signal was 0".into(),
         )),
     }
 }
@@ -184,7 +184,7 @@ pub fn copy(climb: &mut Climb) -> Result<Outcome, Error> {
     let took = micros(start);
     let mut read = vec![0; BYTES];
     to.read(0, &mut read)?;
-    compare("bytes that were copied there and back", &read, &wrote)?;
+    compare("bytes copied to the device and back", &read, &wrote)?;
     Ok(Outcome::Passed(vec![format!(
         "{}: {BYTES} bytes to {:#x} and back in {took}",
         unit(&stream),
@@ -197,9 +197,7 @@ pub fn two(climb: &mut Climb) -> Result<Outcome, Error> {
     const ROUNDS: usize = 10;
     const COUNT: usize = 256;
     let Some(copies) = climb.copies()? else {
-        return Ok(Outcome::Skipped(
-            "the device has no queue for copies".into(),
-        ));
+        return Ok(Outcome::Skipped("the device has no copy queue".into()));
     };
     let compute = climb.compute()?;
     let add = adding(climb, COUNT)?;

@@ -1,4 +1,4 @@
-//! Rungs with tensors: matrix instructions, a training step.
+//! Steps with tensors: matrix instructions, a training step.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,8 +33,7 @@ pub fn matrix(climb: &mut Climb) -> Result<Outcome, Error> {
     let has = |d: &codegen::target::MmaDesc| d.operands == [DType::F16; 2];
     if !target.mma.iter().any(has) {
         let arch = climb.device()?.info().arch.clone();
-        let why =
-            format!("{arch} has no matrix instructions for halves, or they are not known here");
+        let why = format!("{arch} has no supported matrix instructions for f16");
         return Ok(Outcome::Skipped(why));
     }
     let steps = Arc::new(Steps::default());
@@ -67,7 +66,7 @@ pub fn matrix(climb: &mut Climb) -> Result<Outcome, Error> {
             "{SIDE}x{DEPTH} by {DEPTH}x{SIDE} halves: {step}"
         )])),
         None => Ok(Outcome::Skipped(format!(
-            "the product of halves is right, but was made without matrix instructions: {}",
+            "the product is correct, but no matrix instructions were used: {}",
             steps.join("; ")
         ))),
     }
@@ -98,7 +97,7 @@ pub fn training(climb: &mut Climb) -> Result<Outcome, Error> {
     let found = losses(&climb.opened()?.engine)?;
     if !found.is_sorted_by(|a, b| a > b) {
         return Err(Error::Check(format!(
-            "the losses of three steps are {found:?}, expected falling ones"
+            "the losses of three training steps are {found:?}, expected decreasing values"
         )));
     }
     if climb.setup.target().device == DeviceKind::Cpu {
@@ -110,10 +109,10 @@ pub fn training(climb: &mut Climb) -> Result<Outcome, Error> {
     let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-3 * b.abs();
     match found.iter().zip(&expected).all(near) {
         true => Ok(Outcome::Passed(vec![format!(
-            "losses {found:?}, on the CPU {expected:?}"
+            "losses {found:?}, CPU {expected:?}"
         )])),
         false => Err(Error::Check(format!(
-            "losses {found:?}, expected those of the CPU, {expected:?}, within 0.1 %"
+            "losses {found:?}, expected {expected:?} (CPU) within 0.1 %"
         ))),
     }
 }

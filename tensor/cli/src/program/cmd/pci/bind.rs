@@ -7,8 +7,9 @@ use crate::program::error::Error;
 use crate::program::output::say;
 
 /// What is said where nothing protects the machine from the card.
-const UNPROTECTED: &str = "no IOMMU is at work: the card can write all of memory, and has to be reached by sysfs, as root. \
-                           Turn one on (in the firmware's set-up; intel_iommu=on on Intel's), and bind takes the card by vfio-pci";
+const UNPROTECTED: &str = "no IOMMU is active: the card can write to all memory, and must be accessed \
+                           through sysfs as root. Enable the IOMMU (firmware setup; intel_iommu=on on \
+                           Intel) to use vfio-pci";
 
 /// How vfio-pci is to have it.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -19,18 +20,18 @@ enum Vfio {
     Noiommu,
 }
 
-/// Take a PCI function over from the system.
+/// Take a PCI function from its kernel driver.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     function: Function,
-    /// By the kernel's driver vfio-pci, so that no program has to be root; without HOW what is done anyway behind an IOMMU
+    /// Use vfio-pci, so that programs need no root; the default if an IOMMU is active
     #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "iommu")]
     vfio: Option<Vfio>,
-    /// By sysfs, with memory in huge pages, as root; what is done anyway without an IOMMU
+    /// Use sysfs, as root and with huge pages; the default without an IOMMU
     #[arg(long, conflicts_with = "vfio")]
     sysfs: bool,
-    /// BAR 0 as large as it can be
+    /// Resize BAR 0 to its maximum
     #[arg(long)]
     resize: bool,
 }

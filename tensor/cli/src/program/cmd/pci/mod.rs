@@ -20,19 +20,19 @@ use crate::program::signals::Held;
 /// Which function, and how.
 #[derive(clap::Args)]
 struct Function {
-    /// Its address, as `lspci` and `doorbell devices` print it: 0000:03:00.0, or 03:00.0
+    /// PCI address as printed by `lspci` and `doorbell devices`: 0000:03:00.0 or 03:00.0
     #[arg(value_parser = address)]
     address: String,
-    /// Print what would be written, and write nothing
+    /// Print the writes without performing them
     #[arg(long)]
     plan: bool,
-    /// Also if it drives a display, which goes dark
+    /// Allow a card that drives a display, which goes dark
     #[arg(long)]
     display: bool,
-    /// Wait so long for a program that has it
+    /// Wait this long for a program that uses the card
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     wait: u64,
-    /// Of a machine whose files lie in this folder, in place of this one
+    /// Read the system files from this folder instead of this machine
     #[arg(long, value_name = "FOLDER", default_value = "/")]
     root: PathBuf,
 }
@@ -71,7 +71,7 @@ impl Function {
             let held = Held::new()?;
             let done = journal::apply(&system, address, &steps, &|| held.came());
             done.map_err(Error::Claim)?;
-            say!("{address}: `doorbell unbind {address} --restore` gives it back as it was");
+            say!("{address}: `doorbell unbind {address} --restore` restores the previous state");
         }
         steps
             .iter()
@@ -87,9 +87,9 @@ fn print(writes: &[Write]) -> Result<(), Error> {
 /// One of them.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Take a PCI function over from the system, by writes that --plan prints and unbind --restore undoes
+    /// Take a PCI function from its kernel driver (--plan prints the writes, unbind --restore undoes them)
     Bind(bind::Args),
-    /// Let the kernel driver of a PCI function go; with --restore, give it back as it was
+    /// Unbind the kernel driver of a PCI function; with --restore, undo all changes
     Unbind(unbind::Args),
     /// Reset a PCI function
     Reset(reset::Args),

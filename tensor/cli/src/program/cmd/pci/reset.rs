@@ -15,13 +15,13 @@ use crate::program::signals::Held;
 /// A way to reset.
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Kind {
-    /// Function level reset.
+    /// Function level reset
     Flr,
-    /// Everything behind its bridge.
+    /// Reset everything behind the bridge
     Bus,
-    /// Through power management, D3hot and back.
+    /// Power management: D3hot and back
     Pm,
-    /// All of an AMD card, by its own power management (SMU): VRAM, firmware and queues are lost.
+    /// Reset a whole AMD card through its SMU; VRAM, firmware and queues are lost
     Mode1,
 }
 
@@ -30,7 +30,7 @@ enum Kind {
 pub struct Args {
     #[command(flatten)]
     function: Function,
-    /// How; without it as the kernel prefers
+    /// Method; default: the kernel's preference
     #[arg(long)]
     kind: Option<Kind>,
 }
@@ -87,12 +87,12 @@ fn mode1(function: &Function, dev: Option<&str>) -> Result<(), Error> {
     let asked = address.to_owned();
     match found.as_ref().map(|gpu| gpu.taken()) {
         None => {
-            let why = "there is no GPU; `doorbell devices` lists them".into();
+            let why = "no GPU at this address; `doorbell devices` lists GPUs".into();
             return Err(hcq::Error::NoDevice { asked, why }.into());
         }
         Some(Some(driver)) => {
             let why = format!(
-                "the kernel driver {driver} has it; `doorbell bind {address}` takes it over"
+                "in use by the kernel driver {driver}; run `doorbell bind {address}` first"
             );
             return Err(hcq::Error::NoPermission { asked, why }.into());
         }
@@ -107,13 +107,12 @@ fn mode1(function: &Function, dev: Option<&str>) -> Result<(), Error> {
     }
     if function.plan {
         return output::line(format_args!(
-            "{address}: its SMU is told to reset the chip (mode 1), by registers of BAR 5; VRAM, firmware and queues \
-             are lost"
+            "{address}: mode 1 reset by the SMU, through registers of BAR 5; VRAM, firmware and queues are lost"
         ));
     }
     match drivers::reset_card(&machine, address)? {
-        true => say!("{address}: the chip is as power leaves it; the next start is from cold"),
-        false => say!("{address}: nothing to do: nobody has started the chip"),
+        true => say!("{address}: reset done; the next start is a cold start"),
+        false => say!("{address}: nothing to do: the chip has not been started"),
     }
     Ok(setup.check_rules()?)
 }

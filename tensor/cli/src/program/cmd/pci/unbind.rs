@@ -7,12 +7,12 @@ use crate::program::error::Error;
 use crate::program::output::say;
 use crate::program::signals::Held;
 
-/// Let a kernel driver's function go, or give it back.
+/// Unbind a kernel driver from a PCI function, or restore it.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
     function: Function,
-    /// Undo what bind, unbind or a program that was killed has changed: as it was before
+    /// Undo the changes of bind, unbind or a killed program
     #[arg(long)]
     restore: bool,
 }

@@ -1,4 +1,4 @@
-//! `doorbell smi`: what the GPUs of this machine are at, and who has them. Looking disturbs nobody, and wakes no card.
+//! `doorbell smi`: the state of the GPUs of this machine, and their users. It is read-only and wakes no card.
 
 mod text;
 mod watch;
@@ -19,20 +19,20 @@ use crate::program::error::Error;
 use crate::program::output::{self, say};
 use text::{memory, name, power, sensors, title, users};
 
-/// Show what GPUs are at: clocks, power, temperature, memory, and who has them.
+/// Print clocks, power, temperature and memory of GPUs, and which processes use them.
 #[derive(clap::Args)]
 pub struct Args {
     /// Print JSON (schema doorbell.smi/1)
     #[arg(long, conflicts_with = "watch")]
     json: bool,
-    /// Show it again and again on a screen of its own, every so many seconds, until q is pressed
+    /// Refresh full-screen every so many seconds, until q is pressed
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", value_parser = seconds)]
     watch: Option<Duration>,
-    /// Ask the power management of AMD's cards that neither a kernel driver nor a program has, also behind bridges on
-    /// USB. Each is opened for a moment, in which no other program can have it
+    /// Also query the power management of AMD cards that no kernel driver or program uses, USB bridges included. Each
+    /// card is opened for a moment, during which no other program can use it
     #[arg(long)]
     smu: bool,
-    /// Look at a machine whose files lie in this folder, in place of this one
+    /// Read the system files from this folder instead of this machine
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
 }
@@ -43,7 +43,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok()
         .filter(|s: &f64| (0.1..=3600.0).contains(s));
     some.map(Duration::from_secs_f64)
-        .ok_or_else(|| "expected seconds from 0.1 to 3600".into())
+        .ok_or_else(|| "expected 0.1 to 3600 seconds".into())
 }
 
 #[derive(Serialize)]
@@ -67,7 +67,7 @@ struct Row<'a> {
     memory_mhz: Option<f64>,
     fan_rpm: Option<f64>,
     link: Option<&'a str>,
-    /// Null where the driver does not tell who has it.
+    /// Null if the driver does not report its users.
     users: Option<Vec<UserRow<'a>>>,
 }
 
@@ -125,9 +125,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         return output::json("doorbell.smi/1", &cards.iter().map(row).collect::<Vec<_>>());
     }
     if cards.is_empty() {
-        say!(
-            "note: no GPU of AMD or NVIDIA is on the bus; `doorbell doctor` says what was looked at"
-        );
+        say!("note: no AMD or NVIDIA GPU on the bus; see `doorbell doctor`");
     }
     for card in &cards {
         output::line(format_args!("{}", title(card)))?;

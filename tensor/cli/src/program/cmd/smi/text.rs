@@ -75,12 +75,12 @@ pub fn sensors(card: &Gauges) -> Vec<String> {
 /// Who has it, a line each.
 pub fn users(card: &Gauges) -> Vec<String> {
     match (card.users_known, card.way) {
-        (false, Way::Pci) => return vec!["its driver does not tell who has it".into()],
-        (false, Way::Usb) => return vec!["who has it shows when it is opened".into()],
+        (false, Way::Pci) => return vec!["its driver does not report processes".into()],
+        (false, Way::Usb) => return vec!["users unknown until it is opened".into()],
         (true, _) => {}
     }
     if card.users.is_empty() {
-        return vec!["nobody has it".into()];
+        return vec!["not in use".into()];
     }
     let one = |user: &User| {
         let memory = user.memory.map(|bytes| format!("{:.1} GiB", gib(bytes)));

@@ -28,8 +28,7 @@ pub fn watch(
 ) -> Result<(), Error> {
     if !std::io::stdout().is_terminal() {
         return Err(Error::Usage(
-            "smi --watch: stdout is no terminal; leave --watch out, or use --json again and again"
-                .into(),
+            "smi --watch: stdout is not a terminal; omit --watch, or poll with --json".into(),
         ));
     }
     let mut terminal = ratatui::try_init().map_err(Error::Output)?;
@@ -99,14 +98,14 @@ fn draw(
         one(frame, *area, card, history);
     }
     if let [.., rest, last] = *areas {
-        let none = "no GPU of AMD or NVIDIA is on the bus; doorbell doctor says what was looked at";
+        let none = "no AMD or NVIDIA GPU on the bus; see doorbell doctor";
         let lines = cards.is_empty().then_some(none).into_iter();
         let lines: Vec<_> = lines
             .chain(notes.iter().map(String::as_str))
             .map(Line::from)
             .collect();
         frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), rest);
-        let text = format!(" every {:.1} s; q ends it", interval.as_secs_f64());
+        let text = format!(" every {:.1} s; q quits", interval.as_secs_f64());
         frame.render_widget(Paragraph::new(text).dark_gray(), last);
     }
 }
@@ -245,12 +244,12 @@ mod tests {
             (4, "│sensors 61 °C, core 2371 MHz"),
             (5, "│   4711 1.0 GiB, 2 queues    python3 train.py"),
             (7, "0000:0a:00.0: permission denied"),
-            (11, " every 1.0 s; q ends it"),
+            (11, " every 1.0 s; q quits"),
         ] {
             assert!(rows[row].starts_with(text), "{row}: {rows:#?}");
         }
         let none = screen((&[], &[]), &history);
-        assert!(none[0].starts_with("no GPU of AMD or NVIDIA"), "{none:#?}");
+        assert!(none[0].starts_with("no AMD or NVIDIA GPU"), "{none:#?}");
         // Readings that nobody sees any more go.
         for _ in 0..2 * KEPT {
             remember(&mut history, std::slice::from_ref(&card));

@@ -16,16 +16,16 @@ const CALLS: &str = "calls";
 /// What is compared.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A recording
+    /// Recording
     #[arg(value_name = "FILE")]
     first: PathBuf,
-    /// Another one, or a log of the tracepoints amdgpu_device_rreg and amdgpu_device_wreg of the same card
+    /// Another recording, or a log of the tracepoints amdgpu_device_rreg and amdgpu_device_wreg of the same card
     #[arg(value_name = "OTHER")]
     second: PathBuf,
     /// Only this stage
     #[arg(long, value_name = "STAGE")]
     stage: Option<String>,
-    /// Also where other values were read: without it only what is written counts
+    /// Also compare the values that were read; default: only writes
     #[arg(long)]
     values: bool,
 }
@@ -50,7 +50,10 @@ pub fn run(args: &Args) -> Result<bool, Error> {
     let mut is_same = true;
     for stage in stages.iter().filter(wanted) {
         let (same, other) = (stage.same, stage.lines.len());
-        output::line(format_args!("{}: {same} the same, {other} not", stage.name))?;
+        output::line(format_args!(
+            "{}: {same} equal, {other} different",
+            stage.name
+        ))?;
         for line in &stage.lines {
             is_same = false;
             let (sign, step, instead) = match line {
@@ -103,7 +106,7 @@ fn shown(step: &Step, instead: Option<&Step>) -> String {
         times => format!(", {times} times"),
     };
     let instead = instead.map_or(String::new(), |other| {
-        format!(", the other one{} (its line {})", value(other), other.line)
+        format!(", in the other file{} (line {})", value(other), other.line)
     });
     format!(
         "{does} {}{}{times}{instead} (line {})",

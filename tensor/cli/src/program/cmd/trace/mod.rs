@@ -21,13 +21,13 @@ pub use replay::{Args as ReplayArgs, replay};
 /// What is done.
 #[derive(clap::Subcommand)]
 pub enum Command {
-    /// Run a command of doorbell, and keep every access to its device with answer and time
+    /// Run a doorbell command and record every access to its device, with result and time
     Record(record::Args),
-    /// Print a recording with the vendor's names
+    /// Print a recording, with the vendor's register names
     Show(show::Args),
     /// Compare two recordings stage by stage; one may be a log of amdgpu's tracepoints
     Diff(diff::Args),
-    /// Run the command of a recording again, with the recording in the place of the device
+    /// Run the command of a recording again, against the recording instead of a device
     Replay(replay::Args),
 }
 

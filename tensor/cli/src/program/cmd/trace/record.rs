@@ -17,10 +17,10 @@ use crate::program::output::say;
 /// What is recorded, and where it goes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// A new file
+    /// File to create
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The command of doorbell, and its arguments: demo --steps 3
+    /// Doorbell command and its arguments: demo --steps 3
     #[arg(required = true, last = true)]
     pub command: Vec<OsString>,
 }
@@ -43,7 +43,7 @@ pub fn record(args: &Args, command: &[String]) -> Result<(Front, TraceLog), Erro
         variables,
     };
     if let Err(e) = Work::of(&origin, &args.file) {
-        say!("note: this recording will not replay. {e}");
+        say!("note: this recording cannot be replayed: {e}");
     }
     origin.write(&mut file).map_err(failed)?;
     let log = TraceLog::writer(Stamped::new(file));

@@ -149,8 +149,8 @@ impl Work {
         let file = file.display();
         if let Some([name, value]) = origin.variables.iter().find(|one| !is_taken(one)) {
             return Err(Error::Usage(format!(
-                "{file}: the variable {name}={value:?} is none that a recording may set: only those count that choose a \
-                 device and how it works. Delete its line from the file to replay without it"
+                "{file}: a recording may not set {name}={value:?}, only variables that choose or \
+                 configure the device. Delete that line to replay without it"
             )));
         }
         let name = std::iter::once("doorbell");
@@ -173,7 +173,7 @@ impl Work {
         let setup = Setup::of_variables(self.line.dev.as_deref(), &variables, false)?;
         match setup.target().device {
             DeviceKind::Cpu => Err(Error::Usage(format!(
-                "{}: its command runs on the CPU, of which nothing is recorded: there is nothing to replay",
+                "{}: the recorded command runs on the CPU, whose accesses are not recorded: nothing to replay",
                 file.display()
             ))),
             _ => Ok(setup),
@@ -191,7 +191,7 @@ impl Work {
             _ => return Ok(()),
         };
         Err(Error::Usage(format!(
-            "{}: its command needs {what}, there {name:?}, and nothing is opened by what a recording calls it: say \
+            "{}: the recorded command needs {what} ({name:?}); paths in recordings are not opened: pass \
              --model PATH",
             file.display()
         )))
@@ -240,14 +240,14 @@ fn refused(file: &std::path::Display<'_>, error: &clap::Error) -> Error {
     let argument = named(ContextKind::InvalidArg).or_else(|| named(ContextKind::InvalidSubcommand));
     let value = named(ContextKind::InvalidValue).filter(|value| !value.is_empty());
     let what = match (argument, value) {
-        (Some(argument), Some(value)) => format!("{argument}, there {value:?}"),
+        (Some(argument), Some(value)) => format!("{argument}, recorded as {value:?}"),
         (Some(argument), None) => argument,
         (None, _) => "no command".into(),
     };
     Error::Usage(format!(
-        "{file}: its command has {what}, which a recording may not say ({kind}). Work on the recorded device replays: \
-         demo, bringup, bench launch, regs read and write, run, onnx-test, with options that name no file. Delete the \
-         option's line from the file to replay without it",
+        "{file}: the recorded command has {what}, which is not allowed ({kind}). Allowed: demo, \
+         bringup, bench launch, regs read, regs write, run, onnx-test, with options that name no file. \
+         Delete the option's line to replay without it",
         kind = error.kind()
     ))
 }

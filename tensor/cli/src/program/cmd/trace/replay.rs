@@ -13,10 +13,10 @@ use crate::program::output::say;
 /// What is done again.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `doorbell trace record` has written
+    /// Recording of `doorbell trace record`
     #[arg(value_name = "FILE")]
     recording: PathBuf,
-    /// The model of a recorded `run`, or the folder of a recorded `onnx-test`: what the recording calls it is not opened
+    /// Model of a recorded `run`, or folder of a recorded `onnx-test`; the path in the recording is not opened
     #[arg(long, value_name = "PATH")]
     model: Option<PathBuf>,
 }
@@ -56,10 +56,10 @@ impl Replay {
         let path = args.recording.display();
         tape.finish().map_err(|fault| {
             Error::Check(format!(
-                "{path}: the driver does something else now: {fault}"
+                "{path}: the driver now differs from the recording: {fault}"
             ))
         })?;
-        say!("{path}: the driver did what was recorded, access by access");
+        say!("{path}: the driver made exactly the recorded accesses");
         Ok(())
     }
 }

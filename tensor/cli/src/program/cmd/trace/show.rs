@@ -11,13 +11,13 @@ use crate::program::output;
 /// What is shown of a recording.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `doorbell trace record` has written
+    /// Recording of `doorbell trace record`
     #[arg(value_name = "FILE")]
     recording: PathBuf,
     /// Only accesses of this stage: PSP, GFX, bus, calls...
     #[arg(long, value_name = "STAGE")]
     stage: Option<String>,
-    /// Only how many accesses each stage has
+    /// Only count the accesses of each stage
     #[arg(long)]
     summary: bool,
     /// Print JSON (schema doorbell.trace/1)
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         }
         let named = names.registers();
         return output::line(format_args!(
-            "{:<10} {all:>8}, of which registers have {named} names",
+            "{:<10} {all:>8}, {named} registers with names",
             "all"
         ));
     }

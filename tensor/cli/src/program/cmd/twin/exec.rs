@@ -32,19 +32,19 @@ pub struct Args {
         hide_env_values = true
     )]
     twin: String,
-    /// A rule that may be broken: it is shown, and is no failure
+    /// Rule whose violation is reported but not a failure; may be repeated
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
     /// Print the journal as one line of JSON
     #[arg(long)]
     json: bool,
-    /// Keep what the program asks of the card, and what both write, for `doorbell twin replay`
+    /// Record the requests of the program and all writes, for `doorbell twin replay`
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Seconds after which the program is told to end (SIGTERM), and what it had not done is kept
+    /// Seconds after which the program gets SIGTERM; its unfinished work is written to a bundle
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     deadline: Option<u64>,
-    /// The program, and its arguments
+    /// Program and its arguments
     #[arg(required = true, last = true)]
     program: Vec<OsString>,
 }
@@ -53,7 +53,7 @@ pub struct Args {
 /// rule.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let Some((name, arguments)) = args.program.split_first() else {
-        return Err(Error::Usage("no program is named".into()));
+        return Err(Error::Usage("no program given".into()));
     };
     let path = program::find(&PathBuf::from(name))?;
     program::check(&path)?;
@@ -92,7 +92,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         }
     }
     let left = !status.success() && !undone.is_empty();
-    let ended = || format!("has ended with {status}, and not all of its work was done");
+    let ended = || format!("ended with {status} before its work was complete");
     let early = told.how.clone().or_else(|| left.then(ended));
     let rows = report::rows(server.violations(), &args.allow);
     let program = path.display().to_string();
@@ -167,7 +167,7 @@ fn wait(
     let threads = std::thread::Builder::new().name("signals".into());
     let watching = threads.spawn(move || {
         while let Ok(signal) = signals.wait() {
-            asked(format!("was told to end ({signal})"), false);
+            asked(format!("was told to stop ({signal})"), false);
             // A terminal asks the program by itself.
             if signal != Signal::SIGINT {
                 let _ = kill(pid, signal);
@@ -180,7 +180,7 @@ fn wait(
         let threads = std::thread::Builder::new().name("deadline".into());
         let watching = threads.spawn(move || {
             if ended.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-                tell(format!("has not ended in {} s", limit.as_secs()), true);
+                tell(format!("did not end within {} s", limit.as_secs()), true);
                 let _ = kill(pid, Signal::SIGTERM);
                 if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
                     let _ = kill(pid, Signal::SIGKILL);

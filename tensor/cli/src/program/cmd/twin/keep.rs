@@ -33,7 +33,7 @@ pub fn keep(ended: Ended) -> Option<Result<String, String>> {
     let (kind, error) = match (fails(rows), early) {
         (true, _) => (
             Kind::Rules,
-            format!("{program} has broken rules of the simulated card"),
+            format!("{program} violated rules of the simulated card"),
         ),
         (false, Some(how)) => (Kind::Hang, format!("{program} {how}")),
         (false, None) => return None,

@@ -15,10 +15,10 @@ use crate::program::error::Error;
 /// What is done with one.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Run a program, and all that it starts, on a simulated card: what opens /dev/kfd and /dev/dri, or
-    /// NVIDIA's devices
+    /// Run a program and its children on a simulated card, in place of /dev/kfd and /dev/dri, or NVIDIA's
+    /// devices
     Exec(exec::Args),
-    /// Do again what such a program did, without it
+    /// Repeat what a recorded program did, without the program
     Replay(replay::Args),
 }
 

@@ -24,12 +24,7 @@ pub fn find(name: &Path) -> Result<PathBuf, Error> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
     let found = places.find(|place| place.is_file());
-    found.ok_or_else(|| {
-        refused(format!(
-            "{}: no folder of PATH has such a program",
-            name.display()
-        ))
-    })
+    found.ok_or_else(|| refused(format!("{}: not found in PATH", name.display())))
 }
 
 /// Refuses what the loader would not load the library into.
@@ -43,8 +38,8 @@ pub fn check(path: &Path) -> Result<(), Error> {
     let mode = fs::metadata(path).map_err(failed)?.permissions().mode();
     if mode & 0o6000 != 0 {
         return Err(refused(format!(
-            "{shown} runs with the rights of its owner: the loader puts no library into such programs, so it \
-             would find the real devices; run a copy of it"
+            "{shown} is setuid or setgid: the loader preloads no library into such programs, so it \
+             would use the real devices; run a copy of it"
         )));
     }
     let bytes = fs::read(path).map_err(failed)?;
@@ -54,12 +49,12 @@ pub fn check(path: &Path) -> Result<(), Error> {
     }
     let wrong = |what: &str| {
         refused(format!(
-            "{shown} is {what}: the library that shows it the simulated card is loaded by the loader of x86-64 \
-             programs with shared libraries; link it dynamically for this machine"
+            "{shown} is {what}: the simulated card is preloaded into dynamically linked x86-64 programs \
+             only; link it dynamically"
         ))
     };
     if bytes.get(4) == Some(&ELFCLASS32.0) {
-        return Err(wrong("a program of 32 bits"));
+        return Err(wrong("a 32-bit program"));
     }
     let header = elf::FileHeader64::<Endianness>::parse(&*bytes);
     let parts = header.and_then(|header| {
@@ -67,13 +62,11 @@ pub fn check(path: &Path) -> Result<(), Error> {
         Ok((endian, header.program_headers(endian, &*bytes)?))
     });
     let Ok((endian, parts)) = parts else {
-        return Err(wrong("no whole ELF file"));
+        return Err(wrong("not a complete ELF file"));
     };
     match parts.iter().any(|part| part.p_type(endian) == PT_INTERP) {
         true => Ok(()),
-        false => Err(wrong(
-            "linked statically (it names no loader: no PT_INTERP)",
-        )),
+        false => Err(wrong("statically linked (no PT_INTERP)")),
     }
 }
 
@@ -95,8 +88,8 @@ pub fn library() -> Result<PathBuf, Error> {
     found.cloned().ok_or_else(|| {
         let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
         refused(format!(
-            "{LIBRARY} is missing; looked for it at {}. `cargo build -p twin-preload` makes it, for --release \
-             with that",
+            "{LIBRARY} is missing (looked in {}); build it with `cargo build -p twin-preload`, adding \
+             --release for a release build",
             places.join(", ")
         ))
     })
@@ -110,7 +103,7 @@ mod tests {
     fn programs_are_found_and_scripts_are_let_through() {
         assert!(find(Path::new("sh")).is_ok_and(|sh| sh.is_absolute()));
         let missing = find(Path::new("no-such-program")).unwrap_err().to_string();
-        assert!(missing.contains("no folder of PATH"), "{missing}");
+        assert!(missing.contains("not found in PATH"), "{missing}");
         assert!(check(&find(Path::new("sh")).unwrap()).is_ok());
         let folder = tempfile::tempdir().unwrap();
         let script = folder.path().join("script");
@@ -118,6 +111,6 @@ mod tests {
         assert!(check(&script).is_ok());
         fs::write(&script, b"\x7fELF\x02\x01\x01").unwrap();
         let broken = check(&script).unwrap_err().to_string();
-        assert!(broken.contains("no whole ELF file"), "{broken}");
+        assert!(broken.contains("not a complete ELF file"), "{broken}");
     }
 }

@@ -13,13 +13,13 @@ use crate::program::output::{self, say};
 /// What is done again.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What `doorbell twin exec --record` has written
+    /// Record of `doorbell twin exec --record`
     #[arg(value_name = "FILE")]
     record: PathBuf,
-    /// Print what happens to stderr: calls with their fields, memory, and every packet that is run
+    /// Print calls with their fields, memory, and every packet to stderr
     #[arg(long)]
     show: bool,
-    /// A rule that may be broken: it is shown, and is no failure
+    /// Rule whose violation is reported but not a failure; may be repeated
     #[arg(long, value_name = "RULE")]
     allow: Vec<String>,
     /// Print the journal as one line of JSON
@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         text += &format!("different: {one}\n");
     }
     if let Some(cut) = &record.cut {
-        text += &format!("{} is not whole; {cut}\n", args.record.display());
+        text += &format!("{} is incomplete; {cut}\n", args.record.display());
     }
     output::line(format_args!("{}", text.trim_end()))?;
     let good = !report::fails(&rows) && replay.differences.is_empty() && record.cut.is_none();

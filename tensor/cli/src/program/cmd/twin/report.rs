@@ -98,8 +98,8 @@ pub fn print(
     };
     let printed = printed.and_then(|()| match bundle.filter(|_| !json) {
         None => Ok(()),
-        Some(Ok(path)) => writeln!(out, "all of it is kept: doorbell explain {path}"),
-        Some(Err(why)) => writeln!(out, "nothing is kept: {why}"),
+        Some(Ok(path)) => writeln!(out, "bundle: doorbell explain {path}"),
+        Some(Err(why)) => writeln!(out, "no bundle written: {why}"),
     });
     printed.map_err(|source| Error::File {
         path: "stderr".into(),

@@ -1,4 +1,4 @@
-//! The rungs, and climbing them one by one with an eye on the clock.
+//! The steps of bring-up, run one by one with time limits.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -10,8 +10,8 @@ use super::climb::{Climb, Outcome};
 use super::{kernels, probe, queues, tensors};
 use crate::program::error::Error;
 
-/// One rung.
-pub struct Rung {
+/// One step.
+pub struct Step {
     /// Its name.
     pub name: &'static str,
     /// Seconds that a wait for the device may take: of hardware, generously.
@@ -21,13 +21,13 @@ pub struct Rung {
     hints: &'static [&'static str],
 }
 
-pub(super) const fn rung(
+pub(super) const fn step(
     name: &'static str,
     seconds: u64,
     climb: fn(&mut Climb) -> Result<Outcome, Error>,
     hints: &'static [&'static str],
-) -> Rung {
-    Rung {
+) -> Step {
+    Step {
         name,
         seconds,
         climb,
@@ -35,124 +35,129 @@ pub(super) const fn rung(
     }
 }
 
-/// From below.
-pub const RUNGS: [Rung; 13] = [
-    rung(
+/// In order.
+pub const STEPS: [Step; 13] = [
+    step(
         "probe",
         5,
         probe::probe,
-        &["`doorbell doctor` has a row for everything that is needed"],
+        &["run `doorbell doctor`: it checks everything the device needs"],
     ),
-    rung(
+    step(
         "map",
         30,
         queues::map,
         &[
-            "`doorbell doctor` says what is missing; `sudo dmesg | tail -n 50`, what the kernel says",
-            "without the kernel driver: the stage in the text is one of the table in drivers/amd/README.md, or, of the way \
-             through a USB bridge, of drivers/asm24/README.md; `AMD_RESET=1` begins from a reset",
+            "`doorbell doctor` prints what is missing, `sudo dmesg | tail -n 50` the messages of the kernel",
+            "without the kernel driver: look up the stage in drivers/amd/README.md (behind a USB \
+             bridge: drivers/asm24/README.md); `AMD_RESET=1` resets the card first",
         ],
     ),
-    rung(
+    step(
         "ring",
         5,
         queues::ring,
         &[
-            "the doorbell does not reach the queue, or the queue does not read its ring: `sudo dmesg | tail -n 50`",
+            "the doorbell does not reach the queue, or the queue does not fetch from its ring: `sudo \
+             dmesg | tail -n 50`",
             "without the kernel driver: `doorbell regs read CP_HQD_PQ_RPTR`, `CP_HQD_PQ_WPTR_LO`, `CP_HQD_ACTIVE`",
         ],
     ),
-    rung(
+    step(
         "signal",
         5,
         queues::signal,
         &[
-            "the end of work is written elsewhere, late or in part: look at the first submission with RUST_LOG=trace",
+            "the completion signal is written late, partly or to another address: inspect the first \
+             submission with RUST_LOG=trace",
         ],
     ),
-    rung(
+    step(
         "wait",
         5,
         queues::wait,
         &[
-            "the queue does not see what the host writes, or the host is not woken: interrupts, /proc/interrupts",
+            "the queue does not see host writes, or the interrupt does not wake the host: check \
+             /proc/interrupts",
         ],
     ),
-    rung(
+    step(
         "copy",
         10,
         queues::copy,
         &[
-            "copies have an engine of their own: what works so far is the other; `sudo dmesg | tail -n 50`",
+            "copies use a separate engine; earlier steps tested only the compute engine: `sudo dmesg | \
+             tail -n 50`",
         ],
     ),
-    rung(
+    step(
         "kernel",
         10,
         kernels::kernel,
         &[
-            "`DEBUG=7 doorbell bringup --from kernel --to kernel` shows what runs, and for which chip it is",
+            "`DEBUG=7 doorbell bringup --from kernel --to kernel` prints the machine code and its target chip",
         ],
     ),
-    rung(
+    step(
         "local",
         10,
         kernels::local,
-        &["local memory or barriers: is the size that the launch asks for in the text?"],
+        &["local memory or barriers: check the local memory size of the launch"],
     ),
-    rung(
+    step(
         "scratch",
         10,
         kernels::scratch,
-        &["private memory of waves: its size and place are set at the first launch"],
+        &["private memory of waves: its size and address are set at the first launch"],
     ),
-    rung(
+    step(
         "queues",
         10,
         queues::two,
-        &["each queue works alone: what one writes is not seen by the other"],
+        &["each queue works alone, but one does not see the writes of the other"],
     ),
-    rung(
+    step(
         "graph",
         10,
         queues::graph,
-        &["packets in memory of the device run by an indirect buffer: its address, its end"],
+        &["an indirect buffer runs packets in device memory: check its address and end"],
     ),
-    rung(
+    step(
         "matrix",
         30,
         tensors::matrix,
-        &["`DEBUG=7 doorbell bringup --from matrix --to matrix` shows the instructions"],
+        &["`DEBUG=7 doorbell bringup --from matrix --to matrix` prints the instructions"],
     ),
-    rung(
+    step(
         "training",
         60,
         tensors::training,
-        &["`doorbell bench all` and `DEBUG=2 doorbell demo` show which kernel it is"],
+        &["`doorbell bench all` and `DEBUG=2 doorbell demo` help to find the failing kernel"],
     ),
 ];
 
 /// Of packets for AMD GPUs, whatever they do.
-const RECORDED: &str = "`--recorded waits`, `writes`, `copies`, `barriers`, one at a time or all (`--recorded`): packets as of a driver \
-     that has run on cards; what helps is what this card does not like of ours";
+const RECORDED: &str = "`--recorded waits`, `writes`, `copies`, `barriers`, one at a time or all \
+                        (`--recorded`): encodes packets like a driver proven on hardware; an option \
+                        that helps points to the packet at fault";
 
-/// Of every rung.
-const LOGGED: &str = "the same with `RUST_LOG=debug` shows each submission";
+/// Of every step.
+const LOGGED: &str = "`RUST_LOG=debug` logs each submission";
 
-/// Of every rung of hardware.
-const SIMULATED: &str = "the same on a simulated device (DEV=TWINKFD+AMD::gfx1100, TWINPCI+AMD::gfx1201, TWINNVK+NV::sm_90) \
-     shows what it should look like";
+/// Of every step of hardware.
+const SIMULATED: &str = "compare with a run on a simulated device (DEV=TWINKFD+AMD::gfx1100, \
+                         TWINPCI+AMD::gfx1201, TWINNVK+NV::sm_90)";
 
-/// What a ladder stands against.
+/// The kind of device, for hints.
 #[derive(Clone, Copy)]
 pub struct Wall {
     /// Packets are those of AMD GPUs.
     pub amd: bool,
-    /// It is none of hardware.
+    /// It is simulated.
     pub simulated: bool,
 }
 
-/// How long a rung may take.
+/// How long a step may take.
 #[derive(Clone, Copy)]
 pub struct Times {
     given: Option<Duration>,
@@ -171,22 +176,22 @@ impl Times {
         }
     }
 
-    /// Of each wait of a rung.
-    fn wait(self, rung: &Rung) -> Duration {
-        let usual = Duration::from_secs(rung.seconds) * self.factor;
+    /// Of each wait of a step.
+    fn wait(self, step: &Step) -> Duration {
+        let usual = Duration::from_secs(step.seconds) * self.factor;
         self.given.unwrap_or(usual)
     }
 
-    /// Of a rung, with whatever does not look at deadlines.
+    /// Of a step, with whatever does not look at deadlines.
     fn whole(self, wait: Duration) -> Duration {
         wait * 10 + self.beside
     }
 }
 
-/// A rung that has ended.
-pub struct Step<'a> {
+/// A step that has ended.
+pub struct StepResult<'a> {
     /// Which one.
-    pub rung: &'a Rung,
+    pub step: &'a Step,
     /// What each wait might take.
     pub limit: Duration,
     /// What it took.
@@ -194,7 +199,7 @@ pub struct Step<'a> {
     outcome: Result<Outcome, Error>,
 }
 
-impl Step<'_> {
+impl StepResult<'_> {
     /// In a word.
     pub fn status(&self) -> &'static str {
         match self.outcome {
@@ -226,10 +231,10 @@ impl Step<'_> {
             Err(_) => None,
         };
         // Before there is a queue there are no packets.
-        let packets = wall.amd && !["probe", "map"].contains(&self.rung.name);
+        let packets = wall.amd && !["probe", "map"].contains(&self.step.name);
         let recorded = packets.then_some(&RECORDED);
         let simulated = (!wall.simulated).then_some(&SIMULATED);
-        let hints = self.rung.hints.iter().chain(recorded);
+        let hints = self.step.hints.iter().chain(recorded);
         let hints = hints.chain([&LOGGED]).chain(simulated);
         fix.into_iter()
             .chain(hints.map(ToString::to_string))
@@ -244,28 +249,29 @@ enum News {
     Closed(Result<(), Error>),
 }
 
-/// Climbs these rungs up to the first that fails, of which `tell` is told as of those before; the error says which it
-/// was. One that does not come back is left where it is.
+/// Runs these steps up to the first that fails. Each result goes to `tell`; the error names the failed step. A step
+/// that
+/// does not return is abandoned.
 pub fn climb(
     setup: &Setup,
-    rungs: &'static [Rung],
+    steps: &'static [Step],
     times: Times,
-    mut tell: impl FnMut(&Step<'_>) -> Result<(), Error>,
+    mut tell: impl FnMut(&StepResult<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let (send, receive) = channel();
-    let waits = || rungs.iter().map(|rung| times.wait(rung));
+    let waits = || steps.iter().map(|step| times.wait(step));
     let mut climb = Climb::new(setup.clone(), waits().min().unwrap_or_default());
-    let thread = thread::Builder::new().name("ladder".into());
+    let thread = thread::Builder::new().name("bringup".into());
     let started = thread.spawn(move || {
-        for rung in rungs {
-            climb.limit = times.wait(rung);
+        for step in steps {
+            climb.limit = times.wait(step);
             let start = Instant::now();
-            let outcome = (rung.climb)(&mut climb).and_then(|outcome| {
+            let outcome = (step.climb)(&mut climb).and_then(|outcome| {
                 climb.setup.check_rules()?;
                 Ok(outcome)
             });
             let failed = outcome.is_err();
-            let outcome = outcome.map_err(|error| climb.kept(rung.name, error));
+            let outcome = outcome.map_err(|error| climb.kept(step.name, error));
             if send.send(News::Ended(outcome, start.elapsed())).is_err() || failed {
                 break;
             }
@@ -281,8 +287,8 @@ pub fn climb(
     })?;
 
     let mut failed = None;
-    for rung in rungs {
-        let limit = times.wait(rung);
+    for step in steps {
+        let limit = times.wait(step);
         let start = Instant::now();
         let (outcome, took) = match news(&receive, times.whole(limit)) {
             Ok(News::Ended(outcome, took)) => (outcome, took),
@@ -292,15 +298,15 @@ pub fn climb(
             ),
             Err(stuck) => (Err(stuck), start.elapsed()),
         };
-        let step = Step {
-            rung,
+        let result = StepResult {
+            step,
             limit,
             took,
             outcome,
         };
-        tell(&step)?;
-        if let Err(error) = step.outcome {
-            failed = Some((rung, error));
+        tell(&result)?;
+        if let Err(error) = result.outcome {
+            failed = Some((step, error));
             break;
         }
     }
@@ -314,12 +320,12 @@ pub fn climb(
             Err(stuck) => Err(stuck),
         },
     };
-    let at = |name, error: Error| Error::Rung {
+    let at = |name, error: Error| Error::Step {
         name,
         code: error.exit_code(),
     };
     match failed {
-        Some((rung, error)) => Err(at(rung.name, error)),
+        Some((step, error)) => Err(at(step.name, error)),
         None => closed,
     }
 }
@@ -349,14 +355,14 @@ mod tests {
     }
 
     fn panics(_: &mut Climb) -> Result<Outcome, Error> {
-        panic!("in a rung")
+        panic!("in a step")
     }
 
-    fn statuses(rungs: &'static [Rung], times: Times) -> (Vec<&'static str>, Error) {
+    fn statuses(steps: &'static [Step], times: Times) -> (Vec<&'static str>, Error) {
         let setup = Setup::of("CPU").unwrap();
         let mut all = Vec::new();
-        let outcome = climb(&setup, rungs, times, |step| {
-            all.push(step.status());
+        let outcome = climb(&setup, steps, times, |result| {
+            all.push(result.status());
             Ok(())
         });
         (all, outcome.unwrap_err())
@@ -364,33 +370,33 @@ mod tests {
 
     #[test]
     fn the_first_that_fails_is_the_last() {
-        static RUNGS: [Rung; 3] = [
-            rung("a", 1, passes, &[]),
-            rung("b", 1, fails, &["look"]),
-            rung("c", 1, passes, &[]),
+        static STEPS: [Step; 3] = [
+            step("a", 1, passes, &[]),
+            step("b", 1, fails, &["look"]),
+            step("c", 1, passes, &[]),
         ];
-        let (all, error) = statuses(&RUNGS, Times::new(None, false));
+        let (all, error) = statuses(&STEPS, Times::new(None, false));
         assert_eq!(all, ["passed", "failed"]);
         assert!(
-            matches!(error, Error::Rung { name: "b", code: 1 }),
+            matches!(error, Error::Step { name: "b", code: 1 }),
             "{error}"
         );
     }
 
     #[test]
     fn one_that_does_not_come_back_is_left() {
-        static HANGS: [Rung; 1] = [rung("a", 3600, hangs, &[])];
+        static HANGS: [Step; 1] = [step("a", 3600, hangs, &[])];
         let times = Times {
             given: Some(Duration::from_millis(10)),
             factor: 1,
             beside: Duration::ZERO,
         };
-        static PANICS: [Rung; 1] = [rung("a", 1, panics, &[])];
-        for (rungs, times) in [(&HANGS, times), (&PANICS, Times::new(None, false))] {
-            let (all, error) = statuses(rungs, times);
+        static PANICS: [Step; 1] = [step("a", 1, panics, &[])];
+        for (steps, times) in [(&HANGS, times), (&PANICS, Times::new(None, false))] {
+            let (all, error) = statuses(steps, times);
             assert_eq!(all, ["failed"]);
             assert!(
-                matches!(error, Error::Rung { name: "a", code: 5 }),
+                matches!(error, Error::Step { name: "a", code: 5 }),
                 "{error}"
             );
         }
@@ -398,7 +404,7 @@ mod tests {
 
     #[test]
     fn simulated_devices_have_more_time_unless_it_is_given() {
-        let ring = RUNGS.iter().find(|rung| rung.name == "ring").unwrap();
+        let ring = STEPS.iter().find(|step| step.name == "ring").unwrap();
         let seconds = |given, simulated| Times::new(given, simulated).wait(ring).as_secs();
         assert_eq!((seconds(None, false), seconds(None, true)), (5, 300));
         assert_eq!(seconds(Some(Duration::from_secs(7)), true), 7);
