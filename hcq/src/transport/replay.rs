@@ -2,7 +2,9 @@
 //!
 //! The first access that differs is an error that names the line.
 //! Bytes of an ioctl that cannot be the same twice (addresses, file descriptors) are named with
-//! [`Tape::ignore`], questions that a driver repeats by the clock with [`Tape::repeats`]. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
+//! [`Tape::ignore`]. How often a driver asks what it asks [by the clock](super::access::by_clock) may differ: where the
+//! recording has no such question, it is answered as it was before, or, if it never was, as if the device changed nothing of
+//! it; where the driver does not ask, that of the recording is passed over, unless it was refused. Memory that the trace did not see starts zeroed and stays what the driver makes of it: a device
 //! wrote nothing there.
 
 use std::ops::Range;
@@ -20,7 +22,6 @@ struct State {
     records: Vec<(usize, Record)>,
     next: usize,
     ignored: Vec<(String, Range<usize>)>,
-    is_repeated: fn(&Access) -> bool,
     first_error: Option<Fault>,
 }
 
@@ -45,7 +46,6 @@ impl Tape {
             records,
             next: 0,
             ignored: Vec::new(),
-            is_repeated: |_| false,
             first_error: None,
         };
         Tape(Arc::new(Mutex::new(state)))
@@ -54,14 +54,6 @@ impl Tape {
     /// Lets the bytes in `range` of what the ioctl called `name` carries differ.
     pub fn ignore(&self, name: &str, range: Range<usize>) {
         self.state().ignored.push((name.to_owned(), range));
-    }
-
-    /// Names the questions that a driver asks again when some time has passed: how often is the clock's choice, not the
-    /// driver's. Where one is asked that the recording has not there, it is answered as it was before, or, if it never was,
-    /// as if the device changed nothing of it. Where the recording has one and the driver does not ask, it is passed over,
-    /// unless it was refused.
-    pub fn repeats(&self, is_repeated: fn(&Access) -> bool) {
-        self.state().is_repeated = is_repeated;
     }
 
     /// Ends the replay.
@@ -93,7 +85,7 @@ impl Tape {
             return Err(error.clone());
         }
         while !state.is_next(device, access) {
-            if (state.is_repeated)(access) {
+            if access.is_by_clock {
                 return state.answered(device, access).unwrap_or_else(|| {
                     Ok(Answer {
                         values: vec![0],
@@ -153,12 +145,12 @@ impl State {
     /// Whether the next record is a question that need not be asked there, and was answered.
     fn is_repetition(&self) -> bool {
         let next = self.records.get(self.next);
-        next.is_some_and(|(_, one)| (self.is_repeated)(&one.access) && one.answer.is_ok())
+        next.is_some_and(|(_, one)| one.access.is_by_clock && one.answer.is_ok())
     }
 
     fn same(&self, recorded: &Access, seen: &Access) -> bool {
         if self.ignored.iter().all(|(name, _)| *name != seen.name) {
-            return recorded == seen;
+            return is_same(recorded, seen);
         }
         let blank = |access: &Access| {
             let mut access = access.clone();
@@ -170,8 +162,14 @@ impl State {
             }
             access
         };
-        blank(recorded) == blank(seen)
+        is_same(&blank(recorded), &blank(seen))
     }
+}
+
+/// Whether both ask for the same, by the clock or not.
+fn is_same(one: &Access, other: &Access) -> bool {
+    (one.verb, &one.args, &one.name, &one.data)
+        == (other.verb, &other.args, &other.name, &other.data)
 }
 
 /// Answers in the place of every device: see [`Tapped::alone`](super::tap::Tapped::alone).
@@ -192,6 +190,7 @@ impl Tap for Tape {
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::by_clock;
     use super::super::ioctl::{Ioctl, Request};
     use super::super::tap::Tapped;
     use super::super::tests::Zeros;
@@ -339,13 +338,12 @@ mod tests {
 
     #[test]
     fn what_the_clock_repeats_may_be_asked_more_or_less_often() {
-        let flush = |bar| Access::new(Verb::Flush, [bar]);
-        let text = "x flush bar=0x0 -> ok 0x5\nx flush bar=0x1 -> ok\nx flush bar=0x0 -> ok 0x6\nx flush bar=0x2 -> ok\n";
-        let made = || {
-            let tape = Tape::parse(text).unwrap();
-            tape.repeats(|access| access.args == [0]);
-            tape
+        let flush = |bar| match bar {
+            0 => by_clock(|| Access::new(Verb::Flush, [0])),
+            _ => Access::new(Verb::Flush, [bar]),
         };
+        let text = "x ?flush bar=0x0 -> ok 0x5\nx flush bar=0x1 -> ok\nx ?flush bar=0x0 -> ok 0x6\nx flush bar=0x2 -> ok\n";
+        let made = || Tape::parse(text).unwrap();
         let answer = |tape: &Tape, bar| tape.play("x", &flush(bar)).unwrap().values;
         // Less often.
         let tape = made();
@@ -361,8 +359,7 @@ mod tests {
         assert_eq!(tape.finish(), Ok(()));
         // A refusal is no repetition of an answer.
         let tape =
-            Tape::parse("x flush bar=0x0 -> ok\nx flush bar=0x0 -> failed errno 0x13\n").unwrap();
-        tape.repeats(|_| true);
+            Tape::parse("x ?flush bar=0x0 -> ok\nx ?flush bar=0x0 -> failed errno 0x13\n").unwrap();
         answer(&tape, 0);
         assert!(matches!(tape.finish(), Err(Fault::Replay { line: 2, .. })));
         // One that was never answered is not changed, and the others' order stays.
@@ -371,7 +368,6 @@ mod tests {
             ..flush(0)
         };
         let tape = Tape::parse("x flush bar=0x1 -> ok\n").unwrap();
-        tape.repeats(|access| access.args == [0]);
         assert_eq!(tape.play("x", &never).unwrap().data, [7]);
         answer(&tape, 1);
         assert_eq!(tape.finish(), Ok(()));

@@ -33,8 +33,8 @@ pub struct Args {
     /// End with this rung
     #[arg(long, value_name = "RUNG", value_parser = names())]
     to: Option<String>,
-    /// Seconds that each wait for the device may take; what suits each rung if not given, and sixty times as much
-    /// on a simulated device
+    /// Seconds that each wait for the device may take. Not given: HCQDEV_WAIT_TIMEOUT_MS, if that is set, else what
+    /// suits each step, and sixty times as much on a simulated device
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
     /// Make packets of AMD GPUs as a driver made them that has run on cards, where ours differ by choice: all such
@@ -177,7 +177,11 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     }
     let setup = &setup.clone().recorded(choices(args));
     let simulated = setup.twin().is_some();
-    let times = Times::new(args.deadline, simulated);
+    let settings = setup.settings();
+    let is_said = |[name, _]: &[String; 2]| name == "HCQDEV_WAIT_TIMEOUT_MS";
+    let said = settings.said.iter().any(is_said);
+    let given = args.deadline.or(said.then_some(settings.wait_timeout));
+    let times = Times::new(given, simulated);
     let wall = Wall {
         amd: setup.target().device == DeviceKind::Amd,
         simulated,
