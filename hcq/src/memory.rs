@@ -104,7 +104,7 @@ struct Block {
     /// The process that has it: what devices share is not mapped in a fork.
     process: u32,
     // Dropped last: returns the memory to the driver.
-    _owner: Box<dyn Any + Send + Sync>,
+    owner: Box<dyn Any + Send + Sync>,
 }
 
 /// A piece of device memory; clones and slices share the allocation, which is freed with the last of them. The device
@@ -131,7 +131,7 @@ impl Buffer {
             bytes,
             host,
             process: process_generation(),
-            _owner: owner,
+            owner,
         };
         Buffer {
             block: Arc::new(block),
@@ -153,6 +153,11 @@ impl Buffer {
     /// The device that owns it.
     pub fn device(&self) -> &DeviceId {
         &self.block.device
+    }
+
+    /// What its driver keeps for it, to know its own again.
+    pub fn owner(&self) -> &(dyn Any + Send + Sync) {
+        &*self.block.owner
     }
 
     /// How the host reaches the whole allocation.

@@ -104,7 +104,10 @@ impl<H: Load> Device for Gpu<H> {
     }
 
     fn reaches(&self, buffer: &Buffer) -> bool {
-        self.core.backend.reaches(buffer.va().0)
+        let backend = &self.core.backend;
+        let owned = buffer.owner().downcast_ref::<buffer::Owned>();
+        let is_neighbour = owned.is_some_and(|owned| Arc::ptr_eq(&owned.space, backend.space()));
+        is_neighbour && backend.reaches(buffer.va().0)
     }
 
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {

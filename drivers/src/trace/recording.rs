@@ -10,12 +10,9 @@
 //! ```
 
 use std::io::{self, Write};
-use std::mem::offset_of;
 use std::time::Instant;
 
-use drivers_spec::amd::drm;
-use drivers_spec::nv::{control, escape};
-use hcq::transport::access::{Access, Record, Verb};
+use hcq::transport::access::Record;
 use hcq::transport::replay::Tape;
 use thiserror::Error;
 
@@ -189,46 +186,19 @@ impl Recording {
     /// What answers in the place of every device, in the order of the recording.
     pub fn tape(self) -> Tape {
         let entries = self.entries.into_iter();
-        tape(entries.map(|one| (one.line, one.record)).collect())
+        Tape::of(entries.map(|one| (one.line, one.record)).collect())
     }
 
     /// The same for one device alone.
     pub fn tape_of(&self, device: &str) -> Tape {
         let entries = self.entries.iter();
         let of_device = entries.filter(|one| one.record.device == device);
-        tape(
+        Tape::of(
             of_device
                 .map(|one| (one.line, one.record.clone()))
                 .collect(),
         )
     }
-}
-
-fn tape(records: Vec<(usize, Record)>) -> Tape {
-    let tape = Tape::of(records);
-    tape.repeats(asks_for_the_gpu);
-    tape
-}
-
-/// Whether an access is what asks if a GPU of a kernel driver is still there. The drivers do so while they sleep
-/// ([`Presence`](drivers_gpu::kernel::Presence)), and what is answered is of no matter then.
-fn asks_for_the_gpu(access: &Access) -> bool {
-    let word = |at: usize| {
-        access
-            .data
-            .get(at..)?
-            .first_chunk()
-            .copied()
-            .map(u32::from_le_bytes)
-    };
-    if access.verb != Verb::Ioctl {
-        return false;
-    }
-    if access.name == drm::AMDGPU_INFO.ioctl().name {
-        return word(offset_of!(drm::Info, query)) == Some(drm::info::DEV_INFO);
-    }
-    let clock = control::NV2080_CTRL_CMD_TIMER_GET_GPU_CPU_TIME_CORRELATION_INFO.number;
-    access.name == escape::RM_CONTROL.name && word(offset_of!(escape::Control, cmd)) == Some(clock)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! other memory is not: what passes through a view of DMA memory, or the mapping of a file, is seen by nobody. The data of an ioctl is its argument, with zeros for the
 //! addresses in it, and behind it the memory that they name.
 
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 use std::time::Duration;
@@ -126,6 +127,25 @@ pub struct Access {
     pub name: String,
     /// Bytes it carries to the device.
     pub data: Vec<u8>,
+    /// Whether it is one of [`by_clock`]. A trace has `?` before its verb.
+    pub is_by_clock: bool,
+}
+
+thread_local! {
+    static BY_CLOCK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does what a driver does again whenever some time has passed, such as looking for faults while it waits: where and how
+/// often is the clock's choice, so that a [replay](super::replay) does not insist on it.
+pub fn by_clock<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            BY_CLOCK.set(self.0);
+        }
+    }
+    let _before = Before(BY_CLOCK.replace(true));
+    work()
 }
 
 impl Access {
@@ -137,6 +157,7 @@ impl Access {
             args: args.into(),
             name,
             data,
+            is_by_clock: BY_CLOCK.get(),
         }
     }
 
@@ -159,6 +180,9 @@ impl Access {
 
 impl fmt::Display for Access {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_by_clock {
+            f.write_str("?")?;
+        }
         f.write_str(self.verb.word())?;
         for (name, value) in self.verb.args().iter().zip(&self.args) {
             write!(f, " {name}={value:#x}")?;
@@ -297,8 +321,13 @@ impl FromStr for Record {
         let mut words = asked.split(' ');
         let device = unescape(words.next().unwrap_or("")).ok_or(wrong("bad name", asked))?;
         let verb = words.next().unwrap_or("");
+        let (verb, is_by_clock) = match verb.strip_prefix('?') {
+            Some(verb) => (verb, true),
+            None => (verb, false),
+        };
         let known = Verb::ALL.iter().find(|v| v.word() == verb);
         let mut access = Access::new(*known.ok_or(wrong("unknown verb", verb))?, []);
+        access.is_by_clock = is_by_clock;
         for name in access.verb.args() {
             let word = words.next().unwrap_or("");
             let value = word

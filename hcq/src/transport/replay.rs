@@ -1,8 +1,9 @@
 //! [`Tape`]: answers from a recorded trace, in its order.
 //!
 //! The first differing access is an error with its line. Use [`Tape::ignore`] for ioctl bytes that vary (addresses,
-//! file descriptors), and [`Tape::repeats`] for queries repeated by time. Memory not in the trace starts zeroed and
-//! is written by the driver only.
+//! file descriptors). Accesses made [by the clock](super::access::by_clock) may occur more or less often: one that the
+//! recording lacks is answered as it last was, or as if the device changed nothing; a recorded one that the driver does
+//! not make is skipped, unless it failed. Memory not in the trace starts zeroed and is written by the driver only.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,6 @@ struct State {
     records: Vec<(usize, Record)>,
     next: usize,
     ignored: Vec<(String, Range<usize>)>,
-    is_repeated: fn(&Access) -> bool,
     first_error: Option<Fault>,
 }
 
@@ -44,7 +44,6 @@ impl Tape {
             records,
             next: 0,
             ignored: Vec::new(),
-            is_repeated: |_| false,
             first_error: None,
         };
         Tape(Arc::new(Mutex::new(state)))
@@ -53,14 +52,6 @@ impl Tape {
     /// Lets the bytes in `range` of what the ioctl called `name` carries differ.
     pub fn ignore(&self, name: &str, range: Range<usize>) {
         self.state().ignored.push((name.to_owned(), range));
-    }
-
-    /// Names the questions that a driver asks again when some time has passed: how often is the clock's choice, not the
-    /// driver's. Where one is asked that the recording has not there, it is answered as it was before, or, if it never was,
-    /// as if the device changed nothing of it. Where the recording has one and the driver does not ask, it is passed over,
-    /// unless it was refused.
-    pub fn repeats(&self, is_repeated: fn(&Access) -> bool) {
-        self.state().is_repeated = is_repeated;
     }
 
     /// Ends the replay.
@@ -92,7 +83,7 @@ impl Tape {
             return Err(error.clone());
         }
         while !state.is_next(device, access) {
-            if (state.is_repeated)(access) {
+            if access.is_by_clock {
                 return state.answered(device, access).unwrap_or_else(|| {
                     Ok(Answer {
                         values: vec![0],
@@ -152,12 +143,12 @@ impl State {
     /// Whether the next record is a question that need not be asked there, and was answered.
     fn is_repetition(&self) -> bool {
         let next = self.records.get(self.next);
-        next.is_some_and(|(_, one)| (self.is_repeated)(&one.access) && one.answer.is_ok())
+        next.is_some_and(|(_, one)| one.access.is_by_clock && one.answer.is_ok())
     }
 
     fn same(&self, recorded: &Access, seen: &Access) -> bool {
         if self.ignored.iter().all(|(name, _)| *name != seen.name) {
-            return recorded == seen;
+            return is_same(recorded, seen);
         }
         let blank = |access: &Access| {
             let mut access = access.clone();
@@ -169,8 +160,14 @@ impl State {
             }
             access
         };
-        blank(recorded) == blank(seen)
+        is_same(&blank(recorded), &blank(seen))
     }
+}
+
+/// Whether both ask for the same, by the clock or not.
+fn is_same(one: &Access, other: &Access) -> bool {
+    (one.verb, &one.args, &one.name, &one.data)
+        == (other.verb, &other.args, &other.name, &other.data)
 }
 
 /// Answers in the place of every device: see [`Tapped::alone`](super::tap::Tapped::alone).
@@ -191,6 +188,7 @@ impl Tap for Tape {
 
 #[cfg(test)]
 mod tests {
+    use super::super::access::by_clock;
     use super::super::ioctl::{Ioctl, Request};
     use super::super::tap::Tapped;
     use super::super::tests::Zeros;
@@ -338,13 +336,12 @@ mod tests {
 
     #[test]
     fn what_the_clock_repeats_may_be_asked_more_or_less_often() {
-        let flush = |bar| Access::new(Verb::Flush, [bar]);
-        let text = "x flush bar=0x0 -> ok 0x5\nx flush bar=0x1 -> ok\nx flush bar=0x0 -> ok 0x6\nx flush bar=0x2 -> ok\n";
-        let made = || {
-            let tape = Tape::parse(text).unwrap();
-            tape.repeats(|access| access.args == [0]);
-            tape
+        let flush = |bar| match bar {
+            0 => by_clock(|| Access::new(Verb::Flush, [0])),
+            _ => Access::new(Verb::Flush, [bar]),
         };
+        let text = "x ?flush bar=0x0 -> ok 0x5\nx flush bar=0x1 -> ok\nx ?flush bar=0x0 -> ok 0x6\nx flush bar=0x2 -> ok\n";
+        let made = || Tape::parse(text).unwrap();
         let answer = |tape: &Tape, bar| tape.play("x", &flush(bar)).unwrap().values;
         // Less often.
         let tape = made();
@@ -360,8 +357,7 @@ mod tests {
         assert_eq!(tape.finish(), Ok(()));
         // A refusal is no repetition of an answer.
         let tape =
-            Tape::parse("x flush bar=0x0 -> ok\nx flush bar=0x0 -> failed errno 0x13\n").unwrap();
-        tape.repeats(|_| true);
+            Tape::parse("x ?flush bar=0x0 -> ok\nx ?flush bar=0x0 -> failed errno 0x13\n").unwrap();
         answer(&tape, 0);
         assert!(matches!(tape.finish(), Err(Fault::Replay { line: 2, .. })));
         // One that was never answered is not changed, and the others' order stays.
@@ -370,7 +366,6 @@ mod tests {
             ..flush(0)
         };
         let tape = Tape::parse("x flush bar=0x1 -> ok\n").unwrap();
-        tape.repeats(|access| access.args == [0]);
         assert_eq!(tape.play("x", &never).unwrap().data, [7]);
         answer(&tape, 1);
         assert_eq!(tape.finish(), Ok(()));

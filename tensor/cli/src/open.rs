@@ -38,6 +38,11 @@ fn fetched_firmware() -> Vec<std::path::PathBuf> {
     folders.filter(|folder| folder.is_dir()).collect()
 }
 
+/// Whether a target asks for a simulated machine.
+fn asks_for_a_twin(target: &Target) -> bool {
+    target.interface.is_some_and(|way| way.twin)
+}
+
 /// The environment. Names and values that are not UTF-8 cannot be ours.
 fn environment() -> Vec<(String, String)> {
     let all = std::env::vars_os();
@@ -129,11 +134,13 @@ impl Setup {
             Some(target) => Twin::of(target, settings.twin.as_deref())?,
             None => None,
         };
-        if twin.is_some() && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
+        // Also of a replay, whose answers are those of a simulated machine.
+        let is_simulated = selection.targets.first().is_some_and(asks_for_a_twin);
+        if is_simulated && !env.iter().any(|(name, _)| name == "HCQDEV_WAIT_TIMEOUT_MS") {
             settings.wait_timeout = SIMULATED_WAIT;
         }
         // Of cards that need some, where no folder is said.
-        if twin.is_some() && settings.firmware.is_empty() {
+        if is_simulated && settings.firmware.is_empty() {
             settings.firmware = fetched_firmware();
         }
         Ok(Setup {
@@ -244,8 +251,8 @@ impl Setup {
 
     /// The target that asks for a simulated machine, whether this program has them or not.
     pub fn simulated(&self) -> Option<&Target> {
-        let asks = |target: &&Target| target.interface.is_some_and(|way| way.twin);
-        self.selection.targets.first().filter(asks)
+        let first = self.selection.targets.first();
+        first.filter(|target| asks_for_a_twin(target))
     }
 
     /// The first target that was asked for, or the CPU: accelerators are never chosen silently.

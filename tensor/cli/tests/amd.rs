@@ -553,3 +553,27 @@ fn the_levels_of_the_program_and_of_the_machine_are_apart() {
     }
     place.wrote(&["packets.txt"], false);
 }
+
+#[test]
+fn a_hang_is_waited_for_as_long_as_the_variable_says() {
+    let place = Place::new();
+    let env = [
+        GFX1100,
+        ("TWIN", "fault=hang:queue=0"),
+        ("HCQDEV_WAIT_TIMEOUT_MS", "700"),
+    ];
+    for what in ["launch", "graph"] {
+        let ran = place.run(&["bench", what], &env);
+        assert_eq!(ran.code, 5, "{}", ran.err);
+        let limit = "HCQDEV_WAIT_TIMEOUT_MS";
+        assert!(
+            ran.err.contains(limit) && ran.err.contains("for 7"),
+            "{}",
+            ran.err
+        );
+    }
+    let ran = place.run(&["bringup", "--json"], &env);
+    let found = rows(&ran, "doorbell.bringup/1");
+    let last = found.last().unwrap();
+    assert_eq!(last["deadline_ms"], 700.0, "{}", ran.err);
+}

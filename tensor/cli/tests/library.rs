@@ -103,3 +103,59 @@ fn a_simulated_device_says_that_no_rule_was_broken() {
     assert_eq!(setup.twin().unwrap().chip(), "gfx1100");
     setup.check_rules().unwrap();
 }
+
+/// Device 1 of the machine of a setup.
+#[cfg(feature = "twin")]
+fn second(setup: &Setup, target: &str) -> doorbell::Opened {
+    let target = doorbell::drivers::select::parse_targets("test", target).unwrap();
+    let machine = setup.twin().map(doorbell::Twin::machine);
+    let device = doorbell::drivers::open_with(&target[0], setup.settings(), machine.as_ref());
+    setup.open_on(device.unwrap()).unwrap()
+}
+
+#[cfg(feature = "twin")]
+#[test]
+fn a_device_goes_on_after_a_transfer_from_one_that_is_lost_or_hangs() {
+    use doorbell::hcq::{AllocSpec, Command, QueueKind, Stream};
+    for hangs in [false, true] {
+        let limit = std::time::Duration::from_secs(2);
+        let two = ["TWIN".to_string(), "gpus=2".to_string()];
+        let setup = Setup::of_variables(Some("TWINKFD+AMD::gfx1100"), &[two], true);
+        let setup = setup.unwrap().timeout(limit);
+        let (one, two) = (
+            setup.open().unwrap(),
+            second(&setup, "TWINKFD:1+AMD::gfx1100"),
+        );
+        // Made there: what the host has needs no device.
+        let values = Tensor::arange(&one.engine, 1, 4, 1, DType::I32).unwrap();
+        values.realize().unwrap();
+        let brought = values.to(&two.engine).unwrap();
+        assert_eq!((&brought * 2).unwrap().to_vec::<i32>().unwrap(), [2, 4, 6]);
+
+        let stream = Stream::new(one.device.queue(QueueKind::Compute, 0).unwrap());
+        let never = one.device.signal("never").unwrap();
+        let memory = one.device.alloc(AllocSpec::device(64)).unwrap();
+        let bad = match hangs {
+            true => Command::Wait {
+                signal: &never,
+                value: 1.into(),
+            },
+            false => Command::Copy {
+                dst: 0x7000_dead_0000u64.into(),
+                src: memory.va().0.into(),
+                bytes: 64,
+            },
+        };
+        let point = stream.submit(&[], &[bad]).unwrap();
+        if !hangs {
+            point
+                .wait(doorbell::hcq::Deadline::after(limit))
+                .unwrap_err();
+        }
+        let error = values.to(&two.engine).unwrap().to_vec::<i32>().unwrap_err();
+        assert!(error.to_string().contains("AMD:0"), "{error}");
+        assert_eq!((&brought + 1).unwrap().to_vec::<i32>().unwrap(), [2, 3, 4]);
+        drop((values, one));
+        assert_eq!((&brought + 1).unwrap().to_vec::<i32>().unwrap(), [2, 3, 4]);
+    }
+}

@@ -158,6 +158,37 @@ fn cards_of_a_process_reach_each_other_and_what_they_have_of_the_host() {
     }
 }
 
+/// Each machine counts its addresses from the same one.
+#[test]
+fn memory_of_another_machine_is_not_reached_though_the_addresses_are_the_same() {
+    let machines =
+        ["gfx1100", "gfx1201"].map(|chip| PciMachine::new(&format!("chip={chip}")).unwrap());
+    let [one, two] = machines
+        .each_ref()
+        .map(|twin| open(twin, 0, &options()).unwrap());
+    let [a, b] = [&one, &two].map(|device| memory(&**device, MemoryKind::Device, 4096).unwrap());
+    assert_eq!(a.va(), b.va());
+    assert!(one.reaches(&a) && two.reaches(&b));
+    assert!(!one.reaches(&b) && !two.reaches(&a));
+}
+
+/// Who opens or closes a handle selects registers under a lock that no doorbell takes.
+#[test]
+fn handles_come_and_go_while_others_ring() {
+    for chip in ["gfx1100", "gfx1201"] {
+        let twin = PciMachine::new(&format!("chip={chip}")).unwrap();
+        let image = stand::kernel(chip, "sums", 2);
+        let rounds = || {
+            for _ in 0..4 {
+                let device = open(&twin, 0, &options()).unwrap();
+                assert!(stand::work_on(&*device, &image, 8).unwrap(), "{chip}");
+            }
+        };
+        std::thread::scope(|scope| (0..3).for_each(|_| drop(scope.spawn(rounds))));
+        unbroken(&twin);
+    }
+}
+
 /// Kernels with scratch, of which an AQL queue is told while it is at rest.
 #[test]
 fn queues_take_aql_as_well() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use drivers_bundle::Evidence;
 use hcq::mem::window::Window;
+use hcq::transport::access::by_clock;
 use hcq::transport::{Fault, Machine, Pci};
 use hcq::{Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 
@@ -203,7 +204,7 @@ impl<D: Driver> Handle<D> {
                 what: format!("{why}. Drop all handles of the card, and open it again"),
             });
         }
-        self.card.exception(&self.heard)
+        by_clock(|| self.card.exception(&self.heard))
     }
 
     /// Until something may have happened: whoever waits looks again then.

@@ -4,6 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use hcq::transport::access::by_clock;
 use hcq::{Error, Result};
 
 /// How often a GPU is asked while threads sleep.
@@ -30,7 +31,11 @@ impl Presence {
             }
             *asked = Instant::now();
         }
-        match question() {
+        let answer = match at_once {
+            true => question(),
+            false => by_clock(question),
+        };
+        match answer {
             Err(gone @ Error::Fault { .. }) => Err(gone),
             // It is there, whatever it has against the question.
             Err(error) => {

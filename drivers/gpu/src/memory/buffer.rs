@@ -4,9 +4,17 @@ use std::sync::Arc;
 
 use hcq::{AllocSpec, Buffer, HostAccess, MemoryKind, Result};
 
-use super::pool::Pool;
+use super::pool::{Piece, Pool};
 use super::vram::Vram;
+use crate::backend::space::Space;
 use crate::core::Core;
+
+/// What a buffer of the user keeps.
+pub struct Owned {
+    /// The addresses that its own is one of. Another machine may give the same address to other memory.
+    pub space: Arc<Space>,
+    _piece: Arc<Piece>,
+}
 
 /// A new buffer.
 ///
@@ -37,11 +45,15 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
             HostAccess::Remote(Arc::new(vram))
         }
     };
+    let owned = Owned {
+        space: core.backend.space().clone(),
+        _piece: piece,
+    };
     Ok(Buffer::new(
         core.id.clone(),
         va,
         spec.bytes,
         host,
-        Box::new(piece),
+        Box::new(owned),
     ))
 }

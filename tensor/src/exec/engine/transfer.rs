@@ -1,6 +1,5 @@
 //! Bytes between the host and the device, and between two devices.
 
-use hcq::signal::Point;
 use hcq::{Buffer, Command};
 
 use super::DeviceExecutor;
@@ -45,19 +44,18 @@ impl DeviceExecutor {
         let queue = self.copies.as_ref().unwrap_or(&self.stream);
         self.room()?;
         other.room()?;
-        // Nothing that writes there is submitted until the copy is.
+        // Nothing that writes there is submitted until the copy is done. The host waits: a queue that waited for one of
+        // a device that hangs or is lost would never go on.
         let turn = other.turn();
-        let made: Vec<Point> = other.streams().map(|stream| stream.last()).collect();
-        let copied = queue.submit(&made, &[copy])?;
+        for stream in other.streams() {
+            stream.wait(other.deadline())?;
+        }
+        let copied = queue.submit(&[], &[copy])?;
         self.keep(
             std::slice::from_ref(&copied),
             vec![(*from).clone(), to.clone()],
         );
-        // What is written there later may be in the same place.
-        for stream in other.streams() {
-            let behind = stream.submit(std::slice::from_ref(&copied), &[])?;
-            other.keep(&[behind], vec![(*from).clone()]);
-        }
+        copied.wait(self.deadline())?;
         drop(turn);
         if let Some(observer) = self.observer() {
             observer.brought(&other.device.info().id, from.bytes());

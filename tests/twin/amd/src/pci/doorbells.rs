@@ -41,8 +41,8 @@ pub static NOBODY: Rule = Rule {
 /// The selection is shared by everything that uses it.
 pub static SELECTION: Rule = Rule {
     name: "GFX-SELECT-BACK",
-    text: "GRBM_GFX_CNTL selects nothing (0) while queues are used: whoever selects takes it back",
-    source: "Linux, gfx_v11_0.c: soc21_grbm_select(adev, 0, 0, 0, 0) ends each use",
+    text: "who selects by GRBM_GFX_CNTL takes it back (0) before it rings a doorbell",
+    source: "Linux, gfx_v11_0.c: soc21_grbm_select(adev, 0, 0, 0, 0) ends each use, under srbm_mutex, which no doorbell takes",
     proof: Proof::Sourced,
 };
 
@@ -132,7 +132,8 @@ pub(super) fn ring(
     }
     for xcc in 0..state.graphics.xccs.len() as u8 {
         let selected = state.registers.get(&gc::GRBM_GFX_CNTL, xcc);
-        if selected != 0 {
+        let selector = state.graphics.xccs[usize::from(xcc)].selector;
+        if selected != 0 && selector == Some(std::thread::current().id()) {
             let what = format!("{what} while GRBM_GFX_CNTL of XCC {xcc} is {selected:#x}");
             state.journal.broken(&SELECTION, what);
         }

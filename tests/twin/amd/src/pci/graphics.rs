@@ -2,6 +2,7 @@
 //! shaders, resets. What GRBM_GFX_CNTL selects decides which of several registers of a name is meant.
 
 use std::collections::BTreeMap;
+use std::thread::ThreadId;
 
 use drivers_spec::amd::mmio::gc;
 use drivers_spec::amd::packet::Gfx;
@@ -76,6 +77,9 @@ pub(super) struct Xcc {
     /// The time that it was asked to hold.
     pub(super) clock: Option<u64>,
     pub(super) hqds: BTreeMap<Bank, Hqd>,
+    /// Who wrote GRBM_GFX_CNTL last: others ring doorbells meanwhile, as programs do beside Linux, which locks selections
+    /// among each other alone.
+    pub(super) selector: Option<ThreadId>,
 }
 
 impl Xcc {
@@ -88,6 +92,7 @@ impl Xcc {
             memory: Default::default(),
             clock: None,
             hqds: BTreeMap::new(),
+            selector: None,
         }
     }
 
@@ -143,6 +148,7 @@ pub(super) const HOOKS: &[Hook] = &[
     Hook::both(&gc::SH_MEM_CONFIG, read_memory, write_memory),
     Hook::both(&gc::SH_MEM_BASES, read_memory, write_memory),
     Hook::write(&gc::GRBM_SOFT_RESET, write_soft_reset),
+    Hook::write(&gc::GRBM_GFX_CNTL, write_selection),
 ];
 
 /// What GRBM_GFX_CNTL selects.
@@ -152,6 +158,11 @@ pub(super) struct Selected {
     pub(super) pipe: u32,
     pub(super) queue: u32,
     pub(super) vmid: u32,
+}
+
+fn write_selection(state: &mut State, at: At, value: u32) -> Result<(), Broken> {
+    xcc(state, at)?.selector = Some(std::thread::current().id());
+    hold(state, at, value)
 }
 
 /// What is selected on an XCC.

@@ -178,6 +178,7 @@ pub fn run(args: &Args, setup: &Setup, started: Instant) -> Result<(), Error> {
 
 fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     let whole = setup.open()?;
+    let limit = setup.settings().wait_timeout;
     let all = whole.device.info().units as usize;
     let host = setup.target().device == DeviceKind::Cpu;
     let mut counts = match (host, args.threads.as_slice()) {
@@ -213,10 +214,10 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
         }
     }
     if wants(What::Launch) {
-        launch(&whole, sizes, &mut rows)?;
+        launch(&whole, limit, sizes, &mut rows)?;
     }
     if wants(What::Graph) {
-        graph(&whole, &mut rows)?;
+        graph(&whole, limit, &mut rows)?;
     }
     if wants(What::Serve) && setup.twin().is_none() {
         serve::rows(&whole, &mut rows)?;
@@ -365,7 +366,12 @@ fn smallest(session: &Opened) -> Result<(Loaded, Stream), Error> {
     Ok((kernel, executor.stream().clone()))
 }
 
-fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Error> {
+fn launch(
+    session: &Opened,
+    limit: Duration,
+    sizes: &Sizes,
+    rows: &mut Vec<Row>,
+) -> Result<(), Error> {
     let device = &session.device;
     let (kernel, stream) = smallest(session)?;
     let (out, input) = (
@@ -374,7 +380,7 @@ fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Er
     );
     let args = kernel.args(&[&out, &input]);
     let exec = kernel.exec(&args);
-    let soon = || Deadline::after(Duration::from_secs(10));
+    let soon = || Deadline::after(limit);
     let mut costs = Vec::new();
     for _ in 0..sizes.launches {
         for _ in 0..32 {
@@ -400,7 +406,7 @@ fn launch(session: &Opened, sizes: &Sizes, rows: &mut Vec<Row>) -> Result<(), Er
     Ok(())
 }
 
-fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
+fn graph(session: &Opened, limit: Duration, rows: &mut Vec<Row>) -> Result<(), Error> {
     const KERNELS: usize = 100;
     let device = &session.device;
     let (kernel, stream) = smallest(session)?;
@@ -428,7 +434,7 @@ fn graph(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
         );
     }
     let mut graph = builder.build()?;
-    let soon = || Deadline::after(Duration::from_secs(10));
+    let soon = || Deadline::after(limit);
     ends[0].write(0, &0f32.to_le_bytes())?;
     graph.replay(&[], &[], soon())?;
     graph.wait(soon())?;

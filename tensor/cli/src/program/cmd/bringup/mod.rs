@@ -33,8 +33,8 @@ pub struct Args {
     /// Last step
     #[arg(long, value_name = "STEP", value_parser = names())]
     to: Option<String>,
-    /// Limit of each wait for the device in seconds; default: 5 to 60, depending on the step, and sixty times as much
-    /// on a simulated device
+    /// Limit of each wait for the device in seconds; default: HCQDEV_WAIT_TIMEOUT_MS if set, else 5 to 60, depending on
+    /// the step, and sixty times as much on a simulated device
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     deadline: Option<Duration>,
     /// Encode packets for AMD GPUs like a driver proven on hardware, where ours differ: all such choices, or the named
@@ -177,7 +177,11 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     }
     let setup = &setup.clone().recorded(choices(args));
     let simulated = setup.twin().is_some();
-    let times = Times::new(args.deadline, simulated);
+    let settings = setup.settings();
+    let is_said = |[name, _]: &[String; 2]| name == "HCQDEV_WAIT_TIMEOUT_MS";
+    let said = settings.said.iter().any(is_said);
+    let given = args.deadline.or(said.then_some(settings.wait_timeout));
+    let times = Times::new(given, simulated);
     let wall = Wall {
         amd: setup.target().device == DeviceKind::Amd,
         simulated,
