@@ -20,7 +20,7 @@ use std::path::PathBuf;
 pub const PACKAGES: &str = "Debian: apt install firmware-amd-graphics (component \
                             non-free-firmware; newer cards: from the backports), Ubuntu: \
                             linux-firmware, Fedora: amd-gpu-firmware, Arch: linux-firmware-amdgpu; for \
-                            simulated cards of a checkout: scripts/firmware";
+                            simulated cards of a checkout: scripts/fetch firmware";
 
 /// Why an image or a manifest was refused.
 #[derive(Debug, thiserror::Error)]

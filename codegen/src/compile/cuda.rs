@@ -19,7 +19,7 @@ impl Toolkits {
     /// Where they are said to be (`CUDA_PATH`, `CUDA_HOME`), in the environment of conda that is active, where their
     /// installer puts them (the one that `/usr/local/cuda` stands for, then the newest), and where Python
     /// keeps packages: of the environment that is active, of this user, of the system. Where none is said, the last
-    /// is what `scripts/cuda` has fetched for the checkout that this program was built in.
+    /// is what `scripts/fetch cuda` has fetched for the checkout that this program was built in.
     pub fn of_this_system() -> Toolkits {
         let named = ["CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX"]
             .into_iter()
@@ -44,7 +44,7 @@ impl Toolkits {
             }
         }
         if !is_named {
-            roots.extend(checkout::target_of("cuda").map(|target| target.join("cuda")));
+            roots.extend(checkout::target_of("fetch").map(|target| target.join("cuda")));
         }
         Toolkits(roots)
     }

@@ -133,7 +133,7 @@ impl JitLinkCompiler {
             load_first(toolkits.libraries(&names), &Rights::own()).map_err(|said| {
                 missing(format!(
                     "libnvJitLink is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 \
-                     (set CUDA_PATH to the folder); or: pip install nvidia-nvjitlink; or, in a checkout: scripts/cuda",
+                     (set CUDA_PATH to the folder); or: pip install nvidia-nvjitlink; or, in a checkout: scripts/fetch cuda",
                     toolkits.shown()
                 ))
             })?;

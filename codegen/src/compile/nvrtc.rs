@@ -57,7 +57,7 @@ fn load(toolkits: &Toolkits, rights: &Rights) -> Result<Nvrtc> {
     let (library, path) = load_first(toolkits.libraries(&names), rights).map_err(|said| {
         missing(format!(
             "libnvrtc is not installed (looked in {}, and for {said}). It is part of CUDA toolkits 12 and 13 (set CUDA_PATH to \
-             the folder); or: pip install nvidia-cuda-nvrtc; or, in a checkout: scripts/cuda. NV:PTX does not need it",
+             the folder); or: pip install nvidia-cuda-nvrtc; or, in a checkout: scripts/fetch cuda. NV:PTX does not need it",
             toolkits.shown()
         ))
     })?;
