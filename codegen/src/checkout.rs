@@ -23,7 +23,7 @@ mod tests {
         if let Ok(target) = std::fs::canonicalize(target)
             && program.starts_with(&target)
         {
-            assert_eq!(target_of("cuda"), Some(target));
+            assert_eq!(target_of("fetch"), Some(target));
         }
         assert_eq!(target_of("no such script"), None);
     }

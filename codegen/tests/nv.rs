@@ -1,7 +1,7 @@
 //! Kernels for NVIDIA GPUs: compiled by NVIDIA's compilers for every chip, and run on the software model of
 //! their shader cores against the interpreter.
 //!
-//! `scripts/cuda` fetches the compilers; without them these tests say so and pass.
+//! `scripts/fetch cuda` fetches the compilers; without them these tests say so and pass.
 #![allow(clippy::unwrap_used)]
 
 #[path = "nv/machine.rs"]
@@ -34,12 +34,12 @@ struct Way {
     compiler: Arc<dyn Compiler>,
 }
 
-/// What `scripts/cuda` has fetched.
+/// What `scripts/fetch cuda` has fetched.
 fn toolkits() -> Option<Toolkits> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/cuda");
     if !root.join("fetched").exists() {
         println!(
-            "skipped: {}: not there; scripts/cuda fetches NVIDIA's compilers",
+            "skipped: {}: not there; scripts/fetch cuda fetches NVIDIA's compilers",
             root.display()
         );
         return None;

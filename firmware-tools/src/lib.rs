@@ -18,7 +18,7 @@ use std::path::PathBuf;
 pub const PACKAGES: &str = "Debian: apt install firmware-amd-graphics (component \
                             non-free-firmware; for newer cards from backports), Ubuntu: \
                             linux-firmware, Fedora: amd-gpu-firmware, Arch: linux-firmware-amdgpu; for \
-                            simulated cards in a checkout: scripts/firmware";
+                            simulated cards in a checkout: scripts/fetch firmware";
 
 /// Why an image or a manifest was refused.
 #[derive(Debug, thiserror::Error)]

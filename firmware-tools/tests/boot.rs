@@ -1,4 +1,4 @@
-//! What boots load, of AMD's own files. `scripts/firmware` puts them into `target/firmware`; without
+//! What boots load, of AMD's own files. `scripts/fetch firmware` puts them into `target/firmware`; without
 //! them these tests fail.
 
 #![allow(clippy::unwrap_used)]
@@ -17,8 +17,8 @@ fn firmware(gfx: &str, suite: &str) -> Firmware {
         .join("../target/firmware")
         .join(suite);
     assert!(
-        folder.join("version").exists(),
-        "{}: not there; run scripts/firmware first",
+        folder.join("fetched").exists(),
+        "{}: not there; run scripts/fetch firmware first",
         folder.display()
     );
     let chip = CHIPS.iter().find(|chip| chip.gfx == gfx).unwrap();

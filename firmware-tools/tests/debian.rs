@@ -1,4 +1,4 @@
-//! AMD's own files, as Debian packages them. `scripts/firmware` puts two releases into
+//! AMD's own files, as Debian packages them. `scripts/fetch firmware` puts two releases into
 //! `target/firmware`; without them these tests fail.
 
 #![allow(clippy::unwrap_used)]
@@ -20,8 +20,8 @@ fn suites() -> Vec<PathBuf> {
     let suites = ["bookworm-backports", "trixie-backports"].map(|suite| root.join(suite));
     for suite in &suites {
         assert!(
-            suite.join("version").exists(),
-            "{}: not there; run scripts/firmware first",
+            suite.join("fetched").exists(),
+            "{}: not there; run scripts/fetch firmware first",
             suite.display()
         );
     }
@@ -138,7 +138,8 @@ fn parts_are_those_of_a_recorded_boot() {
 #[test]
 fn boots_find_their_files_and_know_their_release() {
     for suite in suites() {
-        let version = fs::read_to_string(suite.join("version")).unwrap();
+        let packages = fs::read_to_string(suite.join("packages")).unwrap();
+        let version = packages.split('\t').nth(1).unwrap();
         let release = version.split(['-', '~']).next().unwrap();
         let search = Search::only([suite]);
         for chip in CHIPS {

@@ -18,7 +18,7 @@ pub struct Toolkits(Vec<PathBuf>);
 impl Toolkits {
     /// In order: `CUDA_PATH`, `CUDA_HOME`, the active conda environment, `/usr/local/cuda`, `/opt/cuda`, other
     /// versions in `/usr/local` (newest first), and Python packages of the active virtual environment, this user
-    /// and the system. If none of these variables is set, the last is what `scripts/cuda` has fetched into the
+    /// and the system. If none of these variables is set, the last is what `scripts/fetch cuda` has fetched into the
     /// checkout that this program was built in.
     pub fn of_this_system() -> Toolkits {
         let named = ["CUDA_PATH", "CUDA_HOME", "CONDA_PREFIX"]
@@ -44,7 +44,7 @@ impl Toolkits {
             }
         }
         if !is_named {
-            roots.extend(checkout::target_of("cuda").map(|target| target.join("cuda")));
+            roots.extend(checkout::target_of("fetch").map(|target| target.join("cuda")));
         }
         Toolkits(roots)
     }

@@ -112,7 +112,7 @@ impl JitLink {
 pub(super) const FIX: [&str; 2] = [
     "pip install nvidia-nvjitlink (or nvidia-cuda-nvcc for ptxas), or install a CUDA 12 or 13 toolkit \
      and set CUDA_PATH",
-    "in a checkout: scripts/cuda",
+    "in a checkout: scripts/fetch cuda",
 ];
 
 /// Assembles PTX with NVIDIA's linker.

@@ -48,7 +48,7 @@ struct Nvrtc {
 const FIX: [&str; 3] = [
     "pip install nvidia-cuda-nvrtc, or install a CUDA 12 or 13 toolkit and set CUDA_PATH",
     "DEV=NV:PTX, which does not need libnvrtc",
-    "in a checkout: scripts/cuda",
+    "in a checkout: scripts/fetch cuda",
 ];
 
 fn missing(message: String, looked_in: String) -> Error {

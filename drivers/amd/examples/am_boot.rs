@@ -1,7 +1,7 @@
 //! Prints how long our side of the start of a card takes, cold, warm and after a reset: on the twin, less what passes
 //! inside of it. Waits are counted by a clock of their own, not slept.
 //!
-//! `cargo run --release -p drivers-amd --example am_boot`, with firmware that `scripts/firmware` has fetched
+//! `cargo run --release -p drivers-amd --example am_boot`, with firmware that `scripts/fetch firmware` has fetched
 
 use std::error::Error;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! The queue is held by a gate while submissions are timed, so that the twin does not compete for the
 //! processor. `cargo run --release -p drivers-amd --example submit [CHIP [pci]]`; with `pci` by our driver of the bare
-//! card, whose doorbells are mapped as on one, with firmware that `scripts/firmware` has fetched.
+//! card, whose doorbells are mapped as on one, with firmware that `scripts/fetch firmware` has fetched.
 
 // An example ends where it cannot go on.
 #![allow(clippy::unwrap_used)]

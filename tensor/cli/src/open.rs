@@ -28,9 +28,9 @@ const CACHE_BYTES: u64 = 256 << 20;
 /// needs seconds for what hardware does in milliseconds.
 const SIMULATED_WAIT: Duration = Duration::from_secs(600);
 
-/// What `scripts/firmware` has fetched for the checkout that this program was built in, the newest release first.
+/// What `scripts/fetch firmware` has fetched for the checkout that this program was built in, the newest release first.
 fn fetched_firmware() -> Vec<std::path::PathBuf> {
-    let folder = codegen::checkout::target_of("firmware").map(|target| target.join("firmware"));
+    let folder = codegen::checkout::target_of("fetch").map(|target| target.join("firmware"));
     let releases = ["trixie-backports", "bookworm-backports"];
     let folders = folder
         .into_iter()

@@ -326,7 +326,10 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
     let folder = folder.join("bookworm-backports");
     if !folder.is_dir() {
-        println!("skipped: {}: scripts/firmware fetches it", folder.display());
+        println!(
+            "skipped: {}: scripts/fetch firmware fetches it",
+            folder.display()
+        );
         return;
     }
     let cpu = losses(&[("DEV", "CPU")]);
@@ -434,7 +437,7 @@ fn cards_that_no_kernel_driver_has_are_listed_where_they_are_simulated() {
         );
         if !firmware.is_dir() {
             println!(
-                "skipped: {}: scripts/firmware fetches it",
+                "skipped: {}: scripts/fetch firmware fetches it",
                 firmware.display()
             );
             continue;

@@ -24,7 +24,10 @@ fn needs(dev: &str) -> Option<Vec<(&'static str, String)>> {
         let folder =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports");
         if !folder.is_dir() {
-            println!("skipped: {}: scripts/firmware fetches it", folder.display());
+            println!(
+                "skipped: {}: scripts/fetch firmware fetches it",
+                folder.display()
+            );
             return None;
         }
         return Some(vec![("HCQDEV_FIRMWARE", folder.display().to_string())]);

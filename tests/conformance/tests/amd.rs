@@ -253,7 +253,7 @@ fn bare(ring_words: u32) -> Options {
     }
 }
 
-/// Debian's package, as `scripts/firmware` leaves it.
+/// Debian's package, as `scripts/fetch firmware` leaves it.
 fn firmware() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports")
 }

@@ -195,11 +195,11 @@ fn amd(device: Arc<dyn Device>, chip: &str, broken: Broken) -> Result<Rig, Engin
     Ok(Rig { engine, broken })
 }
 
-/// What `scripts/cuda` has fetched, for a chip.
+/// What `scripts/fetch cuda` has fetched, for a chip.
 fn nv_backend(chip: &str, renderer: &str) -> Result<Backend, EngineError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda");
     if !root.join("fetched").exists() {
-        let script = "scripts/cuda";
+        let script = "scripts/fetch cuda";
         return Err(EngineError::NotFetched {
             folder: root,
             script,
@@ -262,11 +262,11 @@ pub fn gfx1100_remote() -> Result<Rig, EngineError> {
     amd(device, "gfx1100", broken)
 }
 
-/// Firmware of AMD's cards, which `scripts/firmware` has fetched.
+/// Firmware of AMD's cards, which `scripts/fetch firmware` has fetched.
 fn firmware() -> Result<PathBuf, EngineError> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
     let folder = root.join("bookworm-backports");
-    let script = "scripts/firmware";
+    let script = "scripts/fetch firmware";
     match folder.is_dir() {
         true => Ok(folder),
         false => Err(EngineError::NotFetched { folder, script }),

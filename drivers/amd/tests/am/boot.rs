@@ -25,7 +25,7 @@ const PCI_COMMAND: u16 = 4;
 const BAR0: u16 = 0x10;
 const MASTER: u32 = 4;
 
-/// Debian's package, as `scripts/firmware` leaves it.
+/// Debian's package, as `scripts/fetch firmware` leaves it.
 pub fn firmware() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports")
 }

@@ -27,7 +27,7 @@ use hcq::Result;
 use hcq::transport::{Clock, Machine, VirtualClock};
 use twin_amd::usb::UsbMachine;
 
-/// Debian's package, as `scripts/firmware` leaves it.
+/// Debian's package, as `scripts/fetch firmware` leaves it.
 fn firmware() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports")
 }

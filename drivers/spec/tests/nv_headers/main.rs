@@ -1,6 +1,6 @@
 //! Our tables of NVIDIA's interface, compared with the headers by a C compiler.
 //!
-//! `scripts/nvidia-headers` fetches what Debian has of them into target/nvidia-headers, one folder for
+//! `scripts/fetch nvidia-headers` fetches what Debian has of them into target/nvidia-headers, one folder for
 //! each version: `kernel-VERSION` of the open kernel modules, `classes-VERSION` of the classes. Whatever
 //! lies there is compared, so a checkout of another release is, too. Without any the tests say so and
 //! pass. The half of a tree that the package for DKMS has is compared as far as it goes.
@@ -27,7 +27,7 @@ fn trees(kind: &str) -> Vec<(String, PathBuf)> {
     trees.sort();
     if trees.is_empty() {
         eprintln!(
-            "not compared: no {kind}* in {} (scripts/nvidia-headers fetches them)",
+            "not compared: no {kind}* in {} (scripts/fetch nvidia-headers fetches them)",
             root.display()
         );
     }

@@ -106,14 +106,14 @@ pub fn succeed(place: &Place, args: &[&str], env: &[(&str, &str)]) -> Ran {
     ran
 }
 
-/// Where `scripts/cuda` has put NVIDIA's compilers, as `CUDA_PATH`; nothing, which is said, if they are not there.
+/// Where `scripts/fetch cuda` has put NVIDIA's compilers, as `CUDA_PATH`; nothing, which is said, if they are not there.
 pub fn toolkit() -> Option<String> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../target/cuda");
     let root = root.display().to_string();
     if fs::exists(format!("{root}/fetched")).unwrap() {
         return Some(root);
     }
-    println!("skipped: {root}: not there; scripts/cuda fetches NVIDIA's compilers");
+    println!("skipped: {root}: not there; scripts/fetch cuda fetches NVIDIA's compilers");
     None
 }
 

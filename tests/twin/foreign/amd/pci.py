@@ -5,7 +5,7 @@ after a process that was killed in the middle of its work; each time with operat
 usage: pci.py SERVER CHIP [OPERATIONS]     SERVER is the example `pci_remote` of twin-amd
 
 It reaches the card by its own protocol for devices of other machines. One thing is ours: firmware comes from the
-folder FIRMWARE (`scripts/firmware`), where tinygrad would fetch releases that it names by their sums. It does not
+folder FIRMWARE (`scripts/fetch firmware`), where tinygrad would fetch releases that it names by their sums. It does not
 flush the HDP before commands to the PSP, as the vendor's driver does: the card drains it by itself in time.
 """
 import os

@@ -68,7 +68,10 @@ fn setup(dev: &str, twin: &str, bundles: &Path) -> Option<Setup> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = folder.join("../../target/firmware/bookworm-backports");
     if !folder.is_dir() {
-        println!("skipped: {}: scripts/firmware fetches it", folder.display());
+        println!(
+            "skipped: {}: scripts/fetch firmware fetches it",
+            folder.display()
+        );
         return None;
     }
     let said = [
