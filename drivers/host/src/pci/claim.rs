@@ -51,9 +51,11 @@ pub struct Write {
 }
 
 /// What helps where the system refused, and not where a journal is wrong.
-fn as_root(source: &io::Error) -> &'static str {
+pub(super) fn hint(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => "; run as root",
+        Some(libc::EMFILE) => "; raise the limit of open files (`ulimit -n`)",
+        Some(libc::ENFILE) => "; raise the system limit of open files (`sysctl fs.file-max`)",
         _ => "",
     }
 }
@@ -100,6 +102,14 @@ pub enum ClaimError {
     Missing {
         /// The function.
         address: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file of the function cannot be read.
+    #[error("{path}: {source}{}", hint(.source))]
+    Unread {
+        /// The file.
+        path: String,
         /// The system's error.
         source: io::Error,
     },
@@ -180,7 +190,7 @@ pub enum ClaimError {
         undone: String,
     },
     /// The journal cannot be written; without it, nothing is changed.
-    #[error("{path}: {source}. Nothing was changed: without this journal it could not be undone{}", as_root(.source))]
+    #[error("{path}: {source}. Nothing was changed: without this journal it could not be undone{}", hint(.source))]
     Journal {
         /// The journal.
         path: String,
@@ -209,14 +219,26 @@ impl Way {
     }
 }
 
+/// Whether there is such a function.
+pub(super) fn exists(files: &dyn Files, address: &str) -> Result<(), ClaimError> {
+    let path = format!("{}/vendor", in_sysfs(address));
+    let is_absent = |source: &io::Error| {
+        let errno = source.raw_os_error();
+        matches!(errno, Some(libc::ENOENT | libc::ENOTDIR | libc::ENODEV))
+    };
+    match files.read(&path) {
+        Ok(_) => Ok(()),
+        Err(source) if is_absent(&source) => Err(ClaimError::Missing {
+            address: address.into(),
+            source,
+        }),
+        Err(source) => Err(ClaimError::Unread { path, source }),
+    }
+}
+
 /// Whether there is such a function, and it is not one that somebody looks at.
 fn may(files: &dyn Files, address: &str, shows: bool) -> Result<(), ClaimError> {
-    let missing = |source| ClaimError::Missing {
-        address: address.into(),
-        source,
-    };
-    let vendor = files.read(&format!("{}/vendor", in_sysfs(address)));
-    vendor.map_err(missing)?;
+    exists(files, address)?;
     match display(files, address) {
         Some(how) if !shows => Err(ClaimError::Display {
             address: address.into(),
@@ -263,7 +285,7 @@ impl Steps {
 /// written yet.
 ///
 /// # Errors
-/// [`ClaimError::Missing`], [`ClaimError::Display`].
+/// [`ClaimError::Missing`], [`ClaimError::Unread`], [`ClaimError::Display`].
 pub fn release(
     files: &dyn Files,
     address: &str,
@@ -280,7 +302,8 @@ pub fn release(
 /// What has to be written so that a program can drive a function. Nothing is written yet.
 ///
 /// # Errors
-/// [`ClaimError::Missing`], [`ClaimError::Display`], [`ClaimError::Vfio`], [`ClaimError::Memory`].
+/// [`ClaimError::Missing`], [`ClaimError::Unread`], [`ClaimError::Display`], [`ClaimError::Vfio`],
+/// [`ClaimError::Memory`].
 pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step>, ClaimError> {
     may(files, address, wanted.display)?;
     let folder = in_sysfs(address);

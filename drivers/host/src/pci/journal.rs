@@ -5,10 +5,10 @@
 
 use std::io::{self, ErrorKind};
 
-use super::claim::{ClaimError, NO_IOMMU, RESCAN, Step, Write};
+use super::claim::{ClaimError, NO_IOMMU, RESCAN, Step, Write, exists};
 use super::files::Files;
 use super::kept::CUT;
-use super::look::driver;
+use super::look::{driver, sizes};
 use super::owed::{is_owed, journal};
 
 /// Files that are the machine's: what is written there counts for all functions that were taken over.
@@ -39,13 +39,6 @@ pub(super) fn marked(
     ends: &dyn Fn() -> bool,
 ) -> Result<Mark, ClaimError> {
     let path = journal(address);
-    let note = |text: String| {
-        let noted = files.append(&path, &text);
-        noted.map_err(|source| ClaimError::Journal {
-            path: path.clone(),
-            source,
-        })
-    };
     // What others have left of theirs stays.
     let before = Mark(entries(files, address)?.len());
     let back = |done: usize| match undo(files, address, before) {
@@ -55,7 +48,11 @@ pub(super) fn marked(
     };
     for (done, step) in steps.iter().enumerate() {
         let Step { write, undo, .. } = step;
-        note(format!("try\t{}\t{}\n", undo.path, undo.value))?;
+        let noted = files.append(&path, &line(undo));
+        noted.map_err(|source| ClaimError::Journal {
+            path: path.clone(),
+            source,
+        })?;
         match files.tell(&write.path, &write.value) {
             Ok(()) => {}
             Err(source) if step.may_fail => {
@@ -79,7 +76,6 @@ pub(super) fn marked(
                 undone: back(done + 1),
             });
         }
-        note("done\n".into())?;
         if ends() {
             return Err(ClaimError::Ended {
                 address: address.into(),
@@ -105,39 +101,33 @@ fn deaf(files: &dyn Files, address: &str, write: &Write) -> Option<String> {
     }
 }
 
-/// Something that was written, or may have been.
-struct Entry {
-    undo: Write,
-    is_done: bool,
+/// The line of a journal for what undoes a write.
+fn line(undo: &Write) -> String {
+    format!("try\t{}\t{}\n", undo.path, undo.value)
 }
 
-/// What a journal has; one that is there and cannot be read is not one that has nothing.
-fn entries(files: &dyn Files, address: &str) -> Result<Vec<Entry>, ClaimError> {
+/// What undoes each write that was made, or may have been; a journal that is there and cannot be read is not one that has
+/// nothing.
+fn entries(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
     let path = journal(address);
     let text = match files.kept(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(source) => return Err(ClaimError::Journal { path, source }),
         Ok(text) => text,
     };
-    let mut entries: Vec<Entry> = Vec::new();
+    let mut entries = Vec::new();
     // A line without an end was cut short, and so was its last field.
     let lines = text.split_inclusive('\n');
     let whole = lines.filter_map(|line| line.strip_suffix('\n'));
     for (number, line) in (1..).zip(whole) {
         let mut parts = line.split('\t');
         match (parts.next(), parts.next(), parts.next(), parts.next()) {
-            (Some("try"), Some(path), Some(value), None) => entries.push(Entry {
-                undo: Write {
-                    path: path.into(),
-                    value: value.into(),
-                },
-                is_done: false,
+            (Some("try"), Some(path), Some(value), None) => entries.push(Write {
+                path: path.into(),
+                value: value.into(),
             }),
-            (Some("done"), None, None, None) => {
-                if let Some(last) = entries.last_mut() {
-                    last.is_done = true;
-                }
-            }
+            // Of older programs, after each write that was made.
+            (Some("done"), None, None, None) => {}
             // A line that was cut short is of a write that was not made.
             _ if line.ends_with(CUT) => {}
             // What it says would be lost.
@@ -160,9 +150,14 @@ fn is_again(undo: &Write, written: &[Write]) -> bool {
     undo.path == RESCAN && written.contains(undo)
 }
 
-/// Whether the system is already as a write would make it, which the kernel refuses then.
+/// Whether the system is already as a write would make it, which the kernel refuses then: the write that it undoes was
+/// never made, or somebody else has undone it.
 fn is_reached(files: &dyn Files, address: &str, undo: &Write) -> bool {
     let has = driver(files, address);
+    let reads = |value: &str| {
+        let text = files.read(&undo.path);
+        text.is_ok_and(|text| text.trim() == value)
+    };
     let mut parts = undo.path.rsplit('/');
     match (parts.next().unwrap_or(""), parts.next().unwrap_or("")) {
         ("bind", name) => has.as_deref() == Some(name),
@@ -170,22 +165,30 @@ fn is_reached(files: &dyn Files, address: &str, undo: &Write) -> bool {
         ("unbind", "driver") => has.is_none(),
         ("unbind", name) => has.as_deref() != Some(name),
         // The driver that has it has enabled it.
-        ("enable", _) => has.is_some(),
-        _ => false,
+        ("enable", _) if has.is_some() => true,
+        // Reads as the sizes that there are.
+        ("resource0_resize", _) => {
+            sizes(files, address).is_some_and(|sizes| sizes.now.to_string() == undo.value)
+        }
+        ("driver_override", _) if undo.value.is_empty() => reads("(null)"),
+        _ => reads(&undo.value),
     }
 }
 
 /// What [`restore`] would write, in its order. Nothing is written yet.
 ///
 /// # Errors
-/// [`ClaimError::Journal`].
+/// [`ClaimError::Journal`]; [`ClaimError::Missing`] where there is neither a journal nor such a function.
 pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
+    let entries = entries(files, address)?;
+    if entries.is_empty() {
+        exists(files, address)?;
+    }
     let mut writes: Vec<Write> = Vec::new();
-    for entry in entries(files, address)?.into_iter().rev() {
-        let path = &*entry.undo.path;
-        let is_kept = SHARED.contains(&path) && is_owed(files, address, path);
-        if !is_kept && !is_again(&entry.undo, &writes) {
-            writes.push(entry.undo);
+    for undo in entries.into_iter().rev() {
+        let is_kept = SHARED.contains(&&*undo.path) && is_owed(files, address, &undo.path);
+        if !is_kept && !is_again(&undo, &writes) {
+            writes.push(undo);
         }
     }
     Ok(writes)
@@ -194,8 +197,11 @@ pub fn pending(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimErro
 /// Undoes the journal of a function, last entry first, and returns the writes made.
 ///
 /// # Errors
-/// [`ClaimError::Restore`], [`ClaimError::Journal`].
+/// [`ClaimError::Restore`], and those of [`pending`].
 pub fn restore(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
+    if entries(files, address)?.is_empty() {
+        exists(files, address)?;
+    }
     undo(files, address, Mark(0))
 }
 
@@ -205,43 +211,29 @@ pub(super) fn undo(
     address: &str,
     Mark(from): Mark,
 ) -> Result<Vec<Write>, ClaimError> {
-    let mut entries = entries(files, address)?;
-    if entries.len() <= from {
-        return Ok(Vec::new());
-    }
-    let ours = entries.split_off(from);
-    let mut written: Vec<Write> = Vec::new();
-    let (mut failed, mut left) = (Vec::new(), entries);
-    for entry in ours.into_iter().rev() {
-        if is_again(&entry.undo, &written) {
-            continue;
-        }
-        // Its own journal has it for the other one.
-        if SHARED.contains(&&*entry.undo.path) && is_owed(files, address, &entry.undo.path) {
-            continue;
-        }
-        match files.tell(&entry.undo.path, &entry.undo.value) {
-            Ok(()) => written.push(entry.undo),
-            // The write itself may never have been made.
-            Err(_) if !entry.is_done => {}
-            // Somebody else has undone it.
-            Err(_) if is_reached(files, address, &entry.undo) => {}
-            Err(error) => {
-                failed.push(format!("`{}`: {error}", entry.undo));
-                left.insert(from, entry);
+    let mut left = entries(files, address)?;
+    let (mut written, mut failed) = (Vec::new(), Vec::new());
+    for at in (from..left.len()).rev() {
+        let undo = left[at].clone();
+        // A setting that another function needs is in the journal of that one, too.
+        let is_kept = SHARED.contains(&&*undo.path) && is_owed(files, address, &undo.path);
+        if !is_kept && !is_again(&undo, &written) {
+            match files.tell(&undo.path, &undo.value) {
+                Ok(()) => written.push(undo),
+                Err(_) if is_reached(files, address, &undo) => {}
+                Err(error) => {
+                    failed.push(format!("`{undo}`: {error}"));
+                    continue;
+                }
             }
         }
+        // One by one: a program that is killed in the middle leaves at most one that is undone already, and whether it is
+        // can still be seen.
+        left.remove(at);
+        let path = journal(address);
+        let renewed = files.replace(&path, &left.iter().map(line).collect::<String>());
+        renewed.map_err(|source| ClaimError::Journal { path, source })?;
     }
-    let path = journal(address);
-    let kept: String = left
-        .iter()
-        .map(|Entry { undo, is_done }| {
-            let done = if *is_done { "done\n" } else { "" };
-            format!("try\t{}\t{}\n{done}", undo.path, undo.value)
-        })
-        .collect();
-    let renewed = files.replace(&path, &kept);
-    renewed.map_err(|source| ClaimError::Journal { path, source })?;
     match failed.is_empty() {
         true => Ok(written),
         false => Err(ClaimError::Restore {

@@ -43,11 +43,14 @@ pub(super) fn open_plain(path: &Path, options: &OpenOptions) -> io::Result<(File
     let opened = options.clone().custom_flags(CAREFUL).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
         Some(libc::ELOOP) => foreign(path, "a link"),
+        // Where it was to be written to; to be read it opens.
+        Some(libc::EISDIR) => foreign(path, "a directory"),
         _ => error,
     })?;
     let metadata = file.metadata()?;
     match metadata.is_file() && metadata.nlink() == 1 {
         true => Ok((file, metadata)),
+        false if metadata.is_dir() => Err(foreign(path, "a directory")),
         false => Err(foreign(path, "not a regular file, or has other hard links")),
     }
 }

@@ -8,12 +8,14 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use hcq::text::plain;
 use nix::errno::Errno;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 use thiserror::Error;
 
 use super::System;
+use super::claim::hint;
 use super::kept::open_plain;
 
 /// How often a lock that somebody has is looked at again.
@@ -46,13 +48,22 @@ pub enum LockError {
         waited: Duration,
     },
     /// The lock file could not be opened.
-    #[error("{path}: {source}. The lock folder must exist and be writable")]
+    #[error("{path}: {source}{}", advice(.source))]
     File {
         /// The file.
         path: String,
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// What helps where a file could not be had; what is there in its place says so itself.
+fn advice(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        None => "",
+        Some(libc::EMFILE | libc::ENFILE) => hint(source),
+        Some(_) => ". The lock folder must exist and be writable",
+    }
 }
 
 /// The right to drive a function, as long as this lives.
@@ -89,7 +100,7 @@ fn open(path: &Path) -> io::Result<(File, u32)> {
             opened => return opened.map(|(file, metadata)| (file, metadata.uid())),
         }
     }
-    Err(ErrorKind::AlreadyExists.into())
+    Err(io::Error::from_raw_os_error(libc::EEXIST))
 }
 
 /// Whether who has a lock has it for a moment: this process, which ends a device of its own in another thread, or a program
@@ -157,7 +168,8 @@ impl Lock {
                             format!("a program (the file {name} is owned by user {owner})")
                         }
                         "" => "another program".into(),
-                        text => format!("process {text}"),
+                        // The arguments of its command may have line ends.
+                        text => format!("process {}", plain(text).replace('\n', r"\u{a}")),
                     };
                     return Err(LockError::Held {
                         address: address.into(),
@@ -238,6 +250,37 @@ mod tests {
             assert_eq!(fs::read_to_string(&path).unwrap(), "theirs\x1b[2J");
             drop(held);
         }
+    }
+
+    #[test]
+    fn a_folder_in_its_place_is_to_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let system = System::at(folder.path());
+        let path = system.path(&lock_path("0000:03:00.0"));
+        std::fs::create_dir_all(&path).unwrap();
+        let taken = Lock::take(&system, "0000:03:00.0", Duration::ZERO);
+        for error in [
+            taken.err(),
+            Lock::for_a_moment(&system, "0000:03:00.0").err(),
+        ] {
+            let error = error.unwrap().to_string();
+            assert!(error.contains(".lock is a directory: expected"), "{error}");
+            assert!(error.ends_with("Remove it"), "{error}");
+        }
+    }
+
+    #[test]
+    fn who_has_it_is_named_on_one_line() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("run/lock")).unwrap();
+        let system = System::at(folder.path());
+        let take = || Lock::take(&system, "0000:03:00.0", Duration::ZERO);
+        let _held = take().unwrap();
+        let path = system.path(&lock_path("0000:03:00.0"));
+        std::fs::write(path, "1 (a\nerror: b\x1b[2J)\n").unwrap();
+        let error = take().unwrap_err().to_string();
+        let holder = r"0000:03:00.0: process 1 (a\u{a}error: b\u{1b}[2J) has it";
+        assert!(error.starts_with(holder), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use hcq::transport::ResetKind;
 
-use super::claim::{ClaimError, Step, Write};
+use super::claim::{ClaimError, Step, Write, exists};
 use super::files::{Files, folder};
 use super::journal;
 use super::look::driver;
@@ -30,14 +30,11 @@ const fn word(kind: ResetKind) -> &'static str {
 /// The writes to reset a function, by the kernel's preferred method if none is given. Writes nothing.
 ///
 /// # Errors
-/// [`ClaimError::Missing`]; [`ClaimError::Reset`] where it has no such reset, or a driver of the kernel has it.
+/// [`ClaimError::Missing`], [`ClaimError::Unread`]; [`ClaimError::Reset`] where it has no such reset, or a driver of
+/// the kernel has it.
 pub fn plan(files: &dyn Files, address: &str, kind: Option<ResetKind>) -> Result<Plan, ClaimError> {
+    exists(files, address)?;
     let folder = folder(address);
-    let vendor = files.read(&format!("{folder}/vendor"));
-    vendor.map_err(|source| ClaimError::Missing {
-        address: address.into(),
-        source,
-    })?;
     let refused = |why: String| {
         let address = address.into();
         Err(ClaimError::Reset { address, why })

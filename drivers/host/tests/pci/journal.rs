@@ -127,17 +127,20 @@ impl Files for Kernel {
         }
         let of = |name: &str| format!("{}/{name}", in_sysfs(GPU));
         let uevent = of("uevent");
-        let has_driver = self.read(&uevent)?.contains("DRIVER=");
+        let has = driver(self, GPU);
+        let has_driver = has.is_some();
+        let leave = |files: &mut BTreeMap<String, String>| {
+            files.insert(of("uevent"), "PCI_ID=1002:7550\n".into());
+            files.insert(of("enable"), "0\n".into());
+        };
         let absent = || Err(io::Error::from_raw_os_error(libc::ENODEV));
         let mut files = self.files.borrow_mut();
         let audio = format!("{}/vendor", in_sysfs(AUDIO));
         let wish = files.get(&of("driver_override")).cloned();
         let mut parts = path.rsplit('/');
         match (parts.next().unwrap_or(path), parts.next().unwrap_or("")) {
-            ("unbind", _) if has_driver => {
-                files.insert(uevent, "PCI_ID=1002:7550\n".into());
-                files.insert(of("enable"), "0\n".into());
-            }
+            ("unbind", "driver") if has_driver => leave(&mut files),
+            ("unbind", name) if has.as_deref() == Some(name) => leave(&mut files),
             ("bind", driver) if !has_driver => {
                 files.insert(of("enable"), "1\n".into());
                 files.insert(uevent, format!("DRIVER={driver}\nPCI_ID=1002:7550\n"));
@@ -156,6 +159,10 @@ impl Files for Kernel {
             ("reset", _) => {}
             // Who has it has enabled it.
             ("enable", _) if has_driver => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
+            // Source: Linux, drivers/pci/pci-sysfs.c, enable_store.
+            ("enable", _) if value == "0" && files[path].trim() == "0" => {
+                return Err(io::Error::from_raw_os_error(libc::EIO));
+            }
             ("resource0_resize", _) => {
                 if has_driver {
                     return Err(io::Error::from_raw_os_error(libc::EBUSY));
@@ -188,6 +195,77 @@ impl Files for Kernel {
                 Ok(())
             }
         }
+    }
+}
+
+/// What the kernel does, with something before each call that asks it for a change; or that reads.
+struct Watched<'a> {
+    kernel: &'a Kernel,
+    before_change: &'a dyn Fn() -> io::Result<()>,
+    before_read: &'a dyn Fn() -> io::Result<()>,
+}
+
+impl Files for Watched<'_> {
+    fn read(&self, path: &str) -> io::Result<String> {
+        (self.before_read)()?;
+        self.kernel.read(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<String>> {
+        (self.before_read)()?;
+        self.kernel.list(path)
+    }
+
+    fn rights(&self, path: &str) -> io::Result<Rights> {
+        self.kernel.rights(path)
+    }
+
+    fn may_write(&self, path: &str) -> io::Result<()> {
+        self.kernel.may_write(path)
+    }
+
+    fn tell(&self, path: &str, value: &str) -> io::Result<()> {
+        (self.before_change)()?;
+        self.kernel.tell(path, value)
+    }
+
+    fn append(&self, path: &str, text: &str) -> io::Result<()> {
+        (self.before_change)()?;
+        self.kernel.append(path, text)
+    }
+
+    fn kept(&self, path: &str) -> io::Result<String> {
+        (self.before_read)()?;
+        self.kernel.kept(path)
+    }
+
+    fn replace(&self, path: &str, text: &str) -> io::Result<()> {
+        (self.before_change)()?;
+        self.kernel.replace(path, text)
+    }
+}
+
+/// Does something of which a kill ends the program before so many changes; whether it came to its end.
+fn killed_before(changes: usize, kernel: &Kernel, work: impl Fn(&dyn Files)) -> bool {
+    struct Kill;
+    let left = std::cell::Cell::new(changes);
+    let files = Watched {
+        kernel,
+        before_change: &|| match left.get() {
+            // As a panic of which nobody is told.
+            0 => std::panic::resume_unwind(Box::new(Kill)),
+            n => {
+                left.set(n - 1);
+                Ok(())
+            }
+        },
+        before_read: &|| Ok(()),
+    };
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(&files)));
+    match ended {
+        Ok(()) => true,
+        Err(why) if why.is::<Kill>() => false,
+        Err(why) => std::panic::resume_unwind(why),
     }
 }
 
@@ -277,6 +355,156 @@ fn a_process_that_was_killed_anywhere_leaves_what_the_next_one_undoes() {
     apply(&kernel, GPU, &more).unwrap();
     restore(&kernel, GPU).unwrap();
     assert_eq!(kernel.state(), before);
+}
+
+/// The program that takes over is killed, then the one that gives back, each anywhere: the next one gives back all.
+#[test]
+fn two_programs_that_were_killed_anywhere_leave_what_the_next_one_undoes() {
+    let free = |kernel: &Kernel| {
+        kernel.put(&format!("{}/uevent", in_sysfs(GPU)), "PCI_ID=1002:7550\n");
+        kernel.put(&format!("{}/enable", in_sysfs(GPU)), "0\n");
+    };
+    let take = |files: &dyn Files, way| {
+        let steps = plan(files, GPU, Wanted { way, ..ALL }).unwrap();
+        apply(files, GPU, &steps).unwrap();
+    };
+    let again_and_again = |files: &dyn Files, way| {
+        take(files, way);
+        apply(files, GPU, &release(files, GPU, false).unwrap()).unwrap();
+        take(files, way);
+    };
+    type Work<'a> = &'a dyn Fn(&dyn Files, Way);
+    let works: [(Work<'_>, Way); 3] = [
+        (&take, Way::Sysfs),
+        (&take, Way::Vfio),
+        (&again_and_again, Way::Vfio),
+    ];
+    let mut count = 0;
+    for ((work, way), is_bound) in works.into_iter().flat_map(|w| [(w, true), (w, false)]) {
+        for first in 0.. {
+            let mut is_whole = false;
+            for second in 0.. {
+                count += 1;
+                let kernel = with_vfio();
+                if !is_bound {
+                    free(&kernel);
+                }
+                let before = kernel.state();
+                is_whole = killed_before(first, &kernel, |files| work(files, way));
+                let is_restored = killed_before(second, &kernel, |files| {
+                    restore(files, GPU).unwrap();
+                });
+                let case = format!("{way:?}, {is_bound}: killed before {first}, {second}");
+                restore(&kernel, GPU).unwrap_or_else(|error| panic!("{case}: {error}"));
+                assert_eq!(kernel.state(), before, "{case}");
+                assert!(kernel.read(&undo_file(GPU)).is_err(), "{case}");
+                if is_restored {
+                    break;
+                }
+            }
+            if is_whole {
+                break;
+            }
+        }
+    }
+    assert!(count > 500, "{count} cases");
+}
+
+/// It was killed after the write, and cannot say so: what is not as it was before is still to be undone.
+#[test]
+fn what_cannot_be_undone_after_a_kill_stays_in_the_journal() {
+    let kernel = Kernel::new();
+    let before = kernel.state();
+    let steps = plan(&kernel, GPU, ALL).unwrap();
+    // Each has its line before it.
+    assert!(!killed_before(2, &kernel, |files| {
+        apply(files, GPU, &steps).unwrap();
+    }));
+    assert_eq!(driver(&kernel, GPU), None);
+    kernel.told();
+    *kernel.fails.borrow_mut() = Some(0);
+    for _ in 0..2 {
+        let error = restore(&kernel, GPU).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "0000:03:00.0: not undone: `echo 0000:03:00.0 > /sys/bus/pci/drivers/amdgpu/bind`: Device or resource \
+             busy (os error 16). What is wrong there? Then try again"
+        );
+        kernel.told();
+    }
+    *kernel.fails.borrow_mut() = None;
+    assert_eq!(restore(&kernel, GPU).unwrap().len(), 1);
+    assert_eq!(kernel.state(), before);
+    assert!(kernel.read(&undo_file(GPU)).is_err());
+}
+
+/// As where too many files are open: the line is there, and the write that it is for was never made.
+#[test]
+fn a_line_that_is_there_though_keeping_it_failed_is_no_harm() {
+    let kernel = Kernel::new();
+    let before = kernel.state();
+    for Step { undo, .. } in plan(&kernel, GPU, ALL).unwrap() {
+        let text = format!("try\t{}\t{}\n", undo.path, undo.value);
+        kernel.append(&undo_file(GPU), &text).unwrap();
+        restore(&kernel, GPU).unwrap();
+        assert_eq!(kernel.state(), before, "{undo}");
+        assert!(kernel.read(&undo_file(GPU)).is_err(), "{undo}");
+    }
+}
+
+#[test]
+fn a_function_is_missing_only_where_the_system_says_so() {
+    let kernel = Kernel::new();
+    for (errno, is_missing, hint) in [
+        (libc::ENOENT, true, "`lspci` lists them"),
+        (libc::ENOTDIR, true, "`lspci` lists them"),
+        (libc::ENODEV, true, "`lspci` lists them"),
+        (libc::EMFILE, false, "`ulimit -n`"),
+        (libc::ENFILE, false, "`sysctl fs.file-max`"),
+        (libc::EIO, false, "/vendor: Input/output error"),
+    ] {
+        let files = Watched {
+            kernel: &kernel,
+            before_change: &|| Ok(()),
+            before_read: &|| Err(io::Error::from_raw_os_error(errno)),
+        };
+        for error in [
+            plan(&files, GPU, ALL).unwrap_err(),
+            release(&files, GPU, false).unwrap_err(),
+            reset::plan(&files, GPU, None).unwrap_err(),
+        ] {
+            let text = error.to_string();
+            assert_eq!(
+                matches!(error, ClaimError::Missing { .. }),
+                is_missing,
+                "{text}"
+            );
+            assert!(text.contains(hint), "{text}");
+        }
+    }
+    // Nor is its journal.
+    let files = Watched {
+        kernel: &kernel,
+        before_change: &|| Ok(()),
+        before_read: &|| Err(io::Error::from_raw_os_error(libc::EMFILE)),
+    };
+    let error = restore(&files, GPU).unwrap_err().to_string();
+    assert!(error.contains(".undo: Too many open files"), "{error}");
+    assert!(error.contains("`ulimit -n`"), "{error}");
+}
+
+#[test]
+fn nothing_is_given_back_of_a_function_that_is_not_there() {
+    const GONE: &str = "0000:09:00.0";
+    let kernel = Kernel::new();
+    for error in [pending(&kernel, GONE).err(), restore(&kernel, GONE).err()] {
+        let error = error.unwrap();
+        assert!(matches!(error, ClaimError::Missing { .. }), "{error}");
+    }
+    // What its journal has is still to be undone.
+    kernel.put(&undo_file(GONE), "try\t/sys/bus/pci/rescan\t1\n");
+    assert_eq!(pending(&kernel, GONE).unwrap().len(), 1);
+    assert_eq!(restore(&kernel, GONE).unwrap().len(), 1);
 }
 
 #[test]

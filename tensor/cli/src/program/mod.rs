@@ -107,6 +107,9 @@ enum Command {
 /// What the programs of this package do.
 pub fn main() -> ExitCode {
     let started = std::time::Instant::now();
+    if let Err(e) = signals::outlive_large_files() {
+        return ended(Err(e));
+    }
     let cli = Cli::parse();
     // Files alone: a selection of devices that makes no sense is none of its business.
     if let Command::Fw(command) = &cli.command {

@@ -1,6 +1,7 @@
 //! Commands about one PCI function: taken over from the system, given back, reset.
 //!
 //! Each is asked for by its address, prints what it writes, and only that with `--plan`. No device is opened.
+//! The files that are written are this machine's: a simulated card is reset by itself alone.
 
 mod bind;
 mod reset;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use drivers_host::pci::claim::{ClaimError, Step, Write};
 use drivers_host::pci::{Lock, System, journal, look};
 
+use crate::Setup;
 use crate::program::error::Error;
 use crate::program::output::{self, say};
 use crate::program::signals::Held;
@@ -95,12 +97,60 @@ pub enum Command {
     Reset(reset::Args),
 }
 
+/// Who names a simulated card must not change a real one.
+fn is_of_this_machine(dev: Option<&str>) -> Result<(), Error> {
+    match Setup::from_option(dev)?.simulated() {
+        None => Ok(()),
+        Some(target) => Err(Error::Usage(format!(
+            "{target} is simulated: bind, unbind and reset act on this machine's cards only. Leave out --dev and the \
+             variable DEV; `reset --kind mode1` is for simulated cards, too"
+        ))),
+    }
+}
+
 /// Does it. `dev` is the target of the command line.
 pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
+    match command {
+        Command::Reset(args) if args.is_by_the_card() => {}
+        _ => is_of_this_machine(dev)?,
+    }
     match command {
         Command::Bind(args) => bind::run(args),
         Command::Unbind(args) => unbind::run(args),
         Command::Reset(args) => reset::run(args, dev),
     }
     .map(|()| ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        command: Command,
+    }
+
+    #[test]
+    fn a_simulated_card_is_not_looked_for_on_this_machine() {
+        for words in [
+            &["bind", "03:00.0", "--plan"][..],
+            &["unbind", "03:00.0", "--plan"],
+            &["unbind", "03:00.0", "--restore", "--plan"],
+            &["reset", "03:00.0", "--plan"],
+            &["reset", "03:00.0", "--kind", "bus", "--plan"],
+        ] {
+            let words = ["doorbell"].iter().chain(words);
+            let line = Line::try_parse_from(words).unwrap();
+            let error = run(&line.command, Some("TWINPCI+AMD::gfx1201")).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("act on this machine's cards only"), "{text}");
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! `doorbell reset`: a function starts anew, by the kernel; or all of an AMD card, by itself.
 
-use crate::Setup;
 use drivers::on_bus;
 use drivers_host::machine::Host;
 use drivers_host::pci::claim::ClaimError;
@@ -8,6 +7,7 @@ use drivers_host::pci::{look, reset};
 use hcq::transport::ResetKind;
 
 use super::{Function, print};
+use crate::program::chosen;
 use crate::program::error::Error;
 use crate::program::output::{self, say};
 use crate::program::signals::Held;
@@ -33,6 +33,13 @@ pub struct Args {
     /// Method; default: the kernel's preference
     #[arg(long)]
     kind: Option<Kind>,
+}
+
+impl Args {
+    /// Whether no file of the system does it.
+    pub fn is_by_the_card(&self) -> bool {
+        matches!(self.kind, Some(Kind::Mode1))
+    }
 }
 
 /// Prints each write. `dev` names a simulated machine, for a reset that does not go by files of the system.
@@ -76,7 +83,7 @@ fn shows_nothing(function: &Function) -> Result<(), Error> {
 /// By the card itself, which no kernel driver may have.
 fn mode1(function: &Function, dev: Option<&str>) -> Result<(), Error> {
     let (system, address) = (function.system(), &*function.address);
-    let setup = Setup::from_option(dev)?;
+    let setup = chosen(dev)?;
     let machine = match setup.twin() {
         Some(twin) => twin.machine(),
         None => Host::at(system.clone()),
