@@ -169,7 +169,7 @@ fn functions(gpus: &[&PciFunction]) -> Vec<String> {
     gpus.iter().map(one).collect()
 }
 
-/// The GPUs of NVIDIA on the bus; without the kernel driver there is no way in yet.
+/// The GPUs of NVIDIA on the bus; without the kernel driver they cannot be reached yet.
 fn nvidia(gpus: &[&PciFunction]) -> Row {
     const CHECK: &str = "nv.pci";
     if gpus.is_empty() {

@@ -287,7 +287,7 @@ fn amd(
     settings: &Settings,
 ) -> Result<Arc<dyn Device>> {
     let options = drivers_amd::Options {
-        keeper: keep::keeper(machine, twin, settings),
+        coredumps: keep::coredumps(machine, twin, settings),
         ..amd_options(settings)
     };
     match drivers_amd::open(machine, index, &options) {
@@ -295,7 +295,7 @@ fn amd(
         Err(error) => {
             let id = DeviceId::new("AMD", index);
             Err(keep::start(
-                &options.keeper,
+                &options.coredumps,
                 &id,
                 ("KFD", "", "amdgpu"),
                 error,

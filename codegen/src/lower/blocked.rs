@@ -4,7 +4,7 @@
 //! up the blocks with what each addition rounds away (see `linear::emit::carry`). The error is that of
 //! one block, however many there are.
 //!
-//! This is done where loops are written, for every way in which a sum is spread over lanes, copies,
+//! This is done where loops are written, for every way that a sum is spread over lanes, copies,
 //! work-items and groups, and for every renderer.
 
 use hashbrown::HashMap;

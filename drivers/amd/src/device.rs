@@ -24,7 +24,7 @@ pub type AmdDevice = Gpu<AmdHardware>;
 /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
 /// the GPU cannot have.
 pub fn over(backend: &Arc<dyn AmdBackend>, options: &Options) -> Result<Arc<AmdDevice>> {
-    let core = Arc::new(Core::new(backend.clone(), options.keeper.clone()));
+    let core = Arc::new(Core::new(backend.clone(), options.coredumps.clone()));
     let gpu = backend.gpu();
     let pool = Pool::new(&core);
     let compute = match options.compute {

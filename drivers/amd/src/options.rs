@@ -42,7 +42,7 @@ pub struct Options {
     /// Where packets are those of another driver: nowhere.
     pub recorded: Recorded,
     /// Writer of fault and hang bundles; without it, none are written.
-    pub keeper: Option<Arc<CoredumpWriter>>,
+    pub coredumps: Option<Arc<CoredumpWriter>>,
 }
 
 /// Where packets are to be as in the streams of tests/golden/amd, recorded of a driver that has run on cards, and not
@@ -78,7 +78,7 @@ impl Default for Options {
             firmware: Vec::new(),
             reset: false,
             recorded: Recorded::default(),
-            keeper: None,
+            coredumps: None,
         }
     }
 }

@@ -18,7 +18,7 @@ use hcq::transport::Machine;
 use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
 use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
-use keeping::{hang, keeper, told};
+use keeping::{coredumps, hang, told};
 use stand::{at, memory};
 use twin_amd::machine::TwinMachine;
 use wrongs::{Bench, WRONGS};
@@ -29,7 +29,7 @@ fn open(twin: &Arc<TwinMachine>, folder: &Path) -> Arc<AmdDevice> {
 
 fn open_on(machine: &Arc<dyn Machine>, folder: &Path) -> hcq::Result<Arc<AmdDevice>> {
     let options = Options {
-        keeper: keeper(machine, folder),
+        coredumps: coredumps(machine, folder),
         drain_timeout: hang().limit(),
         ..stand::options()
     };

@@ -42,7 +42,7 @@ const TURN: u64 = 0x900;
 /// Bytes of a packet: a bulk transfer to the host that is not the last of a copy ends between two.
 const PACKET: usize = 1024;
 /// How long the function may take for a part, and a bulk transfer of one.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked at least before a part is late: a host that is too busy to look often does not know.
 const LOOKS: u32 = 1000;
 /// How long it is waited between two looks.
@@ -102,7 +102,7 @@ impl Buffer {
                 Transfer::ControlOut(arm, &[]),
                 Transfer::BulkOut(open::OUT, &zeros),
             ];
-            self.bridge.queue(&mut state, &mut transfers, PATIENCE)?;
+            self.bridge.queue(&mut state, &mut transfers, TIMEOUT)?;
         }
         *turn = Turn {
             is_clean: true,
@@ -113,7 +113,7 @@ impl Buffer {
 
     /// Waits until the function is done with so many parts: by the host's own clock, which the function's work takes.
     fn passed(&self, state: &mut State, parts: u32) -> Result<(), TransportError> {
-        let deadline = Deadline::on(&MonotonicClock, PATIENCE);
+        let deadline = Deadline::on(&MonotonicClock, TIMEOUT);
         let (mut pause, mut looks) = (PAUSES.0, 0);
         loop {
             let mut seen = [0; 4];
@@ -130,7 +130,7 @@ impl Buffer {
                 let what = format!(
                     "wait for the GPU to drain a buffer window: part {seen} is done, expected {parts}"
                 );
-                return Err(self.bridge.error(what, Fault::TimedOut(PATIENCE)));
+                return Err(self.bridge.error(what, Fault::TimedOut(TIMEOUT)));
             }
             MonotonicClock.sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
@@ -178,7 +178,7 @@ impl Buffer {
             let arm = request::arm(false, slot as u8, bytes);
             let mut arm = [Transfer::ControlOut(arm, &[])];
             self.bridge.control(state, &mut arm)?;
-            let flight = self.bridge.submit(state, wire, PATIENCE)?;
+            let flight = self.bridge.submit(state, wire, TIMEOUT)?;
             under_way.push_back((flight, bytes));
         }
         Ok(())
@@ -208,7 +208,7 @@ impl Buffer {
             if !last.is_empty() {
                 transfers.push(Transfer::BulkIn(open::IN, &mut last));
             }
-            self.bridge.queue(&mut state, &mut transfers, PATIENCE)?;
+            self.bridge.queue(&mut state, &mut transfers, TIMEOUT)?;
             drop(transfers);
             end.copy_from_slice(&last[..end.len()]);
         }

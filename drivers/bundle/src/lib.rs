@@ -4,7 +4,7 @@
 //! | module | idea |
 //! |---|---|
 //! | [`schema`] | the format of a bundle: the same for every interface, and for programs on simulated cards |
-//! | [`keeper`] | the folder of bundles: never overwrites, limited in number |
+//! | [`coredump`] | the folder of bundles: never overwrites, limited in number |
 //! | [`limits`] | size limits for untrusted files |
 //! | `system` | system information about a device: versions, link, error counters |
 //! | [`cause`] | from evidence to the likely cause |
@@ -14,11 +14,11 @@
 #![forbid(unsafe_code)]
 
 pub mod cause;
-pub mod keeper;
+pub mod coredump;
 pub mod limits;
 pub mod schema;
 mod system;
 
 pub use cause::{Explanation, PROGRAM, explain};
-pub use keeper::{CoredumpWriter, ReadError};
+pub use coredump::{CoredumpWriter, ReadError};
 pub use schema::{Bundle, Evidence, Hex};

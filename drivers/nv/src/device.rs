@@ -21,7 +21,7 @@ pub type NvDevice = Gpu<NvHardware>;
 /// # Errors
 /// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for what is refused.
 pub fn over(backend: &Arc<dyn NvBackend>, options: &Options) -> Result<Arc<NvDevice>> {
-    let core = Arc::new(Core::new(backend.clone(), options.keeper.clone()));
+    let core = Arc::new(Core::new(backend.clone(), options.coredumps.clone()));
     let gpu = backend.gpu();
     let pool = Pool::new(&core);
     // Engines are shared by channels: where there are few, the driver's own copies go the same way.

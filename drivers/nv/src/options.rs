@@ -28,7 +28,7 @@ pub struct Options {
     /// reaches it by copies.
     pub host_visible: bool,
     /// Writer of fault and hang bundles; without it, none are written.
-    pub keeper: Option<Arc<CoredumpWriter>>,
+    pub coredumps: Option<Arc<CoredumpWriter>>,
 }
 
 impl Default for Options {
@@ -42,7 +42,7 @@ impl Default for Options {
             uvm: true,
             pinned: false,
             host_visible: true,
-            keeper: None,
+            coredumps: None,
         }
     }
 }

@@ -9,21 +9,21 @@ use hcq::{DeviceId, Error};
 use super::Twin;
 use crate::env::Settings;
 
-/// The keeper of a device of a machine; none where nothing is to be kept.
-pub(super) fn keeper(
+/// The coredump writer of a device of a machine; none where coredumps are switched off.
+pub(super) fn coredumps(
     machine: &Twin,
     twin: bool,
     settings: &Settings,
 ) -> Option<Arc<CoredumpWriter>> {
     let folder = settings.bundles.clone()?;
     let (timeout, said) = (settings.wait_timeout, settings.said.clone());
-    let keeper = CoredumpWriter::new(folder, timeout, said, machine.clone(), twin);
-    Some(Arc::new(keeper))
+    let coredumps = CoredumpWriter::new(folder, timeout, said, machine.clone(), twin);
+    Some(Arc::new(coredumps))
 }
 
 /// Keeps what is known of a device that could not be started; returns the error with where that is.
 pub(super) fn start(
-    keeper: &Option<Arc<CoredumpWriter>>,
+    coredumps: &Option<Arc<CoredumpWriter>>,
     id: &DeviceId,
     (interface, place, log): (&str, &str, &str),
     error: Error,
@@ -34,7 +34,7 @@ pub(super) fn start(
         Error::NoDevice { .. } => ["PCI", "USB"].contains(&interface),
         _ => false,
     };
-    let Some(keeper) = keeper.as_ref().filter(|_| is_start) else {
+    let Some(coredumps) = coredumps.as_ref().filter(|_| is_start) else {
         return error;
     };
     let bundle = Bundle {
@@ -49,7 +49,7 @@ pub(super) fn start(
         },
         ..Bundle::default()
     };
-    let note = match keeper.keep(bundle) {
+    let note = match coredumps.keep(bundle) {
         Ok(path) => format!(" [doorbell explain {}]", path.display()),
         Err(why) => format!(" [no bundle: {why}]"),
     };

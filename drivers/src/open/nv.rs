@@ -73,7 +73,7 @@ fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result
         entries: settings.ring_words.map_or(usual.entries, |words| words / 2),
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
-        keeper: keep::keeper(machine, twin, settings),
+        coredumps: keep::coredumps(machine, twin, settings),
         ..usual
     };
     match drivers_nv::open(machine, found.index, &options) {
@@ -81,7 +81,7 @@ fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result
         Err(error) => {
             let id = DeviceId::new("NV", found.index);
             let way = ("NVK", &*found.place, "-e NVRM -e Xid");
-            Err(keep::start(&options.keeper, &id, way, error))
+            Err(keep::start(&options.coredumps, &id, way, error))
         }
     }
 }

@@ -51,14 +51,14 @@ pub(super) fn open(
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
-        keeper: keep::keeper(machine, is_twin(target), settings),
+        coredumps: keep::coredumps(machine, is_twin(target), settings),
         ..amd_options(settings)
     };
     let id = DeviceId::new("AMD", number as u32);
     match drivers_amd::open_pci(machine, &gpu.address, number as u32, &options) {
         Ok(device) => Ok(device),
         Err(error) => Err(keep::start(
-            &options.keeper,
+            &options.coredumps,
             &id,
             ("PCI", &gpu.address, "amdgpu"),
             error,

@@ -27,13 +27,13 @@ pub(super) fn open(
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
-        keeper: keep::keeper(machine, is_twin(target), settings),
+        coredumps: keep::coredumps(machine, is_twin(target), settings),
         ..amd_options(settings)
     };
     let started = drivers_amd::open_pci(&through, &bridge.port, number, &options);
     let device: Arc<dyn Device> = started.map_err(|error| {
         let (id, way) = (DeviceId::new("AMD", number), ("USB", &*bridge.port, "usb"));
-        keep::start(&options.keeper, &id, way, error)
+        keep::start(&options.coredumps, &id, way, error)
     })?;
     // What is behind a bridge is known once it runs.
     let wanted = super::amd_chip(target);

@@ -1,6 +1,6 @@
 //! Slots of the hardware for compute queues (HQD): a queue comes alive in one, and leaves it.
 //!
-//! No firmware schedules them here: a queue stays in its slot as long as it exists.
+//! No firmware schedules them here: a queue keeps its HQD as long as it exists.
 //!
 //! Source: Linux, amdgpu/gfx_v11_0.c, `gfx_v11_0_kiq_init_register`; gfx_v12_0.c, the same; amdgpu_gfx.c and
 //! gfx_v9_4_3.c for how queues are taken out.

@@ -13,7 +13,7 @@ use hcq::{Command, Device, Error, QueueKind, Stream, Val};
 use twin_amd::pci::machine::PciMachine;
 
 use super::boot::firmware;
-use super::keeping::{hang, keeper, told};
+use super::keeping::{coredumps, hang, told};
 use super::stand;
 use super::wrongs::{Bench, WRONGS};
 
@@ -23,7 +23,7 @@ const CARD: &str = "0000:03:00.0";
 fn open(machine: &Arc<dyn Machine>, folder: &Path) -> Arc<AmdDevice> {
     let options = Options {
         firmware: vec![firmware()],
-        keeper: keeper(machine, folder),
+        coredumps: coredumps(machine, folder),
         drain_timeout: hang().limit(),
         ..stand::options()
     };

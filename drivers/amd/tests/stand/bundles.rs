@@ -13,10 +13,10 @@ use hcq::{Deadline, Error};
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Where bundles of a device go.
-pub fn keeper(machine: &Arc<dyn Machine>, folder: &Path) -> Option<Arc<CoredumpWriter>> {
+pub fn coredumps(machine: &Arc<dyn Machine>, folder: &Path) -> Option<Arc<CoredumpWriter>> {
     let said = vec![["DEV".to_owned(), "TWIN".to_owned()]];
-    let keeper = CoredumpWriter::new(folder.into(), PATIENCE, said, machine.clone(), true);
-    Some(Arc::new(keeper))
+    let coredumps = CoredumpWriter::new(folder.into(), PATIENCE, said, machine.clone(), true);
+    Some(Arc::new(coredumps))
 }
 
 /// As long as a hang; for waves that are seen to go on, not much longer.

@@ -10,7 +10,7 @@ use hcq::{Command, Device, Error, QueueKind, Stream, Val};
 use twin::usb::{Trouble, What};
 use twin_amd::usb::UsbMachine;
 
-use super::keeping::{hang, keeper, told};
+use super::keeping::{coredumps, hang, told};
 use super::stand;
 use super::{firmware, open};
 
@@ -19,7 +19,7 @@ fn kept(twin: &Arc<UsbMachine>, folder: &Path) -> Arc<AmdDevice> {
     let machine: Arc<dyn Machine> = twin.clone();
     let options = Options {
         firmware: vec![firmware()],
-        keeper: keeper(&machine, folder),
+        coredumps: coredumps(&machine, folder),
         drain_timeout: hang().limit(),
         ..stand::options()
     };

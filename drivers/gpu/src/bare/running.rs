@@ -16,7 +16,7 @@ use super::space::AddressSpace;
 use super::told::Told;
 use crate::backend::Exception;
 
-/// Where a queue that stays in its slot may go on writing.
+/// Where a queue that could not be dequeued may go on writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Reach {
     /// In memory of the card.
@@ -37,7 +37,7 @@ pub struct Running<D: Driver> {
     /// Held by who brings queues into the hardware, or takes them out.
     turn: Mutex<()>,
     told: Mutex<Told>,
-    /// A queue stays in its slot: what it may reach, and why.
+    /// A queue could not be dequeued: what it may reach, and why.
     stuck: OnceLock<Reach>,
     /// Why nothing comes of the card any more.
     given_up: OnceLock<String>,
@@ -162,7 +162,7 @@ impl<D: Driver> Running<D> {
             .collect()
     }
 
-    /// Says that a queue stays in its slot: its memory and its addresses are given out to nobody else before the card is
+    /// Marks a queue that could not be dequeued: its memory and its addresses are given out to nobody else before the card is
     /// started anew, so that nothing more is done with it until then. Who does holds the card's turn.
     pub(super) fn stick(&self, reach: Reach, why: String) {
         // The first one says it for all.

@@ -26,9 +26,9 @@ pub struct Slot<D: Driver> {
 enum End {
     /// It has left.
     Out,
-    /// It stays in its slot, and reaches nothing but the card's memory, which is kept for it.
+    /// It could not be dequeued, and reaches only the card's memory, which is kept for it.
     Stays,
-    /// It stays in its slot, and may write anywhere.
+    /// It could not be dequeued, and may write anywhere.
     Runs,
 }
 

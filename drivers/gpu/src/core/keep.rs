@@ -14,7 +14,7 @@ use crate::backend::{Access, Cause, Exception, MemoryFault, PAGE_BITS};
 impl Core {
     /// Keeps what is known of a loss, before it is told; returns the cause with where that is.
     pub(super) fn keep_loss(&self, cause: Error, exception: Option<&Exception>) -> Error {
-        let Some(keeper) = self.keeper.as_ref().filter(|_| !self.lost.is_lost()) else {
+        let Some(coredumps) = self.coredumps.as_ref().filter(|_| !self.lost.is_lost()) else {
             return cause;
         };
         let Error::Fault { device, unit, what } = cause else {
@@ -33,7 +33,7 @@ impl Core {
             exception: Some(told),
             ..self.bundle(exception)
         };
-        let what = what + &kept(keeper, bundle);
+        let what = what + &kept(coredumps, bundle);
         Error::Fault { device, unit, what }
     }
 
@@ -58,12 +58,12 @@ impl Core {
             other => other,
         };
         let note = match self
-            .keeper
+            .coredumps
             .as_ref()
-            .filter(|keeper| keeper.wants_wait(after))
+            .filter(|coredumps| coredumps.wants_wait(after))
         {
             None => String::new(),
-            Some(keeper) => kept(keeper, self.hang(&what, (wanted, seen), after)),
+            Some(coredumps) => kept(coredumps, self.hang(&what, (wanted, seen), after)),
         };
         let what = what + &note;
         Error::Timeout {
@@ -100,7 +100,7 @@ impl Core {
             error: error.to_string(),
             ..self.bundle(None)
         };
-        let path = self.keeper.as_ref()?.keep(bundle);
+        let path = self.coredumps.as_ref()?.keep(bundle);
         let path = path.inspect_err(|why| tracing::warn!(why, "no bundle written"));
         path.ok().map(|path| path.display().to_string())
     }
@@ -186,8 +186,8 @@ impl Core {
 }
 
 /// Writes a bundle; what the message of its error ends with.
-fn kept(keeper: &CoredumpWriter, bundle: Bundle) -> String {
-    match keeper.keep(bundle) {
+fn kept(coredumps: &CoredumpWriter, bundle: Bundle) -> String {
+    match coredumps.keep(bundle) {
         Ok(path) => format!(" [doorbell explain {}]", path.display()),
         Err(why) => format!(" [no bundle: {why}]"),
     }

@@ -36,12 +36,12 @@ pub struct Core {
     pub kernels: Arc<Kernels>,
     queues: Mutex<Option<Named>>,
     /// Where bundles go; none if nothing is kept.
-    keeper: Option<Arc<CoredumpWriter>>,
+    coredumps: Option<Arc<CoredumpWriter>>,
 }
 
 impl Core {
-    /// The state of a GPU whose interface is open. `keeper` has what is known when something goes wrong.
-    pub fn new(backend: Arc<dyn Backend>, keeper: Option<Arc<CoredumpWriter>>) -> Core {
+    /// The state of a GPU whose interface is open. `coredumps` has what is known when something goes wrong.
+    pub fn new(backend: Arc<dyn Backend>, coredumps: Option<Arc<CoredumpWriter>>) -> Core {
         let id = backend.id().clone();
         Core {
             lost: LostState::new(id.clone()),
@@ -49,7 +49,7 @@ impl Core {
             backend,
             kernels: Arc::default(),
             queues: Mutex::default(),
-            keeper,
+            coredumps,
             id,
         }
     }

@@ -3,7 +3,7 @@
 use drivers_bundle::schema::Queue;
 use hcq::Result;
 
-/// The queues of an open device, as memory, signals and faults see them. Who has them implements it
+/// The queues of an open device, as memory, signals and faults see them. Their owner implements it
 /// (the engine); who is below finds them by [`super::Core::queues`] while they are there. Who looks through it holds no
 /// handle: the device may end meanwhile, in the thread that lets go of the last one.
 pub trait Queues: Send + Sync {

@@ -8,7 +8,7 @@ use drivers_nv::{NvDevice, Options};
 use hcq::{Command, Device, Error, MemoryKind, QueueKind, Stream, Val};
 
 use super::faults::illegal;
-use super::keeping::{hang, keeper, told};
+use super::keeping::{coredumps, hang, told};
 use super::stand::{self, WILD, exec, kernel, memory, options, soon, twin};
 
 const CHIP: &str = "ga102";
@@ -16,7 +16,7 @@ const CHIP: &str = "ga102";
 fn open(config: &str, folder: &Path) -> hcq::Result<Arc<NvDevice>> {
     let machine = stand::machine(&twin(config));
     let options = Options {
-        keeper: keeper(&machine, folder),
+        coredumps: coredumps(&machine, folder),
         drain_timeout: hang().limit(),
         ..options()
     };

@@ -201,7 +201,7 @@ structs! { LAYOUTS;
     /// NUMA_INFO: the memory of a GPU as memory of the machine.
     NumaInfo "nv_ioctl_numa_info_t" {
         nid "nid": i32,
-        /// <- 0: it is none.
+        /// <- 0: it is not one.
         status "status": i32,
         memblock_size "memblock_size": u64,
         numa_mem_addr "numa_mem_addr": u64,

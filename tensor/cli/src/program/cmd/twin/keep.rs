@@ -2,7 +2,7 @@
 
 use drivers::env::Settings;
 use drivers_bundle::schema::{self, Device, Hex, Kind, System, Undone};
-use drivers_bundle::{Bundle, PROGRAM, keeper};
+use drivers_bundle::{Bundle, PROGRAM, coredump};
 use twin::process::{Kept, Standing};
 
 use super::report::{Row, fails, rules};
@@ -67,7 +67,7 @@ pub fn keep(ended: Ended) -> Option<Result<String, String>> {
         undone: undone.into_iter().map(told).collect(),
         ..Bundle::default()
     };
-    let path = keeper::write(&folder, bundle);
+    let path = coredump::write(&folder, bundle);
     Some(path.map(|path| path.display().to_string()))
 }
 
