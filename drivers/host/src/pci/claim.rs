@@ -9,6 +9,7 @@ use std::io;
 use thiserror::Error;
 
 use super::files::{Files, folder as in_sysfs};
+use super::kept::hint;
 use super::look::{VFIO, display, driver, group, sizes};
 use super::owed::is_owed;
 use super::pages::available;
@@ -48,16 +49,6 @@ pub struct Write {
     pub path: String,
     /// The value.
     pub value: String,
-}
-
-/// What helps where the system refused, and not where a journal is wrong.
-pub(super) fn hint(source: &io::Error) -> &'static str {
-    match source.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => "; run as root",
-        Some(libc::EMFILE) => "; raise the limit of open files (`ulimit -n`)",
-        Some(libc::ENFILE) => "; raise the system limit of open files (`sysctl fs.file-max`)",
-        _ => "",
-    }
 }
 
 impl fmt::Display for Write {

@@ -30,6 +30,16 @@ fn foreign(path: &Path, what: &str) -> io::Error {
     io::Error::new(ErrorKind::PermissionDenied, text)
 }
 
+/// What to do where the system refused a file; nothing where its content is wrong.
+pub(super) fn hint(source: &io::Error) -> &'static str {
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => "; run as root",
+        Some(libc::EMFILE) => "; raise the limit of open files (`ulimit -n`)",
+        Some(libc::ENFILE) => "; raise the system limit of open files (`sysctl fs.file-max`)",
+        _ => "",
+    }
+}
+
 /// Whether something is of this user, or of root.
 fn is_ours(metadata: &Metadata) -> bool {
     metadata.uid() == 0 || metadata.uid() == geteuid().as_raw()

@@ -15,8 +15,7 @@ use nix::unistd::{Pid, geteuid};
 use thiserror::Error;
 
 use super::System;
-use super::claim::hint;
-use super::kept::open_plain;
+use super::kept::{hint, open_plain};
 
 /// How often a lock that somebody has is looked at again.
 const LOOK: Duration = Duration::from_millis(20);
