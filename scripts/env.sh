@@ -1,5 +1,5 @@
-# Sourced by the other scripts, and by anyone who calls cargo by hand: where LLVM 22 is, and cargo
-# if rustup put it where no shell was told.
+# Source this in scripts, or before calling cargo by hand: sets the location of LLVM 22, and puts
+# rustup's cargo on the PATH if it is not there.
 export LLVM_SYS_221_PREFIX="${LLVM_SYS_221_PREFIX:-/usr/lib/llvm-22}"
 if ! command -v cargo > /dev/null 2>&1 && [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ]; then
     export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
