@@ -612,7 +612,7 @@ mod tests {
         assert!(timeline.skip_to(8).is_err());
         timeline.skip_to(u64::MAX).unwrap();
         let error = turn().err().unwrap().to_string();
-        assert!(error.contains("64 bits"), "{error}");
+        assert!(error.contains("64-bit timeline exhausted"), "{error}");
     }
 
     #[test]

@@ -329,7 +329,7 @@ fn engines_of_one_device_have_names_of_their_own() {
     let y = Tensor::new(&b, 1f32).unwrap();
     let error = x.add(&y).unwrap_err().to_string();
     assert!(
-        error.contains(&format!("on {} and on {}", a.name(), b.name())),
+        error.contains(&format!("different engines, {} and {}", a.name(), b.name())),
         "{error}"
     );
 }

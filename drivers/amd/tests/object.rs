@@ -76,7 +76,7 @@ fn arguments_are_compared_with_what_the_compiler_laid_out() {
     let text = |layout| add.check_layout(&layout).unwrap_err().to_string();
     assert_eq!(
         text(ArgLayout::buffers(3)),
-        "kernel add: it takes 4 arguments, 3 are described"
+        "kernel add: takes 4 arguments, 3 are described"
     );
     assert_eq!(
         text(ArgLayout::buffers(4)),

@@ -415,7 +415,7 @@ mod tests {
         let text = refused(QueueKind::Compute, exec(one, [1; 3], [64, 1, 1]));
         assert!(text.contains("block [64, 1, 1]"), "{text}");
         let text = refused(QueueKind::Compute, exec(one, [u32::MAX; 3], [1; 3]));
-        assert!(text.contains("does not fit into 64 bits"), "{text}");
+        assert!(text.contains("number of groups exceeds 64 bits"), "{text}");
         let at = Val::Const(0x44);
         let write = Command::Write {
             at,

@@ -116,7 +116,7 @@ fn images_for_other_devices_are_refused() {
     let text = refused(&|i| i.args.fields[0].offset = 4);
     assert!(text.contains("argument of 8 bytes at 4"), "{text}");
     let text = refused(&|i| i.args.fields[0].offset = 8);
-    assert!(text.contains("inside of the 8 bytes"), "{text}");
+    assert!(text.contains("inside the 8 bytes"), "{text}");
     let text = refused(&|i| i.args.align = 16);
     assert!(text.contains("aligned to 16"), "{text}");
     let text = refused(&|i| i.entry = "nothing".into());

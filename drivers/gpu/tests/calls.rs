@@ -210,7 +210,7 @@ fn a_stalled_queue_says_at_what_call_it_stands() {
     let error = stalled.wait(short).unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
     let told = error.to_string();
-    let expected = "submission 2, of which 1 is done, at submission 2: a wait for memory at";
+    let expected = "submission 2, 1 done, at submission 2: a wait for memory at";
     assert!(told.contains(expected), "{told}");
     assert!(
         told.contains("signal gate") && told.contains(">= 0x3, which is 0x0"),

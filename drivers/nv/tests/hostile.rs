@@ -300,7 +300,7 @@ const LIES: &[Case] = &[
     ),
     (
         |l| l.long(l.symbol("counter") + ST_VALUE, 1 << 40),
-        "against counter: it is at 0x10000000000 of a section of",
+        "against counter: symbol at 0x10000000000 of a section of",
     ),
     (
         |l| l.long(l.content(l.of_type(REL)) + 8, 0xff),

@@ -991,7 +991,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "0x1000 bytes at va 0x1000 are outside the 48-bit address space from \
-             0x200000000000 on"
+             0x200000000000"
         );
         let beyond = pt.map(va(0), &[(vram(!0xfff), 0x1000)], 0);
         assert!(matches!(beyond, Err(PageError::Beyond(_))));

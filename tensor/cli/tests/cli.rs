@@ -343,7 +343,7 @@ fn sizes_of_one_name_may_differ_which_is_said_once() {
     let ran = place.run(&[&run[..], &dims].concat(), &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
     assert!(ran.out.starts_with("y: FLOAT [1, 3]"), "{}", ran.out);
-    let said = ran.err.matches("8 for \"?\", which is 1").count();
+    let said = ran.err.matches("size 8 for \"?\", but 1 in input").count();
     assert_eq!(said, 1, "{}", ran.err);
     // A name that is no word is no name to give a size by, unless somebody does.
     let ran = place.run(&run, &[]);
@@ -504,7 +504,7 @@ fn a_full_disk_behind_stdout_is_an_error() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(err.starts_with("error: stdout: "), "{err}");
+    assert!(err.starts_with("error: cannot write to stdout: "), "{err}");
 }
 
 /// A folder that looks like a machine with one card that amdgpu has, whose IOMMU is off.

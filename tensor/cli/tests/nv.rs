@@ -103,7 +103,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ),
         ("confidential=on", 6, &["confidential computing enabled"]),
         ("compute=taken", 4, &["in use by another program"]),
-        ("gpus=0", 3, &["lists no GPU"]),
+        ("gpus=0", 3, &["the kernel driver found no GPU"]),
         (
             "fault=path:/dev/nvidia0:EIO",
             3,

@@ -122,7 +122,7 @@ fn what_never_comes_and_what_fails_ends_as_an_error_of_its_stage() {
                 ..card()
             },
             Stage::Psp,
-            "its ring: MP0_SMN_C2PMSG_64 is 0x80000007",
+            "ring setup: MP0_SMN_C2PMSG_64 is 0x80000007",
         ),
         (
             Config {

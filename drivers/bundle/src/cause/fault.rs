@@ -402,10 +402,7 @@ mod tests {
             .push(["/x/aer_dev_fatal".into(), "DLP 0\nSDES 2".into()]);
         let found = broken(&bundle, "GPU", "the GPU is gone (Xid 79)");
         assert_eq!(found.cause, "device-gone");
-        assert_eq!(
-            found.evidence[1],
-            "errors of the link, /x/aer_dev_fatal: SDES 2"
-        );
+        assert_eq!(found.evidence[1], "link errors, /x/aer_dev_fatal: SDES 2");
         assert_eq!(broken(&bundle, "HDP", "timed out").cause, "unreachable");
     }
 }

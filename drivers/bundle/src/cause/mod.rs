@@ -161,6 +161,9 @@ mod tests {
         };
         let found = explain(&bundle);
         assert_eq!(found.cause, "wrong-result");
-        assert_eq!(found.evidence[0], "the last on copy 0: a copy; a signal");
+        assert_eq!(
+            found.evidence[0],
+            "last submission on copy 0: a copy; a signal"
+        );
     }
 }

@@ -82,7 +82,7 @@ mod tests {
             places(&bundle),
             [
                 "2 waves are at spin + 0x20",
-                "a wave is at 0x5000, in no kernel that is loaded",
+                "a wave is at 0x5000, in no loaded kernel",
                 "a wave is at spin + 0x10, at a barrier",
             ]
         );

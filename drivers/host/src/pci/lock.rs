@@ -204,7 +204,7 @@ mod tests {
         let first = take("0000:03:00.0", 0).unwrap();
         take("0000:04:00.0", 0).unwrap();
         let error = take("0000:03:00.0", 50).unwrap_err().to_string();
-        let process = format!("0000:03:00.0: process {} (", std::process::id());
+        let process = format!("0000:03:00.0: in use by process {} (", std::process::id());
         assert!(error.starts_with(&process), "{error}");
         std::thread::scope(|scope| {
             let waits = scope.spawn(|| take("0000:03:00.0", 10_000).map(drop));
@@ -264,7 +264,7 @@ mod tests {
         ] {
             let error = error.unwrap().to_string();
             assert!(error.contains(".lock is a directory: expected"), "{error}");
-            assert!(error.ends_with("Remove it"), "{error}");
+            assert!(error.ends_with("and remove it"), "{error}");
         }
     }
 
@@ -278,7 +278,7 @@ mod tests {
         let path = system.path(&lock_path("0000:03:00.0"));
         std::fs::write(path, "1 (a\nerror: b\x1b[2J)\n").unwrap();
         let error = take().unwrap_err().to_string();
-        let holder = r"0000:03:00.0: process 1 (a\u{a}error: b\u{1b}[2J) has it";
+        let holder = r"0000:03:00.0: in use by process 1 (a\u{a}error: b\u{1b}[2J) (";
         assert!(error.starts_with(holder), "{error}");
     }
 

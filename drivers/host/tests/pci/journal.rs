@@ -428,7 +428,7 @@ fn what_cannot_be_undone_after_a_kill_stays_in_the_journal() {
         assert_eq!(
             error,
             "0000:03:00.0: not undone: `echo 0000:03:00.0 > /sys/bus/pci/drivers/amdgpu/bind`: Device or resource \
-             busy (os error 16). What is wrong there? Then try again"
+             busy (os error 16). Fix the cause and rerun"
         );
         kernel.told();
     }
@@ -456,9 +456,9 @@ fn a_line_that_is_there_though_keeping_it_failed_is_no_harm() {
 fn a_function_is_missing_only_where_the_system_says_so() {
     let kernel = Kernel::new();
     for (errno, is_missing, hint) in [
-        (libc::ENOENT, true, "`lspci` lists them"),
-        (libc::ENOTDIR, true, "`lspci` lists them"),
-        (libc::ENODEV, true, "`lspci` lists them"),
+        (libc::ENOENT, true, "List them with `lspci`"),
+        (libc::ENOTDIR, true, "List them with `lspci`"),
+        (libc::ENODEV, true, "List them with `lspci`"),
         (libc::EMFILE, false, "`ulimit -n`"),
         (libc::ENFILE, false, "`sysctl fs.file-max`"),
         (libc::EIO, false, "/vendor: Input/output error"),

@@ -215,7 +215,7 @@ fn memory_goes_when_all_functions_that_a_process_had_are_quiet() {
     let error = let_go(&system, ADDRESS, &*Command::new())
         .unwrap_err()
         .to_string();
-    for part in [OTHER, "pci/rescan", "remove ", "doorbell-0000:04:00.0"] {
+    for part in [OTHER, "pci/rescan", "delete ", "doorbell-0000:04:00.0"] {
         assert!(error.contains(part), "{error}");
     }
     assert!(has_left(&system, ADDRESS));

@@ -121,7 +121,7 @@ fn polls_are_acquires() {
     ] {
         let why = refused(&encoder, poll(mask, value, compare, W32));
         assert!(
-            why.starts_with("NV:0 compute 1 queue: poll: the host"),
+            why.starts_with("NV:0 compute 1 queue: poll: a channel's host engine cannot wait"),
             "{why}"
         );
     }
