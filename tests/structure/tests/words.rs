@@ -1,4 +1,5 @@
 //! Texts that people read (strings and documentation of the shipped crates, pages, help) have the field's words.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
