@@ -289,7 +289,8 @@ impl<'a> Turn<'a> {
         &self.timeline.signal
     }
 
-    /// The value to which the submission raises the signal. #[inline]
+    /// The value to which the submission raises the signal.
+    #[inline]
     pub fn signal_value(&self) -> u64 {
         self.held.state.next.last().signal
     }
