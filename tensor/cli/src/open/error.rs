@@ -67,7 +67,7 @@ pub enum Error {
     Io(#[from] std::io::Error),
     /// A simulated device detected violations of hardware rules.
     #[error(
-        "{report}rule violations on the simulated {chip}, listed above: real hardware may hang or give \
+        "{report}simulated {chip}: the program broke the rules listed above; real hardware may hang or give \
          wrong results. Please report them"
     )]
     Rules {
