@@ -28,16 +28,19 @@ impl Bits {
     }
 
     /// All of them, in place.
+    #[inline]
     pub const fn mask(self) -> u64 {
         (u64::MAX >> (63 - (self.high - self.low))) << self.low
     }
 
     /// Their value in an entry.
+    #[inline]
     pub const fn get(self, entry: u64) -> u64 {
         (entry & self.mask()) >> self.low
     }
 
     /// An entry with nothing but this value, cut to its width.
+    #[inline]
     pub const fn put(self, value: u64) -> u64 {
         (value << self.low) & self.mask()
     }
