@@ -1,0 +1,1 @@
+//! Its tests run scripts: tests/scripts.rs.
