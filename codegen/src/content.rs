@@ -5,10 +5,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sha2::{Digest, Sha256};
 
+use crate::dtype::DType;
 use crate::backend::{Backend, Options};
-use crate::ir::{Graph, Id, Kernel, Op, RangeKind};
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets};
 use crate::rewrite::toposort;
-use crate::symbolic::RangeSets;
 
 /// What the code of this crate is, with what it uses of the crate beside it: the build script's hash.
 const SOURCES: &str = env!("CODEGEN_SOURCES");
@@ -114,9 +114,9 @@ pub fn estimate(kernel: &Kernel) -> (f64, f64) {
     for n in toposort(g, kernel.sink) {
         let dtype = g.dtype(n);
         let counts = match g.op(n) {
-            Op::Unary(_) => dtype != crate::DType::I64,
+            Op::Unary(_) => dtype != DType::I64,
             Op::Binary(op) => {
-                !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
+                !op.is_compare() && dtype != DType::I64 && dtype != DType::Bool
             }
             Op::Fma | Op::Dot | Op::Reduce(_) | Op::Scan(_) => true,
             _ => false,

@@ -6,9 +6,8 @@ use thiserror::Error;
 use super::arith::{ReduceOp, Types};
 use super::op::{Op, RangeKind, StoreMode};
 use super::order::toposort;
-use super::{Graph, Id, Kernel, print};
-use crate::DType;
-use crate::symbolic::RangeSets;
+use super::{Graph, Id, Kernel, RangeSets, print, scalar};
+use crate::dtype::DType;
 
 /// Why a kernel is not well-formed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
@@ -173,8 +172,8 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
             let canonical = if dtype.is_float() {
                 dtype.bits() == 64 || bits >> dtype.bits() == 0
             } else {
-                let x = crate::interp::scalar::to_int(dtype, bits);
-                crate::interp::scalar::from_int(dtype, x) == bits
+                let x = scalar::to_int(dtype, bits);
+                scalar::from_int(dtype, x) == bits
             };
             require(
                 canonical,

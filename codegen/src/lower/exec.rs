@@ -4,10 +4,9 @@
 mod matrix;
 
 use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::interp::scalar;
-use crate::ir::Binary;
+use crate::ir::{scalar, Binary};
 use crate::ir::mma::Rows;
 
 /// The order in which work-items run between two barriers. A program whose result depends on it lacks a barrier.

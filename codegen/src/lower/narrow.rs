@@ -8,7 +8,7 @@
 use hashbrown::HashMap;
 
 use super::program::{BoxOf, Inst, Program, Reg, Ty};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Unary};
 
 type Interval = Option<(i64, i64)>;
@@ -84,7 +84,7 @@ fn all_of(t: DType) -> Interval {
     match t {
         DType::Bool => Some((0, 1)),
         _ if t.is_int() && t.size() < 8 => {
-            let (a, b) = crate::interp::scalar::int_limits(t);
+            let (a, b) = crate::ir::scalar::int_limits(t);
             hull(&[a, b])
         }
         _ => None,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::program::{Access, Arg, Extent, Inst, Program, Reg};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::StoreMode;
 
 impl fmt::Display for Program {

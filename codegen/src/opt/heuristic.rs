@@ -4,9 +4,10 @@
 use hashbrown::HashMap;
 
 use super::{Opt, RangeInfo, apply, merge, ranges};
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
-use crate::symbolic::{Lin, RangeSets};
+use crate::symbolic::Lin;
 use crate::target::{Target, TargetKind};
 
 /// Elements of work below which a kernel is one group: handing it to another core costs more.
@@ -207,7 +208,7 @@ fn lanes_for(g: &Graph, root: Id, target: &Target) -> u32 {
         let value = match g.op(n) {
             Op::Load | Op::Store(_) | Op::Cast | Op::Bitcast | Op::Unary(_) => true,
             // Indices are I64 but stay scalar.
-            Op::Binary(_) | Op::Where | Op::Fma | Op::Dot => g.dtype(n) != crate::DType::I64,
+            Op::Binary(_) | Op::Where | Op::Fma | Op::Dot => g.dtype(n) != DType::I64,
             _ => false,
         };
         if value {
@@ -476,7 +477,7 @@ fn tile_for(
 /// Spreads the outermost output ranges over groups.
 fn parallel(kernel: &Kernel, target: &Target) -> Vec<Opt> {
     let g = &kernel.graph;
-    if target.kind != TargetKind::Cpu || target.cores < 2 || crate::lower::ordered(kernel) {
+    if target.kind != TargetKind::Cpu || target.cores < 2 || kernel.ordered() {
         return Vec::new();
     }
     let mut sets = RangeSets::default();

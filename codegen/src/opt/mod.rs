@@ -11,9 +11,8 @@ use std::fmt;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, StoreMode};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, RangeSets, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
-use crate::symbolic::RangeSets;
 use crate::target::{Target, TargetKind};
 
 /// One step. Axes are the numbers of [`Op::Range`]; a split keeps the number for the outer part.
@@ -314,7 +313,7 @@ fn atomic(kernel: &mut Kernel, opt: &Opt, axis: u32) -> Result<()> {
     let r = find(kernel, opt, axis, &[RangeKind::Serial])?;
     let order = toposort(&kernel.graph, kernel.sink);
     let g = &kernel.graph;
-    if crate::lower::ordered(kernel) {
+    if kernel.ordered() {
         return refuse(kernel, opt, "several stores combine into one buffer");
     }
     let stores = g.src(kernel.sink).to_vec();

@@ -2,7 +2,7 @@
 //! others), then a polynomial chosen by the quadrant.
 
 use super::builder::Builder;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (sin(r) / r - 1) / r^2 in powers of r^2 for |r| <= pi/4, error 2^-26.3.

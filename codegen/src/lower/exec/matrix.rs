@@ -1,8 +1,8 @@
 //! Matrix instructions of a wave.
 
 use super::Item;
-use crate::DType;
-use crate::interp::scalar;
+use crate::dtype::DType;
+use crate::ir::scalar;
 use crate::ir::mma::{Fragment, MmaDesc};
 use crate::lower::program::{Inst, Mem, Operand, Reg};
 

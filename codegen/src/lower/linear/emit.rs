@@ -12,7 +12,7 @@ pub(super) use boxes::Ring;
 use hashbrown::{HashMap, HashSet};
 
 use super::{Item, Level, Linear, Link, Product};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, Unary};
@@ -228,7 +228,7 @@ impl Linear<'_> {
             self.p.accs.push(Ty { dtype, lanes });
             let acc = Acc(self.p.accs.len() as u32 - 1);
             self.accs.insert(n, acc);
-            let bits = crate::interp::scalar::identity(op, dtype);
+            let bits = crate::ir::scalar::identity(op, dtype);
             let a = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
             self.p.insts.push(Inst::SetAcc { acc, a });
             self.start_carry(n, Ty { dtype, lanes });

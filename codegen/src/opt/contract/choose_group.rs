@@ -3,7 +3,7 @@
 use super::blocking::Blocking;
 use super::fill::{Along, is_copied, is_turned, side_vector, stored, tensor};
 use super::{Contraction, up};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::Graph;
 use crate::ir::mma::{MmaDesc, Rows};
 use crate::target::Target;

@@ -12,7 +12,7 @@ use super::blocking::Blocking;
 use super::fill::{Maker, Side, floor, is_copied, is_turned, side_vector, stored, tensor};
 use super::stages::{affine, at_column, below, decode, gated};
 use super::{Contraction, ScratchSpec, StageKernel, Staged, up};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{Digit, Fragment, Fragments, MmaDesc, Rows};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::{simplify, substitute};

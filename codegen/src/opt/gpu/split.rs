@@ -4,10 +4,9 @@
 use hashbrown::HashMap;
 
 use super::super::contract::{ScratchSpec, StageKernel, Staged};
-use crate::ir::{Binary, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
+use crate::ir::{Binary, Kernel, Op, ParamInfo, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::opt::{RangeInfo, fresh, ranges};
 use crate::rewrite::{simplify, substitute, toposort};
-use crate::symbolic::RangeSets;
 use crate::target::Target;
 
 /// Elements that a part has at least.

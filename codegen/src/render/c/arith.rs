@@ -1,7 +1,7 @@
 //! Arithmetic and conversions.
 
 use super::{Dialect, Text, arithmetic_float, convertible, integer, literal, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::{Reg, Ty};
@@ -245,7 +245,7 @@ impl Text<'_> {
         } else if !convertible(f, d, self.t) {
             return refuse(self);
         } else if f.is_float() && !d.is_float() {
-            let (min, max) = crate::interp::scalar::int_limits(d);
+            let (min, max) = crate::ir::scalar::int_limits(d);
             // The bounds as floats: the upper one rounds up to a power of two, which saturates.
             let low = format!("({}){:?}", scalar(f), min as f64);
             let high = format!("({}){:?}", scalar(f), (max + 1) as f64);

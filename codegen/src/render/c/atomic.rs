@@ -2,7 +2,7 @@
 //! [`crate::render::llvm`], which says why.
 
 use super::{Dialect, Text, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};

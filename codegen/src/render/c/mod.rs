@@ -16,7 +16,7 @@ pub use hip::HipRenderer;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::ReduceOp;
 use crate::lower::decomp::Caps;

@@ -1,7 +1,7 @@
 //! Loads, stores, and the folding of lanes.
 
 use super::{Open, Text, mangled, memory_type, scalar, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::{Access, Arg, Mem, Reg, Ty};

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Extent, Inst, Program, Reg, Ty};

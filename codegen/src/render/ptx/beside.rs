@@ -1,13 +1,12 @@
 //! What goes on beside the warps: copies into shared memory, and products of what is read there.
 
 use super::Text;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::lower::{Acc, Arg, BoxOf, Mem, Operand, Reg, Ty};
 use crate::render::factors::WIDEST;
-use crate::target::nv::tensor::{box_bytes, box_copy};
-use crate::target::nv::{Warpgroup, descriptor};
+use crate::target::nv::{Warpgroup, box_copy, descriptor};
 
 impl Text<'_> {
     /// Copies sixteen bytes, or clears them.
@@ -72,7 +71,7 @@ impl Text<'_> {
                     _ => place,
                 });
             }
-            let (copy, at) = (box_copy(of), at.join(", "));
+            let (copy, at) = (box_copy(of.at.len()), at.join(", "));
             copies.push(format!(
                 "{copy} [{to}], [%arg{}, {{{at}}}], [{barrier}]",
                 of.tensor
@@ -82,7 +81,7 @@ impl Text<'_> {
         let runs = self.let_("pred", &format!("and.pred {{}}, {first}, {gate}"));
         let label = self.new_label();
         self.line(format!("@!{runs} bra $L{label}"));
-        let bytes = box_bytes(self.p, boxes);
+        let bytes = self.p.box_bytes(boxes);
         self.line(format!(
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"
         ));

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::MmaDesc;
 use crate::ir::{ReduceOp, Unary};

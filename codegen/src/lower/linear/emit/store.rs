@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use super::super::Linear;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Id, Op, ReduceOp, StoreMode};
 use crate::lower::decomp;
