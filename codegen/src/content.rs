@@ -5,8 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use sha2::{Digest, Sha256};
 
-use crate::dtype::DType;
 use crate::backend::{Backend, Options};
+use crate::dtype::DType;
 use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets};
 use crate::rewrite::toposort;
 
@@ -115,9 +115,7 @@ pub fn estimate(kernel: &Kernel) -> (f64, f64) {
         let dtype = g.dtype(n);
         let counts = match g.op(n) {
             Op::Unary(_) => dtype != DType::I64,
-            Op::Binary(op) => {
-                !op.is_compare() && dtype != DType::I64 && dtype != DType::Bool
-            }
+            Op::Binary(op) => !op.is_compare() && dtype != DType::I64 && dtype != DType::Bool,
             Op::Fma | Op::Dot | Op::Reduce(_) | Op::Scan(_) => true,
             _ => false,
         };

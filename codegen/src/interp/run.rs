@@ -11,8 +11,8 @@ use thiserror::Error;
 use super::scalar;
 use crate::dtype::DType;
 use crate::ir::order::toposort_until;
-use crate::ir::{print, Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::ir::ranges::axis;
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode, print};
 
 /// Why a kernel could not be executed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

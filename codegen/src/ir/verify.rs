@@ -423,7 +423,10 @@ impl Checked<'_> {
         })?;
         let [a, b] = d.operands;
         let ok = self.is(src[0], a) && self.is(src[1], b) && self.is(src[2], d.acc);
-        self.require(ok && self.dtype == d.acc, "operands and result as described")?;
+        self.require(
+            ok && self.dtype == d.acc,
+            "operands and result as described",
+        )?;
         let lanes = d.elements();
         let vectors = src[3..].iter().zip(lanes).all(|(&v, n)| match g.op(v) {
             Op::Range { extent, kind, .. } => kind == RangeKind::Vec && extent == i64::from(n),
@@ -502,8 +505,7 @@ impl Checked<'_> {
             "the number of copies must match between iterations",
             || format!("{} copies, {early} early", src.len()),
         )?;
-        let copy =
-            |&s: &Id| self.fills(s) && matches!(g.op(g.src(s)[2]), Op::Load | Op::Const(0));
+        let copy = |&s: &Id| self.fills(s) && matches!(g.op(g.src(s)[2]), Op::Load | Op::Const(0));
         let boxes = src.iter().all(|&s| matches!(g.op(s), Op::Box { .. }));
         let ok = boxes || src.iter().all(copy);
         self.require(ok, "copies from memory to local memory")

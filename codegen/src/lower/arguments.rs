@@ -3,7 +3,7 @@
 use hashbrown::HashMap;
 
 use crate::dtype::DType;
-use crate::ir::{scalar, toposort, Graph, Id, Op};
+use crate::ir::{Graph, Id, Op, scalar, toposort};
 use crate::rewrite::substitute;
 
 /// The unsigned integer of the same width.

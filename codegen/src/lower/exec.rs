@@ -6,8 +6,8 @@ mod matrix;
 use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::ir::{scalar, Binary};
 use crate::ir::mma::Rows;
+use crate::ir::{Binary, scalar};
 
 /// The order in which work-items run between two barriers. A program whose result depends on it lacks a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -350,12 +350,7 @@ impl Machine<'_> {
     }
 
     #[inline]
-    fn store(
-        &mut self,
-        inst: &Inst,
-        item: &Item,
-        buffers: &mut [Vec<u8>],
-    ) -> Result<(), String> {
+    fn store(&mut self, inst: &Inst, item: &Item, buffers: &mut [Vec<u8>]) -> Result<(), String> {
         let Inst::Store {
             mode,
             mem,
@@ -531,7 +526,7 @@ fn arithmetic(p: &Program, inst: &Inst, item: &Item) -> Result<Vec<u64>, String>
         Inst::Horizontal { op, a, .. } => {
             let t = dtype(a);
             let mut parts = item.get(a);
-            while parts.len() > 1 && parts.len() % 2 == 0 {
+            while parts.len() > 1 && parts.len().is_multiple_of(2) {
                 let (low, high) = parts.split_at(parts.len() / 2);
                 parts = binary(op.binary(), t, low, high)?;
             }

@@ -7,7 +7,7 @@
 
 use hashbrown::HashMap;
 
-use super::program::{BoxOf, Inst, Program, Reg, Ty};
+use super::program::{Inst, Program, Reg, Ty};
 use crate::dtype::DType;
 use crate::ir::{Binary, Unary};
 

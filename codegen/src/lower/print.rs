@@ -108,9 +108,7 @@ impl Program {
             Inst::Horizontal { op, a, .. } => write!(f, "horizontal {op:?} {a}"),
             Inst::SetAcc { acc, a } => write!(f, "{acc} = {a}"),
             Inst::GetAcc { acc, .. } => write!(f, "{acc}"),
-            Inst::Load { .. } | Inst::Store { .. } | Inst::Attempt { .. } => {
-                print_memory(f, inst)
-            }
+            Inst::Load { .. } | Inst::Store { .. } | Inst::Attempt { .. } => print_memory(f, inst),
             Inst::Commit { value } => write!(f, "commit {value}"),
             Inst::Loop { var, extent } => match extent {
                 Extent::Known(n) => write!(f, "loop {var} < {n}"),

@@ -263,7 +263,14 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
         if let Some((_, r, fit)) = output {
             along.retain(|(n, ..)| !sets.depends(g, *n, r.id));
             lanes_of.insert(r.id, fit);
-            plans.push(output_plan(g, &mut sets, &info, (s, &inner), (r, fit), target));
+            plans.push(output_plan(
+                g,
+                &mut sets,
+                &info,
+                (s, &inner),
+                (r, fit),
+                target,
+            ));
         }
         for (n, r, fit) in along {
             if decided.contains(&r.id) {

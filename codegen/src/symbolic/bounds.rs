@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::lin::Lin;
 use crate::dtype::DType;
-use crate::ir::{scalar, Binary, Graph, Id, Op, ReduceOp, Unary};
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary, scalar};
 
 /// Smallest and largest value.
 pub type Interval = (i64, i64);

@@ -2,7 +2,7 @@
 
 use super::Caps;
 use crate::dtype::DType;
-use crate::ir::{scalar, Binary, Graph, Id, Op, ReduceOp, Unary};
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary, scalar};
 use crate::symbolic::Bounds;
 
 /// A graph being extended for one target.

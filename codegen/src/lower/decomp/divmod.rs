@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use crate::dtype::DType;
-use crate::ir::{scalar, Binary, Id, Op, Unary};
+use crate::ir::{Binary, Id, Op, Unary, scalar};
 
 impl Builder<'_> {
     fn int_const(&self, id: Id) -> Option<i128> {

@@ -2,8 +2,8 @@
 
 use super::Item;
 use crate::dtype::DType;
-use crate::ir::scalar;
 use crate::ir::mma::{Fragment, MmaDesc};
+use crate::ir::scalar;
 use crate::lower::program::{Inst, Mem, Operand, Reg};
 
 /// The matrix that the lanes of a wave hold together, row by row. Elements that several lanes hold

@@ -436,15 +436,13 @@ impl Linear<'_> {
             [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
             _ => None,
         };
-        Ok(
-            self.emit(self.input.g.dtype(n), lanes, |dst| Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate,
-            }),
-        )
+        Ok(self.emit(self.input.g.dtype(n), lanes, |dst| Inst::Load {
+            dst,
+            mem,
+            index,
+            access,
+            gate,
+        }))
     }
 
     fn scan(&mut self, n: Id, op: ReduceOp, lanes: u32) -> Result<Reg> {

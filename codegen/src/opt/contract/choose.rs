@@ -7,8 +7,8 @@ use crate::dtype::DType;
 use crate::ir::{Graph, Id, Kernel, Op, RangeSets};
 use crate::opt::RangeInfo;
 use crate::rewrite::toposort;
-use crate::symbolic::sum::gcd;
 use crate::symbolic::Lin;
+use crate::symbolic::sum::gcd;
 use crate::target::{MmaDesc, Target};
 
 /// Multiplications below which a register tile costs more than it gains.

@@ -145,7 +145,7 @@ fn layout(
 
 /// Makes the stages, or `None` where a size does not fit.
 pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
-    let (batch, m, n, mut k) = c.sizes();
+    let (_, m, n, mut k) = c.sizes();
     let t = tile;
     let bytes = c.bytes.filter(|_| t.bytes);
     if t.bytes {
@@ -435,13 +435,7 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
 
 /// An index that has the columns one after the other, at a column. Taking the columns apart and
 /// putting them together again would hide that they are neighbours.
-fn at_column(
-    g: &mut Graph,
-    c: &Contraction,
-    index: Id,
-    map: &HashMap<Id, Id>,
-    col: Id,
-) -> Id {
+fn at_column(g: &mut Graph, c: &Contraction, index: Id, map: &HashMap<Id, Id>, col: Id) -> Id {
     if !super::unit(g, index, &c.cols) {
         return substitute(g, index, map);
     }
@@ -488,7 +482,13 @@ pub(super) fn store_result(
 
 /// An element of the row operand where it is in memory. Rows beyond the last one are computed, and not stored: from
 /// the last one.
-fn row_load(g: &mut Graph, c: &Contraction, places: &HashMap<Id, Id>, row: Id, partial: bool) -> Id {
+fn row_load(
+    g: &mut Graph,
+    c: &Contraction,
+    places: &HashMap<Id, Id>,
+    row: Id,
+    partial: bool,
+) -> Id {
     let mut at = row;
     if partial {
         let (_, m, ..) = c.sizes();

@@ -37,8 +37,7 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip => {
-                let one =
-                    self.constant(ty, crate::ir::scalar::identity(ReduceOp::Mul, ty.dtype));
+                let one = self.constant(ty, crate::ir::scalar::identity(ReduceOp::Mul, ty.dtype));
                 self.let_(format!("fdiv {t} {one}, {a}"))
             }
             Unary::Sqrt => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),

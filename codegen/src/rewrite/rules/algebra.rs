@@ -2,7 +2,7 @@
 
 use super::ask::{const_bits, is_float, is_int, is_one, is_zero, number, operands};
 use crate::dtype::DType;
-use crate::ir::{scalar, Binary, Graph, Id, Op, Unary};
+use crate::ir::{Binary, Graph, Id, Op, Unary, scalar};
 use crate::rewrite::rule::{Cx, Rule};
 
 /// The rules of this file.

@@ -2,7 +2,7 @@
 
 use super::ask::{const_bits, operands};
 use crate::dtype::DType;
-use crate::ir::{scalar, Binary, Graph, Id, Op};
+use crate::ir::{Binary, Graph, Id, Op, scalar};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::bounds::fits;
 

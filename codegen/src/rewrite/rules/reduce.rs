@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use super::ask::{const_bits, is_zero, number};
 use crate::dtype::DType;
-use crate::ir::{scalar, toposort, Binary, Graph, Id, Op, ReduceOp, Src, Unary};
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary, scalar, toposort};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::{Lin, valid};
 
