@@ -22,8 +22,8 @@ const MIN_PART: i64 = 256;
 /// (see `lower::blocked`), and each addition rounds to the digits of the whole.
 const MAX_PART: i64 = 2048;
 
-/// The longest vectors that the loads of an operand are asked for: elements, and those of a step along the sum and
-/// along the side.
+/// What [`side_vector`] is asked for where no block is chosen yet: elements at most, of a step along the sum, of a
+/// block along the side.
 const SIDE: [i64; 3] = [16, 64, 64];
 
 /// Groups that a compute unit keeps at the same time, and its SIMDs; `None` if it has no room.

@@ -199,7 +199,7 @@ impl Text<'_> {
         self.select(&nan, ty, a, &rest)
     }
 
-    /// A shift, of whose counts C defines those below the width alone.
+    /// A shift. C defines it for counts below the width only.
     fn shift(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> String {
         let t = self.ty(ty);
         let bits = u64::from(ty.dtype.bits());

@@ -176,7 +176,7 @@ impl Linear<'_> {
         Ok(gate)
     }
 
-    /// Combines with one element in steps of which another one of somebody else makes it try again.
+    /// Combines with one element: tries again where somebody else has written to it meanwhile.
     fn attempt(
         &mut self,
         op: ReduceOp,
