@@ -10,13 +10,12 @@ use crate::built::CacheEntry;
 use crate::content::stage_content;
 use crate::error::{Error, Result};
 use crate::ir::{Kernel, Op};
-use crate::lower::{Arg, Program, Tensor, lower, narrow, share};
+use crate::lower::{Arg, Program, Tensor, lower, narrow, share, tensor};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
 use crate::render::{Code, ENTRY, Object, Source};
 use crate::resources::Resources;
 use crate::rewrite::simplify;
-use crate::target::nv::tensor;
 use crate::target::{Target, TargetKind};
 
 pub use crate::backend::{Backend, Options, Row, TABLE};

@@ -6,9 +6,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use sha2::{Digest, Sha256};
 
 use crate::backend::{Backend, Options};
-use crate::ir::{Graph, Id, Kernel, Op, RangeKind};
+use crate::dtype::DType;
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets};
 use crate::rewrite::toposort;
-use crate::symbolic::RangeSets;
 
 /// What the code of this crate is, with what it uses of the crate beside it: the build script's hash.
 const SOURCES: &str = env!("CODEGEN_SOURCES");
@@ -114,10 +114,8 @@ pub fn estimate(kernel: &Kernel) -> (f64, f64) {
     for n in toposort(g, kernel.sink) {
         let dtype = g.dtype(n);
         let counts = match g.op(n) {
-            Op::Unary(_) => dtype != crate::DType::I64,
-            Op::Binary(op) => {
-                !op.is_compare() && dtype != crate::DType::I64 && dtype != crate::DType::Bool
-            }
+            Op::Unary(_) => dtype != DType::I64,
+            Op::Binary(op) => !op.is_compare() && dtype != DType::I64 && dtype != DType::Bool,
             Op::Fma | Op::Dot | Op::Reduce(_) | Op::Scan(_) => true,
             _ => false,
         };

@@ -1,4 +1,18 @@
 //! The kernel compiler: from index expressions over loop ranges to machine code.
+//!
+//! Each module uses those before it in this order, and none behind it:
+//!
+//! 1. [`dtype`], [`error`], `trust`, [`checkout`], `recent`: what everything may stand on.
+//! 2. [`ir`]: the kernel as a graph, and what its operations compute; [`interp`] runs it.
+//! 3. [`target`]: what the machine can do; `resources`: what a compiled kernel takes of it.
+//! 4. [`symbolic`], [`rewrite`]: index arithmetic, and rules that simplify the graph.
+//! 5. [`opt`]: which loops run where. [`lower`]: a linear program of them. [`render`]: its text.
+//!    [`compile`]: machine code of that.
+//! 6. [`cache`], `modules`: what is kept of earlier compilations.
+//! 7. `backend`: a target with its renderer and compiler. `content`: the key of a kernel for it.
+//! 8. `stage`, `built`, [`build`](mod@build): from a kernel to launches.
+//!
+//! This file only hands on names.
 #![deny(unsafe_code)]
 
 mod backend;

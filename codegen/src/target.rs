@@ -2,9 +2,11 @@
 //! device.
 
 pub(crate) mod amd;
+#[cfg(test)]
+mod fragments;
 pub(crate) mod nv;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::ReduceOp;
 pub use crate::ir::mma::{Fragments, MmaDesc};
 

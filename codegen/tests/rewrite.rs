@@ -8,9 +8,9 @@ mod rng;
 use std::collections::HashMap;
 
 use codegen::DType;
-use codegen::ir::{Graph, Id, Op};
+use codegen::ir::{Graph, Id, Op, ranges_of};
 use codegen::rewrite::{Cx, rules, simplify, toposort};
-use codegen::symbolic::{Bounds, Lin, ranges_of};
+use codegen::symbolic::{Bounds, Lin};
 use common::{Gen, assert_same, evaluate, inputs};
 use rng::Rng;
 

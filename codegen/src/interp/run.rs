@@ -9,11 +9,10 @@ use hashbrown::{HashMap, HashSet};
 use thiserror::Error;
 
 use super::scalar;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::order::toposort_until;
-use crate::ir::{Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode, print};
-use crate::symbolic::RangeSets;
-use crate::symbolic::ranges::axis;
+use crate::ir::ranges::axis;
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode, print};
 
 /// Why a kernel could not be executed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

@@ -7,7 +7,7 @@
 use std::cmp::Ordering;
 
 use super::special;
-use crate::DType;
+use crate::dtype::DType;
 
 /// The types of operands that an operation is defined for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -442,8 +442,8 @@ impl ReduceOp {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scalar;
     use super::*;
-    use crate::interp::scalar;
 
     #[test]
     fn a_row_has_a_value_for_each_of_its_types() {

@@ -39,7 +39,7 @@ impl Kernel {
 mod tests {
     use super::super::{Binary, Graph, ParamInfo, RangeKind, StoreMode, print::print};
     use super::*;
-    use crate::DType;
+    use crate::dtype::DType;
 
     /// `out[i] = in[i] * a + b`, where `a` and `b` are made by the caller.
     fn kernel(make: impl Fn(&mut Graph, u16) -> Id, vars: u16) -> Kernel {

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::arith::{Binary, ReduceOp, Unary};
 use super::op::{Op, RangeKind, StoreMode};
-use crate::DType;
+use crate::dtype::DType;
 
 /// A node of one [`Graph`]. Sources always have smaller ids than the nodes that use them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]

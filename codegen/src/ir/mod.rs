@@ -7,6 +7,8 @@ pub mod mma;
 pub mod op;
 pub mod order;
 pub mod print;
+pub mod ranges;
+pub mod scalar;
 mod special;
 pub mod verify;
 
@@ -14,8 +16,11 @@ pub use arith::{Binary, ReduceOp, Unary};
 pub use graph::{Graph, Id, Node, Src};
 pub use op::{Op, RangeKind, StoreMode};
 pub use order::toposort;
+pub use ranges::{RangeSets, ranges_of};
 
-use crate::DType;
+use hashbrown::{HashMap, HashSet};
+
+use crate::dtype::DType;
 
 /// A kernel as the scheduler hands it over: what to compute, not how.
 ///
@@ -42,6 +47,23 @@ pub struct Kernel {
     pub params: Vec<ParamInfo>,
     /// Number of arguments that are no buffers.
     pub vars: u16,
+}
+
+impl Kernel {
+    /// Whether its stores have to run in the order of its sink, so that its work must not be spread over
+    /// groups: the order of two stores to one buffer can matter.
+    pub fn ordered(&self) -> bool {
+        let mut stored: HashMap<Id, usize> = HashMap::new();
+        let mut combines = HashSet::new();
+        for &s in self.graph.src(self.sink) {
+            let ptr = self.graph.src(s)[0];
+            *stored.entry(ptr).or_default() += 1;
+            if matches!(self.graph.op(s), Op::Store(mode) if mode != StoreMode::Set) {
+                combines.insert(ptr);
+            }
+        }
+        combines.iter().any(|p| stored[p] > 1)
+    }
 }
 
 /// A buffer argument of a [`Kernel`].

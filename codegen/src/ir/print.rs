@@ -5,8 +5,8 @@ use std::fmt::Write;
 use hashbrown::HashMap;
 
 use super::order::toposort;
-use super::{Graph, Id, Op, StoreMode};
-use crate::interp::scalar;
+use super::{Graph, Id, Op, StoreMode, scalar};
+use crate::dtype::DType;
 
 /// Everything reachable from `root`. Names are numbered in the order of the walk, so equal graphs
 /// print equally whatever else their arenas hold.
@@ -120,9 +120,9 @@ fn constant(g: &Graph, id: Id, bits: u64) -> String {
     let dtype = g.dtype(id);
     if dtype.is_float() {
         format!("{:?}:{dtype}", scalar::to_f64(dtype, bits))
-    } else if dtype == crate::DType::I64 {
+    } else if dtype == DType::I64 {
         format!("{}", bits as i64)
-    } else if dtype == crate::DType::Bool {
+    } else if dtype == DType::Bool {
         format!("{}", bits != 0)
     } else {
         format!("{}:{dtype}", scalar::to_int(dtype, bits))

@@ -7,7 +7,7 @@
 use hashbrown::HashMap;
 
 use super::expand::extent_of;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Graph, Id, Op, ReduceOp, Src};
 use crate::rewrite::toposort;
 

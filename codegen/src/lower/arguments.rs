@@ -2,9 +2,8 @@
 
 use hashbrown::HashMap;
 
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Graph, Id, Op, toposort};
+use crate::dtype::DType;
+use crate::ir::{Graph, Id, Op, scalar, toposort};
 use crate::rewrite::substitute;
 
 /// The unsigned integer of the same width.

@@ -11,7 +11,7 @@ use hashbrown::HashMap;
 
 use super::expand::extent_of;
 use super::nest::fresh_axis;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, Src};
 use crate::rewrite::{simplify_loops, substitute, toposort};
 

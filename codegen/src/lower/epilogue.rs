@@ -8,9 +8,10 @@ use hashbrown::{HashMap, HashSet};
 
 use super::expand::{extent_of, for_each_combination, ranges_below};
 use super::nest::fresh_axis;
-use crate::ir::{Binary, Graph, Id, Op, RangeKind, StoreMode};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, RangeKind, RangeSets, StoreMode};
 use crate::rewrite::{substitute, toposort};
-use crate::symbolic::{Lin, RangeSets};
+use crate::symbolic::Lin;
 
 /// Instructions after the sums, over all copies, from which on a loop does them: what they take to
 /// compile outweighs what it takes to go through memory.
@@ -92,7 +93,7 @@ fn rolled(g: &mut Graph, store: Id, axis: u32, block: &mut u16) -> Option<Id> {
         });
         places.push((sum, op, place));
     }
-    let fence = g.add(Op::Fence { ahead: 0, early: 0 }, crate::DType::Bool, &fills);
+    let fence = g.add(Op::Fence { ahead: 0, early: 0 }, DType::Bool, &fills);
     let mut map = HashMap::from_iter([(rows, row)]);
     for (sum, op, place) in places {
         let full = g.add(op, g.dtype(sum), &[fence]);

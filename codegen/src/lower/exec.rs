@@ -3,12 +3,11 @@
 
 mod matrix;
 
-use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg};
-use crate::DType;
+use super::program::{Acc, Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::interp::scalar;
-use crate::ir::Binary;
 use crate::ir::mma::Rows;
+use crate::ir::{Binary, scalar};
 
 /// The order in which work-items run between two barriers. A program whose result depends on it lacks a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +28,14 @@ struct Item {
     /// The element that an attempt has read.
     attempt: Option<(Mem, DType, i64)>,
     done: bool,
+}
+
+impl Item {
+    /// The lanes of a register.
+    #[inline]
+    fn get(&self, r: &Reg) -> Vec<u64> {
+        self.regs[r.0 as usize].clone()
+    }
 }
 
 struct Machine<'a> {
@@ -229,182 +236,38 @@ impl Machine<'_> {
         number: i64,
         buffers: &mut [Vec<u8>],
     ) -> Result<(), String> {
-        let p = self.p;
-        let lanes = |r: &Reg| p.ty(*r).lanes as usize;
-        let dtype = |r: &Reg| p.ty(*r).dtype;
-        let get = |item: &Item, r: &Reg| item.regs[r.0 as usize].clone();
+        let lanes = |r: &Reg| self.p.ty(*r).lanes as usize;
         let (dst, value) = match inst {
             Inst::Const { dst, bits } => (dst, vec![*bits; lanes(dst)]),
-            Inst::Var { dst, arg } => {
-                let value = match p.args.get(*arg as usize) {
-                    Some(Arg::Number { value }) => *value,
-                    Some(Arg::Var { slot }) => match self.vars.get(usize::from(*slot)) {
-                        Some(&value) => value,
-                        None => return Err(format!("variable {slot} was not passed")),
-                    },
-                    other => {
-                        return Err(format!("argument {arg} is {other:?}, expected an integer"));
-                    }
-                };
-                (dst, vec![value as u64])
-            }
+            Inst::Var { dst, arg } => (dst, vec![self.var(*arg)? as u64]),
             Inst::Lanes { dst } => (dst, (0..lanes(dst) as u64).collect()),
             Inst::Mask { dst, count } => {
-                let n = get(item, count)[0] as i64;
-                (
-                    dst,
-                    (0..lanes(dst) as i64).map(|i| u64::from(i < n)).collect(),
-                )
+                let n = item.get(count)[0] as i64;
+                let below = (0..lanes(dst) as i64).map(|i| u64::from(i < n));
+                (dst, below.collect())
             }
             Inst::Item { dst } => (dst, vec![number as u64]),
-            Inst::Splat { dst, a } => (dst, vec![get(item, a)[0]; lanes(dst)]),
-            Inst::Unary { dst, op, a } => {
-                let t = dtype(a);
-                let out: Option<Vec<u64>> = get(item, a)
-                    .iter()
-                    .map(|&a| scalar::unary(*op, t, a))
-                    .collect();
-                (dst, out.ok_or_else(|| format!("{op:?} of {t}"))?)
-            }
-            Inst::Binary { dst, op, a, b } => {
-                (dst, binary(*op, dtype(a), &get(item, a), &get(item, b))?)
-            }
-            Inst::Select { dst, cond, a, b } => {
-                let (a, b) = (get(item, a), get(item, b));
-                let out = get(item, cond)
-                    .iter()
-                    .zip(a.iter().zip(&b))
-                    .map(|(&c, (&a, &b))| if c != 0 { a } else { b })
-                    .collect();
-                (dst, out)
-            }
-            Inst::Fma { dst, a, b, c } => {
-                let t = dtype(dst);
-                let (a, b, c) = (get(item, a), get(item, b), get(item, c));
-                let out: Option<Vec<u64>> = (0..lanes(dst))
-                    .map(|i| scalar::fma(t, *a.get(i)?, *b.get(i)?, *c.get(i)?))
-                    .collect();
-                (dst, out.ok_or_else(|| format!("multiply-add of {t}"))?)
-            }
-            Inst::Dot { dst, a, b, c } => {
-                let (a, b, c) = (get(item, a), get(item, b), get(item, c));
-                let all = a.iter().zip(b.iter().zip(&c));
-                let out = all.map(|(&a, (&b, &c))| scalar::dot(a, b, c)).collect();
-                (dst, out)
-            }
-            Inst::Cast { dst, a } => {
-                let (from, to) = (dtype(a), dtype(dst));
-                (
-                    dst,
-                    get(item, a)
-                        .iter()
-                        .map(|&a| scalar::cast(from, to, a))
-                        .collect(),
-                )
-            }
-            Inst::Bitcast { dst, a } => {
-                let (from, to) = (dtype(a), dtype(dst));
-                (
-                    dst,
-                    get(item, a)
-                        .iter()
-                        .map(|&a| scalar::bitcast(from, to, a))
-                        .collect(),
-                )
-            }
-            Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate,
-            } => {
-                let t = dtype(dst);
-                let index = get(item, index);
-                let gate = gate.map(|(g, alt)| (get(item, &g), get(item, &alt)));
-                let mut out = Vec::with_capacity(lanes(dst));
-                for lane in 0..lanes(dst) {
-                    match &gate {
-                        Some((g, alt)) if g[lane] == 0 => out.push(alt[lane]),
-                        _ => {
-                            let at = element(&index, *access, lane);
-                            let bytes = self.bytes(*mem, t, at, buffers)?;
-                            out.push(scalar::read(t, bytes));
-                        }
-                    }
-                }
-                (dst, out)
-            }
-            Inst::Store {
-                mode,
-                mem,
-                index,
-                access,
-                value,
-                gate,
-            } => {
-                let t = dtype(value);
-                let (index, new) = (get(item, index), get(item, value));
-                let gate = gate.map(|g| get(item, &g));
-                for (lane, &value) in new.iter().enumerate() {
-                    if gate.as_ref().is_some_and(|g| g[lane] == 0) {
-                        continue;
-                    }
-                    let at = element(&index, *access, lane);
-                    let bytes = self.bytes(*mem, t, at, buffers)?;
-                    let mut value = value;
-                    if let Some(op) = mode.combines() {
-                        let old = scalar::read(t, bytes);
-                        value = binary(op.binary(), t, &[old], &[value])?[0];
-                    }
-                    scalar::write(value, bytes);
-                }
-                return Ok(());
-            }
-            Inst::Horizontal { dst, op, a } => {
-                let t = dtype(a);
-                let mut parts = get(item, a);
-                while parts.len() > 1 && parts.len() % 2 == 0 {
-                    let (low, high) = parts.split_at(parts.len() / 2);
-                    parts = binary(op.binary(), t, low, high)?;
-                }
-                let mut sum = parts[0];
-                for &next in &parts[1..] {
-                    sum = binary(op.binary(), t, &[sum], &[next])?[0];
-                }
-                (dst, vec![sum])
-            }
+            Inst::Splat { dst, a } => (dst, vec![item.get(a)[0]; lanes(dst)]),
+            Inst::Unary { dst, .. }
+            | Inst::Binary { dst, .. }
+            | Inst::Select { dst, .. }
+            | Inst::Fma { dst, .. }
+            | Inst::Dot { dst, .. }
+            | Inst::Cast { dst, .. }
+            | Inst::Bitcast { dst, .. }
+            | Inst::Horizontal { dst, .. } => (dst, arithmetic(self.p, inst, item)?),
+            Inst::Load { dst, .. } => (dst, self.load(inst, item, buffers)?),
+            Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
             Inst::SetAcc { acc: Acc(acc), a } => {
-                item.accs[*acc as usize] = get(item, a);
+                item.accs[*acc as usize] = item.get(a);
                 return Ok(());
             }
-            Inst::Copy {
-                ty,
-                to,
-                from,
-                there,
-                gate,
-            } => {
-                let yes = |gate: &Option<Reg>| gate.is_none_or(|r| get(item, &r)[0] != 0);
-                if !yes(gate) {
-                    return Ok(());
-                }
-                let there = yes(there);
-                let [to_index, from_index] = [to.1, from.1].map(|r| get(item, &r)[0] as i64);
-                for lane in 0..i64::from(ty.lanes) {
-                    let element = match there {
-                        true => self.bytes(from.0, ty.dtype, from_index + lane, buffers)?.to_vec(),
-                        false => vec![0; ty.dtype.size()],
-                    };
-                    let place = self.bytes(to.0, ty.dtype, to_index + lane, buffers)?;
-                    place.copy_from_slice(&element);
-                }
-                return Ok(());
-            }
+            Inst::Store { .. } => return self.store(inst, item, buffers),
+            Inst::Copy { .. } => return self.copy(inst, item, buffers),
             Inst::TmaLoad { gate, boxes, .. } => {
-                if number == 0 && get(item, gate)[0] != 0 {
+                if number == 0 && item.get(gate)[0] != 0 {
                     for of in boxes {
-                        let first = |r: &Reg| get(item, r)[0] as i64;
+                        let first = |r: &Reg| item.get(r)[0] as i64;
                         let at: Vec<i64> = of.at.iter().map(first).collect();
                         let to = (of.to.0, first(&of.to.1));
                         self.copy_box(of.tensor, to, &at, buffers)?;
@@ -412,7 +275,6 @@ impl Machine<'_> {
                 }
                 return Ok(());
             }
-            Inst::GetAcc { dst, acc: Acc(acc) } => (dst, item.accs[*acc as usize].clone()),
             Inst::Loop { .. }
             | Inst::Groups { .. }
             | Inst::Once
@@ -438,6 +300,115 @@ impl Machine<'_> {
             ));
         }
         item.regs[dst.0 as usize] = value;
+        Ok(())
+    }
+
+    /// The value of an argument that is a number.
+    fn var(&self, arg: u32) -> Result<i64, String> {
+        match self.p.args.get(arg as usize) {
+            Some(Arg::Number { value }) => Ok(*value),
+            Some(Arg::Var { slot }) => match self.vars.get(usize::from(*slot)) {
+                Some(&value) => Ok(value),
+                None => Err(format!("variable {slot} was not passed")),
+            },
+            other => Err(format!("argument {arg} is {other:?}, expected an integer")),
+        }
+    }
+
+    #[inline]
+    fn load(
+        &mut self,
+        inst: &Inst,
+        item: &Item,
+        buffers: &mut [Vec<u8>],
+    ) -> Result<Vec<u64>, String> {
+        let Inst::Load {
+            dst,
+            mem,
+            index,
+            access,
+            gate,
+        } = inst
+        else {
+            return Ok(Vec::new());
+        };
+        let Ty { dtype: t, lanes } = self.p.ty(*dst);
+        let index = item.get(index);
+        let gate = gate.map(|(g, alt)| (item.get(&g), item.get(&alt)));
+        let mut out = Vec::with_capacity(lanes as usize);
+        for lane in 0..lanes as usize {
+            match &gate {
+                Some((g, alt)) if g[lane] == 0 => out.push(alt[lane]),
+                _ => {
+                    let at = element(&index, *access, lane);
+                    let bytes = self.bytes(*mem, t, at, buffers)?;
+                    out.push(scalar::read(t, bytes));
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    #[inline]
+    fn store(&mut self, inst: &Inst, item: &Item, buffers: &mut [Vec<u8>]) -> Result<(), String> {
+        let Inst::Store {
+            mode,
+            mem,
+            index,
+            access,
+            value,
+            gate,
+        } = inst
+        else {
+            return Ok(());
+        };
+        let t = self.p.ty(*value).dtype;
+        let (index, new) = (item.get(index), item.get(value));
+        let gate = gate.map(|g| item.get(&g));
+        for (lane, &value) in new.iter().enumerate() {
+            if gate.as_ref().is_some_and(|g| g[lane] == 0) {
+                continue;
+            }
+            let at = element(&index, *access, lane);
+            let bytes = self.bytes(*mem, t, at, buffers)?;
+            let mut value = value;
+            if let Some(op) = mode.combines() {
+                let old = scalar::read(t, bytes);
+                value = binary(op.binary(), t, &[old], &[value])?[0];
+            }
+            scalar::write(value, bytes);
+        }
+        Ok(())
+    }
+
+    /// Copies the elements of a vector to local memory.
+    fn copy(&mut self, inst: &Inst, item: &Item, buffers: &mut [Vec<u8>]) -> Result<(), String> {
+        let Inst::Copy {
+            ty,
+            to,
+            from,
+            there,
+            gate,
+        } = inst
+        else {
+            return Ok(());
+        };
+        let yes = |gate: &Option<Reg>| gate.is_none_or(|r| item.get(&r)[0] != 0);
+        if !yes(gate) {
+            return Ok(());
+        }
+        let there = yes(there);
+        let [to_index, from_index] = [to.1, from.1].map(|r| item.get(&r)[0] as i64);
+        for lane in 0..i64::from(ty.lanes) {
+            let element = match there {
+                true => self
+                    .bytes(from.0, ty.dtype, from_index + lane, buffers)?
+                    .to_vec(),
+                false => vec![0; ty.dtype.size()],
+            };
+            let place = self.bytes(to.0, ty.dtype, to_index + lane, buffers)?;
+            place.copy_from_slice(&element);
+        }
         Ok(())
     }
 
@@ -508,6 +479,65 @@ impl Machine<'_> {
             .and_then(|start| memory.get_mut(start..start + t.size()))
             .ok_or_else(|| format!("element {at} of {mem}, which has {len} bytes of {t}"))
     }
+}
+
+/// The value of what computes with registers alone.
+#[inline]
+fn arithmetic(p: &Program, inst: &Inst, item: &Item) -> Result<Vec<u64>, String> {
+    let dtype = |r: &Reg| p.ty(*r).dtype;
+    Ok(match inst {
+        Inst::Unary { op, a, .. } => {
+            let t = dtype(a);
+            let all = item.get(a).into_iter();
+            let out: Option<Vec<u64>> = all.map(|a| scalar::unary(*op, t, a)).collect();
+            out.ok_or_else(|| format!("{op:?} of {t}"))?
+        }
+        Inst::Binary { op, a, b, .. } => binary(*op, dtype(a), &item.get(a), &item.get(b))?,
+        Inst::Select { cond, a, b, .. } => {
+            let (a, b) = (item.get(a), item.get(b));
+            let both = a.iter().zip(&b);
+            let all = item.get(cond).into_iter().zip(both);
+            all.map(|(c, (&a, &b))| if c != 0 { a } else { b })
+                .collect()
+        }
+        Inst::Fma { dst, a, b, c } => {
+            let Ty { dtype: t, lanes } = p.ty(*dst);
+            let (a, b, c) = (item.get(a), item.get(b), item.get(c));
+            let out: Option<Vec<u64>> = (0..lanes as usize)
+                .map(|i| scalar::fma(t, *a.get(i)?, *b.get(i)?, *c.get(i)?))
+                .collect();
+            out.ok_or_else(|| format!("multiply-add of {t}"))?
+        }
+        Inst::Dot { a, b, c, .. } => {
+            let (a, b, c) = (item.get(a), item.get(b), item.get(c));
+            let all = a.iter().zip(b.iter().zip(&c));
+            all.map(|(&a, (&b, &c))| scalar::dot(a, b, c)).collect()
+        }
+        Inst::Cast { dst, a } => {
+            let (from, to) = (dtype(a), dtype(dst));
+            let all = item.get(a).into_iter();
+            all.map(|a| scalar::cast(from, to, a)).collect()
+        }
+        Inst::Bitcast { dst, a } => {
+            let (from, to) = (dtype(a), dtype(dst));
+            let all = item.get(a).into_iter();
+            all.map(|a| scalar::bitcast(from, to, a)).collect()
+        }
+        Inst::Horizontal { op, a, .. } => {
+            let t = dtype(a);
+            let mut parts = item.get(a);
+            while parts.len() > 1 && parts.len().is_multiple_of(2) {
+                let (low, high) = parts.split_at(parts.len() / 2);
+                parts = binary(op.binary(), t, low, high)?;
+            }
+            let mut sum = parts[0];
+            for &next in &parts[1..] {
+                sum = binary(op.binary(), t, &[sum], &[next])?[0];
+            }
+            vec![sum]
+        }
+        other => return Err(format!("{other:?} is no arithmetic")),
+    })
 }
 
 fn element(index: &[u64], access: Access, lane: usize) -> i64 {

@@ -4,6 +4,7 @@ use hashbrown::HashMap;
 
 use super::nest::{Ranges, Set};
 use super::program::Access;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, StoreMode, Unary};
 use crate::rewrite::toposort;
 
@@ -41,19 +42,19 @@ pub(super) fn analyse(g: &mut Graph, sink: Id, ranges: &Ranges, free: &HashMap<I
                 let zero = g.index(0);
                 lin.insert(n, (1, zero));
             }
-            Op::Binary(Binary::Add) if g.dtype(n) == crate::DType::I64 => {
+            Op::Binary(Binary::Add) if g.dtype(n) == DType::I64 => {
                 if let (Some((ca, a)), Some((cb, b))) = (at(0), at(1)) {
                     let base = add(g, a, b);
                     lin.insert(n, (ca.wrapping_add(cb), base));
                 }
             }
-            Op::Binary(Binary::Sub) if g.dtype(n) == crate::DType::I64 => {
+            Op::Binary(Binary::Sub) if g.dtype(n) == DType::I64 => {
                 if let (Some((ca, a)), Some((cb, b))) = (at(0), at(1)) {
                     let base = g.binary(Binary::Sub, a, b);
                     lin.insert(n, (ca.wrapping_sub(cb), base));
                 }
             }
-            Op::Binary(Binary::Mul) if g.dtype(n) == crate::DType::I64 => {
+            Op::Binary(Binary::Mul) if g.dtype(n) == DType::I64 => {
                 let pair = match (constant(src[0]), constant(src[1])) {
                     (_, Some(c)) => at(0).map(|l| (l, c, src[1])),
                     (Some(c), _) => at(1).map(|l| (l, c, src[0])),
@@ -68,19 +69,19 @@ pub(super) fn analyse(g: &mut Graph, sink: Id, ranges: &Ranges, free: &HashMap<I
                     lin.insert(n, (coeff.wrapping_mul(c), base));
                 }
             }
-            Op::Unary(Unary::Neg) if g.dtype(n) == crate::DType::I64 => {
+            Op::Unary(Unary::Neg) if g.dtype(n) == DType::I64 => {
                 if let Some((c, a)) = at(0) {
                     let base = g.unary(Unary::Neg, a);
                     lin.insert(n, (c.wrapping_neg(), base));
                 }
             }
             Op::Binary(Binary::Lt) => match (at(0), at(1)) {
-                (Some((1, a)), Some((0, b))) if g.dtype(src[0]) == crate::DType::I64 => {
+                (Some((1, a)), Some((0, b))) if g.dtype(src[0]) == DType::I64 => {
                     // a + lane < b
                     let count = g.binary(Binary::Sub, b, a);
                     lanes.masks.insert(n, (count, true));
                 }
-                (Some((0, a)), Some((1, b))) if g.dtype(src[0]) == crate::DType::I64 => {
+                (Some((0, a)), Some((1, b))) if g.dtype(src[0]) == DType::I64 => {
                     // a < b + lane is not lane < a - b + 1
                     let one = g.index(1);
                     let diff = g.binary(Binary::Sub, a, b);

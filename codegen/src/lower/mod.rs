@@ -19,6 +19,7 @@ mod nest;
 mod print;
 pub mod program;
 mod share;
+pub(crate) mod tensor;
 
 pub use narrow::narrow;
 pub use program::{Acc, Access, Arg, BoxOf, Extent, Inst, Mem, Operand, Program, Reg, Tensor, Ty};
@@ -59,10 +60,4 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         above,
         lanes,
     })
-}
-
-/// True if stores of the kernel have to run in the order of its sink, so that its work must not
-/// be spread over groups.
-pub fn ordered(kernel: &Kernel) -> bool {
-    nest::has_hazard(&kernel.graph, kernel.sink)
 }

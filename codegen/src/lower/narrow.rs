@@ -7,8 +7,8 @@
 
 use hashbrown::HashMap;
 
-use super::program::{BoxOf, Inst, Program, Reg, Ty};
-use crate::DType;
+use super::program::{Inst, Program, Reg, Ty};
+use crate::dtype::DType;
 use crate::ir::{Binary, Unary};
 
 type Interval = Option<(i64, i64)>;
@@ -84,7 +84,7 @@ fn all_of(t: DType) -> Interval {
     match t {
         DType::Bool => Some((0, 1)),
         _ if t.is_int() && t.size() < 8 => {
-            let (a, b) = crate::interp::scalar::int_limits(t);
+            let (a, b) = crate::ir::scalar::int_limits(t);
             hull(&[a, b])
         }
         _ => None,
@@ -326,138 +326,89 @@ impl Narrow<'_> {
         self.sums.insert(dst, (base, before + more));
     }
 
+    /// [`Self::wide`], in place.
+    fn widen(&mut self, r: &mut Reg) {
+        *r = self.wide(*r);
+    }
+
+    /// [`Self::index`], in place.
+    fn reach(&mut self, r: &mut Reg) {
+        *r = self.index(*r);
+    }
+
     /// Instructions that take indices as what they were, but for addresses.
-    fn others(&mut self, inst: Inst) -> Inst {
-        match inst {
-            Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate,
-            } => Inst::Load {
-                dst,
-                mem,
-                index: self.index(index),
-                access,
-                gate: gate.map(|(g, alt)| (self.wide(g), self.wide(alt))),
-            },
+    fn others(&mut self, mut inst: Inst) -> Inst {
+        match &mut inst {
+            Inst::Load { index, gate, .. } => {
+                self.reach(index);
+                if let Some((gate, alt)) = gate {
+                    self.widen(gate);
+                    self.widen(alt);
+                }
+            }
             Inst::Store {
-                mode,
-                mem,
-                index,
-                access,
-                value,
-                gate,
-            } => Inst::Store {
-                mode,
-                mem,
-                index: self.index(index),
-                access,
-                value: self.wide(value),
-                gate: gate.map(|g| self.wide(g)),
-            },
-            Inst::Attempt {
-                dst,
-                mem,
-                index,
-                gate,
-            } => Inst::Attempt {
-                dst,
-                mem,
-                index: self.index(index),
-                gate: gate.map(|g| self.wide(g)),
-            },
-            Inst::Commit { value } => Inst::Commit {
-                value: self.wide(value),
-            },
-            Inst::Mask { dst, count } => Inst::Mask {
-                dst,
-                count: self.wide(count),
-            },
-            Inst::Splat { dst, a } => Inst::Splat {
-                dst,
-                a: self.wide(a),
-            },
-            Inst::Unary { dst, op, a } => Inst::Unary {
-                dst,
-                op,
-                a: self.wide(a),
-            },
-            Inst::Select { dst, cond, a, b } => Inst::Select {
-                dst,
-                cond: self.wide(cond),
-                a: self.wide(a),
-                b: self.wide(b),
-            },
-            Inst::Fma { dst, a, b, c } => Inst::Fma {
-                dst,
-                a: self.wide(a),
-                b: self.wide(b),
-                c: self.wide(c),
-            },
-            Inst::Bitcast { dst, a } => Inst::Bitcast {
-                dst,
-                a: self.wide(a),
-            },
-            Inst::Horizontal { dst, op, a } => Inst::Horizontal {
-                dst,
-                op,
-                a: self.wide(a),
-            },
-            Inst::SetAcc { acc, a } => Inst::SetAcc {
-                acc,
-                a: self.wide(a),
-            },
+                index, value, gate, ..
+            } => {
+                self.reach(index);
+                self.widen(value);
+                gate.iter_mut().for_each(|r| self.widen(r));
+            }
+            Inst::Attempt { index, gate, .. } => {
+                self.reach(index);
+                gate.iter_mut().for_each(|r| self.widen(r));
+            }
+            Inst::Select { cond, a, b, .. } => {
+                self.widen(cond);
+                self.widen(a);
+                self.widen(b);
+            }
+            Inst::Fma { a, b, c, .. } => {
+                self.widen(a);
+                self.widen(b);
+                self.widen(c);
+            }
+            Inst::Commit { value: a }
+            | Inst::Mask { count: a, .. }
+            | Inst::Splat { a, .. }
+            | Inst::Unary { a, .. }
+            | Inst::Bitcast { a, .. }
+            | Inst::Horizontal { a, .. }
+            | Inst::SetAcc { a, .. } => self.widen(a),
             Inst::Copy {
-                ty,
                 to,
                 from,
                 there,
                 gate,
-            } => Inst::Copy {
-                ty,
-                to: (to.0, self.index(to.1)),
-                from: (from.0, self.index(from.1)),
-                there: there.map(|g| self.wide(g)),
-                gate: gate.map(|g| self.wide(g)),
-            },
+                ..
+            } => {
+                self.reach(&mut to.1);
+                self.reach(&mut from.1);
+                there.iter_mut().for_each(|r| self.widen(r));
+                gate.iter_mut().for_each(|r| self.widen(r));
+            }
             Inst::TmaLoad {
                 barrier,
                 gate,
                 boxes,
-            } => Inst::TmaLoad {
-                barrier: (barrier.0, self.index(barrier.1)),
-                gate: self.wide(gate),
-                boxes: boxes
-                    .into_iter()
-                    .map(|b| BoxOf {
-                        to: (b.to.0, self.index(b.to.1)),
-                        tensor: b.tensor,
-                        at: b
-                            .at
-                            .into_iter()
-                            .map(|r| self.small(r).unwrap_or(r))
-                            .collect(),
-                    })
-                    .collect(),
-            },
-            Inst::MbarrierWait { barrier, odd } => Inst::MbarrierWait {
-                barrier: (barrier.0, self.index(barrier.1)),
-                odd: self.index(odd),
-            },
-            Inst::MmaThere {
-                acc,
-                desc,
-                operands,
-                at,
-            } => Inst::MmaThere {
-                acc,
-                desc,
-                operands,
-                at: at.into_iter().map(|of| of.map(|r| self.index(r))).collect(),
-            },
-            other => other,
+            } => {
+                self.reach(&mut barrier.1);
+                self.widen(gate);
+                for of in boxes {
+                    self.reach(&mut of.to.1);
+                    for r in &mut of.at {
+                        *r = self.small(*r).unwrap_or(*r);
+                    }
+                }
+            }
+            Inst::MbarrierWait { barrier, odd } => {
+                self.reach(&mut barrier.1);
+                self.reach(odd);
+            }
+            Inst::MmaThere { at, .. } => {
+                at.iter_mut().flatten().for_each(|r| self.reach(r));
+            }
+            _ => {}
         }
+        inst
     }
 }

@@ -3,7 +3,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::ir::{Graph, Id, Op, RangeKind, StoreMode};
+use crate::ir::{Graph, Id, Op, RangeKind};
 use crate::rewrite::{substitute, toposort};
 
 /// A set of ranges, by their index in [`Ranges::ids`].
@@ -439,18 +439,4 @@ pub(super) fn fuse_siblings(g: &mut Graph, mut sink: Id) -> Option<Id> {
             .collect();
         sink = substitute(g, sink, &map);
     }
-}
-
-/// True if the order of two stores to one buffer, or of a store and a load, can matter.
-pub(super) fn has_hazard(g: &Graph, sink: Id) -> bool {
-    let mut stored: HashMap<Id, usize> = HashMap::new();
-    let mut combines = HashSet::new();
-    for &s in g.src(sink) {
-        let ptr = g.src(s)[0];
-        *stored.entry(ptr).or_default() += 1;
-        if matches!(g.op(s), Op::Store(mode) if mode != StoreMode::Set) {
-            combines.insert(ptr);
-        }
-    }
-    combines.iter().any(|p| stored[p] > 1)
 }

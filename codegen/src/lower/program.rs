@@ -6,7 +6,7 @@ use std::fmt;
 
 use drivers_spec::nv::tensor_map;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{MmaDesc, ROW, Rows};
 use crate::ir::{Binary, ReduceOp, StoreMode, Unary};
 use crate::target::Target;
@@ -105,15 +105,12 @@ pub struct Tensor {
     /// Number of dimensions.
     pub rank: u8,
     /// Elements along each of them, and how far apart those are; the elements along the first one are neighbours.
-    pub dims: [[i64; 2]; Tensor::DIMENSIONS],
+    pub dims: [[i64; 2]; tensor_map::DIMENSIONS],
     /// Elements of a box along the second dimension. Along the first one it has those of a row, along the others one.
     pub rows: u16,
 }
 
 impl Tensor {
-    /// The most dimensions.
-    pub const DIMENSIONS: usize = 5;
-
     /// Elements of a box.
     pub fn elements(&self) -> i64 {
         Rows::width(self.dtype) * i64::from(self.rows)
@@ -396,6 +393,17 @@ impl Program {
         let (rest, y) = fold(rest, y);
         let small = |n: i64| u32::try_from(n).ok();
         Some([small(x)?, small(y)?, small(rest).filter(|_| rest <= z)?])
+    }
+
+    /// Bytes of boxes; those outside of a tensor count.
+    pub(crate) fn box_bytes(&self, boxes: &[BoxOf]) -> i64 {
+        let tensors = boxes
+            .iter()
+            .filter_map(|of| match self.args.get(of.tensor as usize) {
+                Some(Arg::Tensor(tensor)) => Some(tensor.elements() * tensor.dtype.size() as i64),
+                _ => None,
+            });
+        tensors.sum()
     }
 
     /// Bytes of local memory per group.

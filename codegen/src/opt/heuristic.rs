@@ -4,9 +4,10 @@
 use hashbrown::HashMap;
 
 use super::{Opt, RangeInfo, apply, merge, ranges};
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
-use crate::symbolic::{Lin, RangeSets};
+use crate::symbolic::Lin;
 use crate::target::{Target, TargetKind};
 
 /// Elements of work below which a kernel is one group: handing it to another core costs more.
@@ -207,7 +208,7 @@ fn lanes_for(g: &Graph, root: Id, target: &Target) -> u32 {
         let value = match g.op(n) {
             Op::Load | Op::Store(_) | Op::Cast | Op::Bitcast | Op::Unary(_) => true,
             // Indices are I64 but stay scalar.
-            Op::Binary(_) | Op::Where | Op::Fma | Op::Dot => g.dtype(n) != crate::DType::I64,
+            Op::Binary(_) | Op::Where | Op::Fma | Op::Dot => g.dtype(n) != DType::I64,
             _ => false,
         };
         if value {
@@ -216,6 +217,9 @@ fn lanes_for(g: &Graph, root: Id, target: &Target) -> u32 {
     }
     (target.vector_bytes / widest.max(2)).max(1) as u32
 }
+
+/// A range with the cost of so many lanes along it.
+type Lanes = (f64, RangeInfo, u32);
 
 fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
     let g = &kernel.graph;
@@ -236,39 +240,8 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
         if own.iter().any(|r| lanes_of.contains_key(r)) {
             continue;
         }
-        let lanes = lanes_for(g, s, target);
-        let combine = matches!(g.op(s), Op::Store(mode) if mode != StoreMode::Set);
         // The reductions that would get the lanes of an output range.
-        let mut best: Option<(f64, RangeInfo, u32)> = None;
-        for r in own
-            .iter()
-            .filter_map(|r| info.get(r))
-            .filter(|r| r.kind == RangeKind::Loop)
-        {
-            let mut fit = lanes;
-            // A vector with a mask is still better than this many single elements.
-            let least = match maskable(g, &mut sets, s, r.id, target) {
-                true => 5,
-                false => i64::from(fit),
-            };
-            while i64::from(fit) > r.extent && fit > 1 && r.extent < least {
-                fit /= 2;
-            }
-            while i64::from(fit / 2) >= r.extent && fit > 1 {
-                fit /= 2;
-            }
-            let contiguous = stride(g, &mut sets, g.src(s)[1], r.id) == Some(1);
-            if fit < 2 || scanned(g, s, r.id) || (combine && !contiguous) {
-                continue;
-            }
-            if !sets.depends(g, g.src(s)[1], r.id) {
-                continue;
-            }
-            let c = cost(g, &mut sets, s, Some((r.id, f64::from(fit))));
-            if best.is_none_or(|b| c < b.0) {
-                best = Some((c, *r, fit));
-            }
-        }
+        let best = lanes_of_output(g, &mut sets, &info, s, &own, target);
         // Or the lanes run along the reductions, and the outputs are scalars.
         let inner: Vec<Id> = nest
             .reduces
@@ -278,71 +251,26 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
             .collect();
         let mut along: Vec<(Id, RangeInfo, u32)> = Vec::new();
         for &n in &inner {
-            let lanes = lanes_for(g, g.src(n)[0], target);
-            let value = g.src(n)[0];
-            let mut pick: Option<(f64, RangeInfo, u32)> = None;
-            for r in g.src(n)[1..].iter().filter_map(|r| info.get(r)) {
-                let mut fit = lanes;
-                while i64::from(fit) > r.extent && fit > 1 {
-                    fit /= 2;
-                }
-                if fit < 2 || r.kind != RangeKind::Reduce {
-                    continue;
-                }
-                let c = cost(g, &mut sets, value, Some((r.id, f64::from(fit))));
-                if pick.is_none_or(|b| c < b.0) {
-                    pick = Some((c, *r, fit));
-                }
-            }
-            let scalar = cost(g, &mut sets, value, None);
+            let pick = lanes_of_reduction(g, &mut sets, &info, n, target);
+            let scalar = cost(g, &mut sets, g.src(n)[0], None);
             if let Some((c, r, fit)) = pick
                 && c < scalar * 0.8
             {
                 along.push((n, r, fit));
             }
         }
-        let mut output = best;
-        if let Some((c, r, _)) = best {
-            let touched: Vec<&(Id, RangeInfo, u32)> = along
-                .iter()
-                .filter(|(n, ..)| sets.depends(g, *n, r.id))
-                .collect();
-            if !touched.is_empty() {
-                // Compare: lanes along the output against lanes along the reductions.
-                let mut other = times_stores(g, &mut sets, s);
-                for (n, k, fit) in &touched {
-                    other += cost(g, &mut sets, g.src(*n)[0], Some((k.id, f64::from(*fit))));
-                }
-                if other < c {
-                    output = None;
-                }
-            }
-        }
+        let output = best.filter(|&best| output_is_better(g, &mut sets, s, best, &along));
         if let Some((_, r, fit)) = output {
             along.retain(|(n, ..)| !sets.depends(g, *n, r.id));
             lanes_of.insert(r.id, fit);
-            let masked = maskable(g, &mut sets, s, r.id, target);
-            let vectors = match masked {
-                true => (r.extent + i64::from(fit) - 1) / i64::from(fit),
-                false => r.extent / i64::from(fit),
-            };
-            let mut tile = tile_for(g, &mut sets, &info, s, &inner, r, vectors, target);
-            let whole = r.extent == vectors * i64::from(fit);
-            if inner.is_empty()
-                && whole
-                && (2..=4).contains(&vectors)
-                && divided(g, &mut sets, s, r.id)
-            {
-                tile.push((r.axis, vectors as u32));
-            }
-            plans.push(VectorPlan {
-                axis: r.axis,
-                lanes: fit,
-                reduction: false,
-                heavy: false,
-                masked,
-                tile,
-            });
+            plans.push(output_plan(
+                g,
+                &mut sets,
+                &info,
+                (s, &inner),
+                (r, fit),
+                target,
+            ));
         }
         for (n, r, fit) in along {
             if decided.contains(&r.id) {
@@ -368,6 +296,126 @@ fn vector_plans(kernel: &Kernel, target: &Target) -> Vec<VectorPlan> {
         }
     }
     plans
+}
+
+/// The output range of a store along which lanes cost least.
+fn lanes_of_output(
+    g: &Graph,
+    sets: &mut RangeSets,
+    info: &HashMap<Id, RangeInfo>,
+    store: Id,
+    own: &[Id],
+    target: &Target,
+) -> Option<Lanes> {
+    let lanes = lanes_for(g, store, target);
+    let combine = matches!(g.op(store), Op::Store(mode) if mode != StoreMode::Set);
+    let index = g.src(store)[1];
+    let mut best: Option<Lanes> = None;
+    let known = own.iter().filter_map(|r| info.get(r));
+    for r in known.filter(|r| r.kind == RangeKind::Loop) {
+        let mut fit = lanes;
+        // A vector with a mask is still better than this many single elements.
+        let least = match maskable(g, sets, store, r.id, target) {
+            true => 5,
+            false => i64::from(fit),
+        };
+        while i64::from(fit) > r.extent && fit > 1 && r.extent < least {
+            fit /= 2;
+        }
+        while i64::from(fit / 2) >= r.extent && fit > 1 {
+            fit /= 2;
+        }
+        let contiguous = stride(g, sets, index, r.id) == Some(1);
+        if fit < 2 || scanned(g, store, r.id) || (combine && !contiguous) {
+            continue;
+        }
+        if !sets.depends(g, index, r.id) {
+            continue;
+        }
+        let c = cost(g, sets, store, Some((r.id, f64::from(fit))));
+        if best.is_none_or(|b| c < b.0) {
+            best = Some((c, *r, fit));
+        }
+    }
+    best
+}
+
+/// The range of a reduction along which lanes cost least.
+fn lanes_of_reduction(
+    g: &Graph,
+    sets: &mut RangeSets,
+    info: &HashMap<Id, RangeInfo>,
+    reduce: Id,
+    target: &Target,
+) -> Option<Lanes> {
+    let value = g.src(reduce)[0];
+    let lanes = lanes_for(g, value, target);
+    let mut pick: Option<Lanes> = None;
+    for r in g.src(reduce)[1..].iter().filter_map(|r| info.get(r)) {
+        let mut fit = lanes;
+        while i64::from(fit) > r.extent && fit > 1 {
+            fit /= 2;
+        }
+        if fit < 2 || r.kind != RangeKind::Reduce {
+            continue;
+        }
+        let c = cost(g, sets, value, Some((r.id, f64::from(fit))));
+        if pick.is_none_or(|b| c < b.0) {
+            pick = Some((c, *r, fit));
+        }
+    }
+    pick
+}
+
+/// Whether lanes along an output range cost no more than lanes along the reductions that depend on it.
+fn output_is_better(
+    g: &Graph,
+    sets: &mut RangeSets,
+    store: Id,
+    (c, r, _): Lanes,
+    along: &[(Id, RangeInfo, u32)],
+) -> bool {
+    let touched: Vec<&(Id, RangeInfo, u32)> = along
+        .iter()
+        .filter(|(n, ..)| sets.depends(g, *n, r.id))
+        .collect();
+    if touched.is_empty() {
+        return true;
+    }
+    let mut other = times_stores(g, sets, store);
+    for (n, k, fit) in touched {
+        other += cost(g, sets, g.src(*n)[0], Some((k.id, f64::from(*fit))));
+    }
+    other >= c
+}
+
+/// Lanes along an output range, and the tile of the other loops.
+fn output_plan(
+    g: &Graph,
+    sets: &mut RangeSets,
+    info: &HashMap<Id, RangeInfo>,
+    (store, inner): (Id, &[Id]),
+    (r, fit): (RangeInfo, u32),
+    target: &Target,
+) -> VectorPlan {
+    let masked = maskable(g, sets, store, r.id, target);
+    let vectors = match masked {
+        true => (r.extent + i64::from(fit) - 1) / i64::from(fit),
+        false => r.extent / i64::from(fit),
+    };
+    let mut tile = tile_for(g, sets, info, store, inner, r, vectors, target);
+    let whole = r.extent == vectors * i64::from(fit);
+    if inner.is_empty() && whole && (2..=4).contains(&vectors) && divided(g, sets, store, r.id) {
+        tile.push((r.axis, vectors as u32));
+    }
+    VectorPlan {
+        axis: r.axis,
+        lanes: fit,
+        reduction: false,
+        heavy: false,
+        masked,
+        tile,
+    }
 }
 
 /// Whether the lanes of a range find their places by division, as those of packed windows do. Next to
@@ -476,7 +524,7 @@ fn tile_for(
 /// Spreads the outermost output ranges over groups.
 fn parallel(kernel: &Kernel, target: &Target) -> Vec<Opt> {
     let g = &kernel.graph;
-    if target.kind != TargetKind::Cpu || target.cores < 2 || crate::lower::ordered(kernel) {
+    if target.kind != TargetKind::Cpu || target.cores < 2 || kernel.ordered() {
         return Vec::new();
     }
     let mut sets = RangeSets::default();

@@ -11,9 +11,8 @@ use std::fmt;
 use hashbrown::HashMap;
 
 use crate::error::{Error, Result};
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, StoreMode};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, RangeSets, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
-use crate::symbolic::RangeSets;
 use crate::target::{Target, TargetKind};
 
 /// One step. Axes are the numbers of [`Op::Range`]; a split keeps the number for the outer part.
@@ -200,42 +199,10 @@ pub fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
 /// Applies one step to a kernel. [`Opt::Pack`] and [`Opt::Block`] split a kernel into several, and are not
 /// supported here.
 pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
-    use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast, Vec};
+    use RangeKind::{GroupReduce, Local, Loop, Reduce, Unroll, Upcast};
     match *opt {
         Opt::Vec { axis, lanes } | Opt::Cover { axis, lanes } => {
-            let twice = matches!(opt, Opt::Cover { .. });
-            let kinds: &[RangeKind] = if twice { &[Loop] } else { &[Loop, Reduce] };
-            let r = find(kernel, opt, axis, kinds)?;
-            if twice && !repeatable(&kernel.graph, kernel.sink) {
-                return refuse(kernel, opt, "the kernel reads what it writes");
-            }
-            if !lanes.is_power_of_two() {
-                return refuse(kernel, opt, "the number of lanes is not a power of two");
-            }
-            if atomics(&kernel.graph, kernel.sink, r.id) {
-                return refuse(kernel, opt, "an atomic store cannot be vectorised");
-            }
-            if let Some(other) = lanes_beside(&kernel.graph, kernel.sink, r.id) {
-                return refuse(
-                    kernel,
-                    opt,
-                    format!("a value depends on range {axis} and on vectorised range {other}"),
-                );
-            }
-            let n = i64::from(lanes);
-            if twice && r.extent > n && r.extent % n != 0 {
-                let g = &mut kernel.graph;
-                let next = fresh(g, kernel.sink);
-                let (inner, last) = (g.range(next, n, Vec), g.range(next + 1, n, Vec));
-                let whole = r.extent / n;
-                let outer = (whole > 1).then(|| g.range(r.axis, whole, Loop));
-                let main = pair(g, outer, n, inner);
-                let start = g.index(r.extent - n);
-                let tail = g.binary(Binary::Add, start, last);
-                replace(kernel, r, main, Some(tail));
-            } else {
-                split(kernel, opt, r, n, Vec)?;
-            }
+            vectorise(kernel, opt, axis, lanes)?;
         }
         Opt::Upcast { axis, n } => {
             let r = find(kernel, opt, axis, &[Loop])?;
@@ -260,20 +227,7 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
             split(kernel, opt, r, i64::from(n), GroupReduce)?;
         }
         Opt::Thread { axis, chunk } => thread(kernel, opt, axis, i64::from(chunk))?,
-        Opt::PadTo { axis, multiple } => {
-            let r = find(kernel, opt, axis, &[Loop, Reduce])?;
-            if multiple == 0 {
-                return refuse(kernel, opt, "cannot pad to a multiple of 0");
-            }
-            let extent = u64::try_from(r.extent)
-                .ok()
-                .and_then(|e| e.checked_next_multiple_of(u64::from(multiple)))
-                .and_then(|e| i64::try_from(e).ok());
-            let Some(extent) = extent else {
-                return refuse(kernel, opt, "the padded extent is too large");
-            };
-            pad::pad(kernel, r, extent);
-        }
+        Opt::PadTo { axis, multiple } => pad_to(kernel, opt, axis, multiple)?,
         Opt::Swap { a, b } => {
             let x = find(kernel, opt, a, &[Loop])?;
             let y = find(kernel, opt, b, &[Loop])?;
@@ -301,6 +255,62 @@ pub fn apply(kernel: &mut Kernel, opt: &Opt) -> Result<()> {
     Ok(())
 }
 
+/// [`Opt::Vec`] and [`Opt::Cover`].
+fn vectorise(kernel: &mut Kernel, opt: &Opt, axis: u32, lanes: u32) -> Result<()> {
+    use RangeKind::{Loop, Reduce, Vec};
+    let twice = matches!(opt, Opt::Cover { .. });
+    let kinds: &[RangeKind] = if twice { &[Loop] } else { &[Loop, Reduce] };
+    let r = find(kernel, opt, axis, kinds)?;
+    if twice && !repeatable(&kernel.graph, kernel.sink) {
+        return refuse(kernel, opt, "the kernel reads what it writes");
+    }
+    if !lanes.is_power_of_two() {
+        return refuse(kernel, opt, "the number of lanes is not a power of two");
+    }
+    if atomics(&kernel.graph, kernel.sink, r.id) {
+        return refuse(kernel, opt, "an atomic store cannot be vectorised");
+    }
+    if let Some(other) = lanes_beside(&kernel.graph, kernel.sink, r.id) {
+        return refuse(
+            kernel,
+            opt,
+            format!("a value depends on range {axis} and on vectorised range {other}"),
+        );
+    }
+    let n = i64::from(lanes);
+    if twice && r.extent > n && r.extent % n != 0 {
+        let g = &mut kernel.graph;
+        let next = fresh(g, kernel.sink);
+        let (inner, last) = (g.range(next, n, Vec), g.range(next + 1, n, Vec));
+        let whole = r.extent / n;
+        let outer = (whole > 1).then(|| g.range(r.axis, whole, Loop));
+        let main = pair(g, outer, n, inner);
+        let start = g.index(r.extent - n);
+        let tail = g.binary(Binary::Add, start, last);
+        replace(kernel, r, main, Some(tail));
+    } else {
+        split(kernel, opt, r, n, Vec)?;
+    }
+    Ok(())
+}
+
+/// [`Opt::PadTo`].
+fn pad_to(kernel: &mut Kernel, opt: &Opt, axis: u32, multiple: u32) -> Result<()> {
+    let r = find(kernel, opt, axis, &[RangeKind::Loop, RangeKind::Reduce])?;
+    if multiple == 0 {
+        return refuse(kernel, opt, "cannot pad to a multiple of 0");
+    }
+    let extent = u64::try_from(r.extent)
+        .ok()
+        .and_then(|e| e.checked_next_multiple_of(u64::from(multiple)))
+        .and_then(|e| i64::try_from(e).ok());
+    let Some(extent) = extent else {
+        return refuse(kernel, opt, "the padded extent is too large");
+    };
+    pad::pad(kernel, r, extent);
+    Ok(())
+}
+
 /// Whether an atomic store depends on a range.
 fn atomics(g: &Graph, sink: Id, range: Id) -> bool {
     let mut sets = RangeSets::default();
@@ -314,7 +324,7 @@ fn atomic(kernel: &mut Kernel, opt: &Opt, axis: u32) -> Result<()> {
     let r = find(kernel, opt, axis, &[RangeKind::Serial])?;
     let order = toposort(&kernel.graph, kernel.sink);
     let g = &kernel.graph;
-    if crate::lower::ordered(kernel) {
+    if kernel.ordered() {
         return refuse(kernel, opt, "several stores combine into one buffer");
     }
     let stores = g.src(kernel.sink).to_vec();

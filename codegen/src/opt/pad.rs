@@ -4,9 +4,8 @@
 use hashbrown::HashMap;
 
 use super::RangeInfo;
-use crate::ir::{Binary, Graph, Id, Kernel, Op, Src};
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeSets, Src};
 use crate::rewrite::toposort;
-use crate::symbolic::RangeSets;
 
 /// Gives a range a larger extent.
 pub(super) fn pad(kernel: &mut Kernel, r: RangeInfo, extent: i64) {
@@ -52,7 +51,7 @@ pub(super) fn guard(g: &mut Graph, root: Id, old: Id, wide: Id, inside: Id) -> I
                 g.add(node.op, node.dtype, &src)
             }
             Op::Reduce(op) if node.src[1..].contains(&old) => {
-                let neutral = g.bits(node.dtype, crate::interp::scalar::identity(op, node.dtype));
+                let neutral = g.bits(node.dtype, crate::ir::scalar::identity(op, node.dtype));
                 src[0] = g.select(inside, src[0], neutral);
                 g.add(node.op, node.dtype, &src)
             }

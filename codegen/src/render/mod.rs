@@ -11,7 +11,7 @@ pub use ptx::PtxRenderer;
 
 use std::sync::Arc;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::Program;

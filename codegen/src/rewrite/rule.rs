@@ -2,8 +2,8 @@
 
 use hashbrown::HashMap;
 
-use crate::ir::{Binary, Graph, Id, Op, RangeKind, ReduceOp, StoreMode, Unary};
-use crate::symbolic::{Bounds, RangeSets};
+use crate::ir::{Binary, Graph, Id, Op, RangeKind, RangeSets, ReduceOp, StoreMode, Unary};
+use crate::symbolic::Bounds;
 
 /// The context of a rule: analyses shared by all rules of one run.
 #[derive(Debug, Default)]

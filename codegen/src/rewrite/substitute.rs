@@ -2,8 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::ir::{Graph, Id, Op, Src};
-use crate::symbolic::RangeSets;
+use crate::ir::{Graph, Id, Op, RangeSets, Src};
 
 /// `root` with every node that is a key of `map` replaced by its value. Replacements are not looked
 /// into again.

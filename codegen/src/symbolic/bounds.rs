@@ -4,9 +4,8 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::lin::Lin;
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary, scalar};
 
 /// Smallest and largest value.
 pub type Interval = (i64, i64);

@@ -7,8 +7,8 @@
 use smallvec::SmallVec;
 
 use super::sum::Sum;
-use crate::DType;
-use crate::ir::{Binary, Graph, Id, Op, Unary};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, RangeSets, Unary};
 
 /// Nodes looked at for one normal form. A longer sum is one opaque term: this keeps the work on a
 /// chain of n additions linear in n.
@@ -70,7 +70,7 @@ impl Lin {
 
     /// The coefficient of `range` if the sum is linear in it: no other term depends on it (`r / 4`
     /// would).
-    pub fn stride(&self, g: &Graph, sets: &mut super::RangeSets, range: Id) -> Option<i64> {
+    pub fn stride(&self, g: &Graph, sets: &mut RangeSets, range: Id) -> Option<i64> {
         let hidden = self
             .terms()
             .iter()

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::bounds::{Bounds, Fact};
 use super::lin::Lin;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
 
 /// The most clauses of one guard that are looked at.

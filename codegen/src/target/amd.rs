@@ -9,7 +9,7 @@
 //! better.
 
 use super::{Atomics, Fragments, GroupCosts, MmaDesc, RegisterFile, Target, TargetKind};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::{Digit, Fragment};
 

@@ -5,11 +5,10 @@
 //! Fragments for mma". Multiprocessors and caches: white papers of the chips; they only guide heuristics, the
 //! device knows better.
 
-pub(crate) mod tensor;
 mod warpgroup;
 
 use super::{Atomics, Fragments, GroupCosts, MmaDesc, RegisterFile, Target, TargetKind};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::{Digit, Fragment};
 pub(crate) use warpgroup::{Warpgroup, descriptor};
@@ -22,6 +21,13 @@ const WARP: usize = 32;
 const MAX_ITEMS: usize = 1024;
 /// Shared memory of a group that is declared in its code, at most.
 pub(crate) const STATIC_BYTES: usize = 48 << 10;
+
+/// What copies a box of a tensor with so many dimensions into shared memory, in PTX.
+pub(crate) fn box_copy(dimensions: usize) -> String {
+    format!(
+        "cp.async.bulk.tensor.{dimensions}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+    )
+}
 
 /// What sets one chip apart.
 struct Chip {

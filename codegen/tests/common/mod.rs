@@ -1,9 +1,8 @@
 //! Random expressions, and their values by the interpreter.
 
 use codegen::ir::{
-    Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary,
+    Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary, ranges_of,
 };
-use codegen::symbolic::ranges_of;
 use codegen::{DType, interp};
 
 pub use crate::rng::Rng;

@@ -1,4 +1,4 @@
-//! What each part of a GPU driver may name, read from its source.
+//! What each part of the compiler and of a GPU driver may name, read from its source.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,8 +7,37 @@ use std::path::PathBuf;
 
 use structure::root;
 
-/// Modules of drivers, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 3] = [
+const COMPILER: &str = "codegen";
+
+/// Modules of crates, each of which uses those before it, and none behind it.
+const LAYERS: [(&str, &[&str]); 4] = [
+    (
+        COMPILER,
+        &[
+            "dtype",
+            "error",
+            "trust",
+            "checkout",
+            "recent",
+            "ir",
+            "interp",
+            "target",
+            "resources",
+            "symbolic",
+            "rewrite",
+            "opt",
+            "lower",
+            "render",
+            "compile",
+            "cache",
+            "modules",
+            "backend",
+            "content",
+            "stage",
+            "built",
+            "build",
+        ],
+    ),
     (
         "drivers/gpu",
         &[
@@ -133,6 +162,27 @@ fn each_module_uses_only_those_above_it() {
                 );
             }
         }
+    }
+}
+
+/// What its top hands on is for others: a name taken there would hide the module that it comes from.
+#[test]
+fn the_compiler_names_modules_and_its_top_defines_nothing() {
+    let layers = LAYERS.iter().find(|one| one.0 == COMPILER).unwrap().1;
+    for (path, code) in sources(COMPILER) {
+        for used in named(&code, "crate::") {
+            let path = path.display();
+            assert!(layers.contains(&used), "{path}: crate::{used} is no module");
+        }
+    }
+    let top = structure::parse(&root().join(COMPILER).join("src/lib.rs"));
+    for item in &top.items {
+        let handed_on = match item {
+            syn::Item::Use(_) => true,
+            syn::Item::Mod(module) => module.content.is_none(),
+            _ => false,
+        };
+        assert!(handed_on, "lib.rs defines something");
     }
 }
 

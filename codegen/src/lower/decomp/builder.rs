@@ -1,9 +1,8 @@
 //! Builds nodes for a target: each method decomposes operations that the target lacks.
 
 use super::Caps;
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Unary, scalar};
 use crate::symbolic::Bounds;
 
 /// A graph being extended for one target.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Unary};
 use crate::target::Atomics;
 

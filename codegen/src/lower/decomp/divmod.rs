@@ -1,9 +1,8 @@
 //! Division: rounded down, checked, and the remainder of floats.
 
 use super::builder::Builder;
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Id, Op, Unary};
+use crate::dtype::DType;
+use crate::ir::{Binary, Id, Op, Unary, scalar};
 
 impl Builder<'_> {
     fn int_const(&self, id: Id) -> Option<i128> {

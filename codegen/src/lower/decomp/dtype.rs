@@ -1,7 +1,7 @@
 //! Conversions of narrow floats by bit operations.
 
 use super::builder::{Builder, small_float};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Op, Unary};
 
 /// Layout of a narrow float.

@@ -2,7 +2,7 @@
 //! `erfc a = e^(-a^2) t (1 + Q(t))` with `t = 3/4 / (1 + a)` further out.
 
 use super::builder::Builder;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// erf(x) / x - 1 in powers of x^2 for |x| <= 1, error 2^-29.2.

@@ -2,7 +2,7 @@
 //! each says its error relative to the function.
 
 use super::builder::{Builder, signed_bits};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Op, Unary};
 
 /// 2^f for |f| <= 1/2, error 2^-27.9; the first coefficient is exactly 1, so powers of integers are

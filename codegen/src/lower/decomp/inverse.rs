@@ -2,7 +2,7 @@
 //! in two parts.
 
 use super::builder::Builder;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (atan(x) / x - 1) / x^2 in powers of x^2 for |x| <= tan(pi/8), error of the function 2^-28.

@@ -4,7 +4,7 @@
 use super::builder::{Builder, signed_bits};
 use super::exponential::LOG_F64;
 use super::natural::{LN_2_F32, LN_2_F64};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (ln(1 + f) - f + f^2/2) / f^3 for sqrt(1/2) <= 1 + f <= sqrt(2), error of the logarithm 2^-27.

@@ -17,7 +17,7 @@ mod trigonometric;
 
 use hashbrown::HashMap;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src};
 use crate::rewrite::toposort;
 use builder::Builder;

@@ -3,7 +3,7 @@
 //! e^r apart, so that nothing cancels: `sinh x = (2^n - 2^-n)/2 cosh r + (2^n + 2^-n)/2 sinh r`.
 
 use super::builder::{Builder, signed_bits};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (e^r - 1 - r) / r^2 for |r| <= ln 2 / 2, error of e^r 2^-28.3.

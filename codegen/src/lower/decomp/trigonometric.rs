@@ -2,7 +2,7 @@
 //! others), then a polynomial chosen by the quadrant.
 
 use super::builder::Builder;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Unary};
 
 /// (sin(r) / r - 1) / r^2 in powers of r^2 for |r| <= pi/4, error 2^-26.3.
@@ -293,13 +293,26 @@ impl Builder<'_> {
         let low_bits = self.int(u64, 31);
         let t = self.and(e, low_bits);
         let j = self.shr(e, 5);
+        let digits = self.two_over_pi(j, single);
+        let sums = self.columns(mantissa, t, &digits, single);
+        self.fraction(&sums, single)
+    }
+
+    /// How many digits of 2/pi [`Builder::reduce_by_bits`] multiplies.
+    const fn window(single: bool) -> usize {
+        if single { 6 } else { 8 }
+    }
+
+    /// The digits of 2/pi, of 32 bits each, from digit `j` of the table on.
+    fn two_over_pi(&mut self, j: Id, single: bool) -> Vec<Id> {
+        let u64 = DType::U64;
         // Digit k of the window has the weight 2^(-32 k): those before it contribute multiples of 4.
         let steps: &[u32] = if single {
             &[4, 2, 1]
         } else {
             &[32, 16, 8, 4, 2, 1]
         };
-        let width = if single { 6 } else { 8 };
+        let width = Self::window(single);
         let span: usize = steps.iter().map(|&s| s as usize).sum();
         let mut digits: Vec<Id> = (0..width + span)
             .map(|i| {
@@ -318,7 +331,13 @@ impl Builder<'_> {
             }
             digits.truncate(digits.len() - step);
         }
-        // The mantissa shifted by t, in digits of 32 bits, the lowest first.
+        digits
+    }
+
+    /// Columns of the product of a mantissa, shifted by so many bits, and digits.
+    fn columns(&mut self, mantissa: Id, t: Id, digits: &[Id], single: bool) -> Vec<Id> {
+        let u64 = DType::U64;
+        // In digits of 32 bits, the lowest first.
         let low_half = self.int(u64, 0xffff_ffff);
         let low = self.and(mantissa, low_half);
         let high = self.shr(mantissa, 32);
@@ -330,7 +349,8 @@ impl Builder<'_> {
         let m1 = self.and(middle, low_half);
         let m2 = self.shr(middle, 32);
         // Columns of the product: column p has the weight 2^(-32 p).
-        let columns = width - 2;
+        let columns = Self::window(single) - 2;
+        let none = self.int(u64, 0);
         let mut sums: Vec<Id> = vec![none; columns];
         for (a, m) in [m0, m1, m2].into_iter().enumerate() {
             for (k, &digit) in digits.iter().enumerate() {
@@ -356,6 +376,11 @@ impl Builder<'_> {
             sums[p - 1] = self.add(sums[p - 1], carry);
             sums[p] = self.and(sums[p], low_half);
         }
+        sums
+    }
+
+    /// The quadrant, and the angle in it with its rest.
+    fn fraction(&mut self, sums: &[Id], single: bool) -> (Id, Id, Id) {
         // Fraction as 128 bits, rounded to the nearest quadrant.
         let high = self.shl(sums[1], 32);
         let high = self.or(high, sums[2]);
@@ -367,6 +392,7 @@ impl Builder<'_> {
         let up = self.shr(high, 63);
         let quadrant = self.add(sums[0], up);
         let quadrant = self.bitcast(quadrant, DType::I64);
+        let none = self.int(DType::U64, 0);
         let is_up = self.g.binary(Binary::Ne, up, none);
         let (not_high, not_low) = (self.not(high), self.not(low));
         let high = self.select(is_up, not_high, high);

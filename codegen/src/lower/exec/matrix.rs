@@ -1,9 +1,9 @@
 //! Matrix instructions of a wave.
 
 use super::Item;
-use crate::DType;
-use crate::interp::scalar;
+use crate::dtype::DType;
 use crate::ir::mma::{Fragment, MmaDesc};
+use crate::ir::scalar;
 use crate::lower::program::{Inst, Mem, Operand, Reg};
 
 /// The matrix that the lanes of a wave hold together, row by row. Elements that several lanes hold

@@ -12,7 +12,7 @@ pub(super) use boxes::Ring;
 use hashbrown::{HashMap, HashSet};
 
 use super::{Item, Level, Linear, Link, Product};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Id, Op, RangeKind, ReduceOp, Unary};
@@ -228,7 +228,7 @@ impl Linear<'_> {
             self.p.accs.push(Ty { dtype, lanes });
             let acc = Acc(self.p.accs.len() as u32 - 1);
             self.accs.insert(n, acc);
-            let bits = crate::interp::scalar::identity(op, dtype);
+            let bits = crate::ir::scalar::identity(op, dtype);
             let a = self.emit(dtype, lanes, |dst| Inst::Const { dst, bits });
             self.p.insts.push(Inst::SetAcc { acc, a });
             self.start_carry(n, Ty { dtype, lanes });
@@ -344,34 +344,12 @@ impl Linear<'_> {
         let lanes = self.lanes(n)?;
         let src: Vec<Id> = self.operands(n);
         if let Some(&(count, positive)) = self.input.lanes.masks.get(&n) {
-            let count = self.reg(count, 1)?;
-            let mut mask = self.emit(DType::Bool, lanes, |dst| Inst::Mask { dst, count });
-            if !positive {
-                let a = mask;
-                mask = self.emit(DType::Bool, lanes, |dst| Inst::Unary {
-                    dst,
-                    op: Unary::Not,
-                    a,
-                });
-            }
+            let mask = self.mask(lanes, count, positive)?;
             self.regs.insert(n, mask);
             return Ok(());
         }
         let reg = match self.op(n) {
-            Op::Var { slot: wanted, .. } => {
-                let found = self
-                    .p
-                    .args
-                    .iter()
-                    .position(|a| matches!(a, Arg::Var { slot } if *slot == wanted));
-                let Some(arg) = found else {
-                    return self.invalid(format!("variable {wanted} is not an argument"));
-                };
-                self.emit(dtype, 1, |dst| Inst::Var {
-                    dst,
-                    arg: arg as u32,
-                })
-            }
+            Op::Var { slot, .. } => self.var(dtype, slot)?,
             Op::Range {
                 kind: RangeKind::Vec,
                 ..
@@ -394,38 +372,9 @@ impl Linear<'_> {
                 let c = self.reg(src[2], lanes)?;
                 self.multiply(desc, src[0], src[1], c)?
             }
-            Op::Load => {
-                let mem = self.memory(n)?;
-                let access = self.access(n);
-                let wide = if access == Access::Gather { lanes } else { 1 };
-                let mut index = self.reg(src[0], wide)?;
-                if let (&[_, gate, _], Access::Contiguous, true) = (&src[..], access, lanes > 1) {
-                    index = self.masked_index(gate, index)?;
-                }
-                let gate = match src[..] {
-                    [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
-                    _ => None,
-                };
-                self.emit(dtype, lanes, |dst| Inst::Load {
-                    dst,
-                    mem,
-                    index,
-                    access,
-                    gate,
-                })
-            }
+            Op::Load => self.load(n, lanes, &src)?,
             Op::Reduce(op) => self.reduce(n, op)?,
-            Op::Scan(op) => {
-                let Some(&acc) = self.accs.get(&n) else {
-                    return self.invalid("a scan outside of its loop");
-                };
-                let b = self.reg(src[0], lanes)?;
-                let a = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
-                let op = op.binary();
-                let a = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b });
-                self.p.insts.push(Inst::SetAcc { acc, a });
-                a
-            }
+            Op::Scan(op) => self.scan(n, op, lanes)?,
             Op::Check => {
                 self.check(n, [src[1], src[2]])?;
                 self.reg(src[0], lanes)?
@@ -444,6 +393,69 @@ impl Linear<'_> {
         };
         self.regs.insert(n, reg);
         Ok(())
+    }
+
+    /// Lanes that are true (or not) below a count.
+    fn mask(&mut self, lanes: u32, count: Id, positive: bool) -> Result<Reg> {
+        let count = self.reg(count, 1)?;
+        let mask = self.emit(DType::Bool, lanes, |dst| Inst::Mask { dst, count });
+        if positive {
+            return Ok(mask);
+        }
+        Ok(self.emit(DType::Bool, lanes, |dst| Inst::Unary {
+            dst,
+            op: Unary::Not,
+            a: mask,
+        }))
+    }
+
+    fn var(&mut self, dtype: DType, wanted: u16) -> Result<Reg> {
+        let found = self
+            .p
+            .args
+            .iter()
+            .position(|a| matches!(a, Arg::Var { slot } if *slot == wanted));
+        let Some(arg) = found else {
+            return self.invalid(format!("variable {wanted} is not an argument"));
+        };
+        Ok(self.emit(dtype, 1, |dst| Inst::Var {
+            dst,
+            arg: arg as u32,
+        }))
+    }
+
+    fn load(&mut self, n: Id, lanes: u32, src: &[Id]) -> Result<Reg> {
+        let mem = self.memory(n)?;
+        let access = self.access(n);
+        let wide = if access == Access::Gather { lanes } else { 1 };
+        let mut index = self.reg(src[0], wide)?;
+        if let (&[_, gate, _], Access::Contiguous, true) = (src, access, lanes > 1) {
+            index = self.masked_index(gate, index)?;
+        }
+        let gate = match *src {
+            [_, gate, alt] => Some((self.reg(gate, lanes)?, self.reg(alt, lanes)?)),
+            _ => None,
+        };
+        Ok(self.emit(self.input.g.dtype(n), lanes, |dst| Inst::Load {
+            dst,
+            mem,
+            index,
+            access,
+            gate,
+        }))
+    }
+
+    fn scan(&mut self, n: Id, op: ReduceOp, lanes: u32) -> Result<Reg> {
+        let Some(&acc) = self.accs.get(&n) else {
+            return self.invalid("a scan outside of its loop");
+        };
+        let dtype = self.input.g.dtype(n);
+        let b = self.reg(self.src(n)[0], lanes)?;
+        let a = self.emit(dtype, lanes, |dst| Inst::GetAcc { dst, acc });
+        let op = op.binary();
+        let a = self.emit(dtype, lanes, |dst| Inst::Binary { dst, op, a, b });
+        self.p.insts.push(Inst::SetAcc { acc, a });
+        Ok(a)
     }
 
     /// What has no more to it than its operands, which are as wide as the result.

@@ -10,7 +10,7 @@ use super::decomp::Caps;
 use super::lanes::Lanes;
 use super::nest::{Ranges, Set, bits, deepest};
 use super::program::{Acc, Arg, Mem, Program, Reg};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::MmaDesc;
 use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::up;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{MmaDesc, ROW, Rows};
 
 /// The sizes of a contraction by groups of work-items.

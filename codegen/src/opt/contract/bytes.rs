@@ -9,11 +9,10 @@
 use hashbrown::HashMap;
 
 use super::{Contraction, StageKernel, size};
-use crate::DType;
-use crate::interp::scalar::int_limits;
-use crate::ir::{Binary, Graph, Id, Kernel, Op, ReduceOp, StoreMode};
+use crate::dtype::DType;
+use crate::ir::scalar::int_limits;
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeSets, ReduceOp, StoreMode};
 use crate::rewrite::{simplify, substitute, toposort};
-use crate::symbolic::RangeSets;
 
 /// What is taken off all elements.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -3,12 +3,12 @@
 use hashbrown::HashMap;
 
 use super::{Contraction, Tile, WORD, kept, unit, up};
-use crate::DType;
-use crate::ir::{Graph, Id, Kernel, Op};
+use crate::dtype::DType;
+use crate::ir::{Graph, Id, Kernel, Op, RangeSets};
 use crate::opt::RangeInfo;
 use crate::rewrite::toposort;
+use crate::symbolic::Lin;
 use crate::symbolic::sum::gcd;
-use crate::symbolic::{Lin, RangeSets};
 use crate::target::{MmaDesc, Target};
 
 /// Multiplications below which a register tile costs more than it gains.

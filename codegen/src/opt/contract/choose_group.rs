@@ -3,10 +3,11 @@
 use super::blocking::Blocking;
 use super::fill::{Along, is_copied, is_turned, side_vector, stored, tensor};
 use super::{Contraction, up};
-use crate::DType;
-use crate::ir::Graph;
+use crate::dtype::DType;
 use crate::ir::mma::{MmaDesc, Rows};
-use crate::target::Target;
+use crate::ir::{Graph, Id};
+use crate::opt::RangeInfo;
+use crate::target::{GroupCosts, Target};
 
 /// Multiplications below which the steps through local memory cost more than they gain.
 const MIN_WORK: i64 = 1 << 15;
@@ -21,6 +22,10 @@ const MIN_PART: i64 = 256;
 /// (see `lower::blocked`), and each addition rounds to the digits of the whole.
 const MAX_PART: i64 = 2048;
 
+/// What [`side_vector`] is asked for where no block is chosen yet: elements at most, of a step along the sum, of a
+/// block along the side.
+const SIDE: [i64; 3] = [16, 64, 64];
+
 /// Groups that a compute unit keeps at the same time, and its SIMDs; `None` if it has no room.
 fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<(f64, f64)> {
     let small = |n: i64| u32::try_from(n).ok();
@@ -32,6 +37,122 @@ fn residents(target: &Target, registers: i64, local: i64, waves: i64) -> Option<
     let waves_of_simd = file.occupancy(small(registers)?, small(local)?, small(waves)?);
     let groups = i64::from(waves_of_simd * file.simds) / waves;
     (groups > 0).then_some((groups as f64, f64::from(file.simds)))
+}
+
+/// Pairs of powers of two, up to so many.
+fn powers(a: u32, b: u32) -> impl Iterator<Item = (u32, u32)> {
+    let each = |most: u32| (0..=most.ilog2()).map(|p| 1u32 << p);
+    each(a).flat_map(move |x| each(b).map(move |y| (x, y)))
+}
+
+/// The blocks without matrix instructions.
+fn plain_blocks(base: Blocking, consider: &mut impl FnMut(Blocking)) {
+    for (depth, slabs) in [8u32, 16, 32]
+        .iter()
+        .flat_map(|&depth| [2, 1].map(|slabs| (depth, slabs)))
+    {
+        for (along_rows, along_cols) in powers(32, 32) {
+            for (rows, cols) in powers(8, 8) {
+                consider(Blocking {
+                    along_rows,
+                    along_cols,
+                    rows,
+                    cols,
+                    depth,
+                    slabs,
+                    ..base
+                });
+            }
+        }
+    }
+}
+
+/// What a work-item does in a step.
+struct Step {
+    /// Registers of its sums.
+    sums: i64,
+    /// Registers of what it reads for them.
+    read: i64,
+    /// Products of a compute unit in a cycle.
+    products: f64,
+    /// Bytes that the group reads in local memory.
+    fetched: i64,
+}
+
+/// Registers of 32 bits for so many elements.
+fn words(elements: i64, t: DType) -> i64 {
+    up(elements * t.size() as i64, 4)
+}
+
+impl Step {
+    fn of(t: &Blocking, operands: [DType; 2], costs: &GroupCosts, wave: i64) -> Step {
+        let bytes = |i: usize| operands[i].size() as i64;
+        let (tile_rows, tile_cols) = (i64::from(t.rows), i64::from(t.cols));
+        let (items, depth) = (t.items(), i64::from(t.depth));
+        let rate = |d: &MmaDesc| costs.matrix_products[d.operands[0].size().ilog2() as usize];
+        match t.mma {
+            Some(d) if d.in_memory() => {
+                // Each instruction reads both of its operands.
+                let each = i64::from(d.m) * bytes(0) + i64::from(d.n) * bytes(1);
+                let tiles = tile_rows * tile_cols * (items / i64::from(d.wave()));
+                Step {
+                    sums: tile_rows * tile_cols * words(i64::from(d.elements()[2]), t.acc),
+                    read: 0,
+                    products: rate(&d) * THERE,
+                    fetched: depth * each * tiles,
+                }
+            }
+            Some(d) => {
+                let [a, b, c] = d.elements().map(i64::from);
+                let read = tile_rows * words(a, operands[0]) + tile_cols * words(b, operands[1]);
+                let steps = depth / i64::from(d.k);
+                let lanes = wave * (tile_rows * a * bytes(0) + tile_cols * b * bytes(1));
+                Step {
+                    sums: tile_rows * tile_cols * words(c, t.acc),
+                    read: read * t.turn() / i64::from(d.k),
+                    products: rate(&d),
+                    fetched: steps * lanes * (items / wave),
+                }
+            }
+            None => {
+                let per = tile_rows * bytes(0) + tile_cols * bytes(1);
+                // Neighbouring work-items share rows, which are read once for all of them.
+                let shared = tile_rows * bytes(0) / 2 + tile_cols * bytes(1);
+                Step {
+                    sums: words(tile_rows * tile_cols, t.acc),
+                    read: words(tile_rows + tile_cols, t.acc) * t.turn(),
+                    products: costs.products * 4.0 / t.acc.size().max(4) as f64,
+                    fetched: depth * items * per.min(shared.max(1)),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a work-item has the registers.
+fn fits_registers(
+    t: &Blocking,
+    (sums, registers, waves): (i64, i64, i64),
+    costs: &GroupCosts,
+    target: &Target,
+) -> bool {
+    let most = match t.mma {
+        // They are not read over and over.
+        Some(d) if d.in_memory() => costs.max_sums * 2,
+        _ => costs.max_sums,
+    };
+    if sums > most || registers > target.vector_regs as i64 {
+        return false;
+    }
+    // Where a SIMD keeps two waves of a group or more, half of their registers are accumulators, and
+    // what else there is has to fit the other half.
+    match target.registers {
+        Some(file) if target.vector_regs > file.general => {
+            let half = i64::from(file.per_simd) / up(waves, i64::from(file.simds)) / 2;
+            registers * 4 <= half * 3
+        }
+        _ => true,
+    }
 }
 
 impl Contraction {
@@ -50,10 +171,9 @@ impl Contraction {
         };
         let operands = c.stored_types(g);
         // How many elements each operand loads at a time, for vectors of at most so many.
-        let sides = [(&c.rows, c.a), (&c.cols, c.b)];
-        let vectors = sides.map(|(list, x)| {
+        let vectors = c.sides().map(|(list, x)| {
             let value = stored(g, x);
-            side_vector(g, &c, list, value, [16, 64, 64]).1
+            side_vector(g, &c, list, value, SIDE).1
         });
         let mut best: Option<(f64, Blocking)> = None;
         let mut consider = |mut block: Blocking| {
@@ -92,69 +212,66 @@ impl Contraction {
             acc: c.acc,
             swap: c.swap,
         };
-        let powers = |most: u32| (0..=most.ilog2()).map(|p| 1u32 << p);
-        let both = |a: u32, b: u32| powers(a).flat_map(move |x| powers(b).map(move |y| (x, y)));
-        // Copies beside the warps bring what is as it is in memory.
-        let copied = |d: &MmaDesc| {
-            target.is_nv()
-                && sides.iter().zip(d.operands).all(|((list, x), operand)| {
-                    let value = stored(g, *x);
-                    let (along, vector) = side_vector(g, &c, list, value, [16, 64, 64]);
-                    let turned = is_turned(d, along);
-                    g.dtype(value) == operand && is_copied(g, value, (along, vector), turned)
-                })
-        };
-        // Or the hardware copies boxes of them.
-        let boxed = |d: &MmaDesc| {
-            sides.iter().zip(d.operands).all(|((list, x), operand)| {
-                let value = stored(g, *x);
-                let (along, _) = side_vector(g, &c, list, value, [16, 64, 64]);
-                let turned = is_turned(d, along);
-                g.dtype(value) == operand
-                    && (along == Along::Side) == turned
-                    && tensor(g, &c, list, value, turned).is_some()
-            })
-        };
         for d in target.mma.iter().filter(matrix) {
-            let depths = match d.in_memory() {
-                // Whole rows.
-                true => [1, 2, 4].map(|rows| rows * Rows::width(d.operands[0]) as u32),
-                false => [16, 32, 64],
-            };
-            let boxes = d.in_memory() && boxed(d);
-            let most = if boxes || d.in_memory() && copied(d) {
-                4
-            } else {
-                2
-            };
-            for (depth, slabs) in depths
-                .iter()
-                .flat_map(|&depth| (1..=most).rev().map(move |slabs| (depth, slabs)))
-                .filter(|(depth, _)| depth % u32::from(d.k) == 0)
-            {
-                for (along_rows, along_cols) in both(4, 4) {
-                    for (rows, cols) in both(4, 4) {
-                        consider(Blocking {
-                            along_rows,
-                            along_cols,
-                            rows,
-                            cols,
-                            depth,
-                            slabs,
-                            boxes: boxes && slabs > 2,
-                            mma: Some(*d),
-                            ..base
-                        });
-                    }
-                }
-            }
+            c.matrix_blocks(g, target, d, base, &mut consider);
         }
-        for (depth, slabs) in [8u32, 16, 32]
+        plain_blocks(base, &mut consider);
+        Some(best?.1)
+    }
+
+    /// What the operand of each side is, and its ranges.
+    fn sides(&self) -> [(&[RangeInfo], Id); 2] {
+        [(&self.rows, self.a), (&self.cols, self.b)]
+    }
+
+    /// Whether copies beside the warps bring both operands: what is as it is in memory.
+    fn copied(&self, g: &Graph, d: &MmaDesc) -> bool {
+        let mut sides = self.sides().into_iter().zip(d.operands);
+        sides.all(|((list, x), operand)| {
+            let value = stored(g, x);
+            let (along, vector) = side_vector(g, self, list, value, SIDE);
+            let turned = is_turned(d, along);
+            g.dtype(value) == operand && is_copied(g, value, (along, vector), turned)
+        })
+    }
+
+    /// Whether the hardware copies boxes of both operands.
+    fn boxed(&self, g: &Graph, d: &MmaDesc) -> bool {
+        let mut sides = self.sides().into_iter().zip(d.operands);
+        sides.all(|((list, x), operand)| {
+            let value = stored(g, x);
+            let (along, _) = side_vector(g, self, list, value, SIDE);
+            let turned = is_turned(d, along);
+            g.dtype(value) == operand
+                && (along == Along::Side) == turned
+                && tensor(g, self, list, value, turned).is_some()
+        })
+    }
+
+    /// The blocks of a matrix instruction.
+    fn matrix_blocks(
+        &self,
+        g: &Graph,
+        target: &Target,
+        d: &MmaDesc,
+        base: Blocking,
+        consider: &mut impl FnMut(Blocking),
+    ) {
+        let depths = match d.in_memory() {
+            // Whole rows.
+            true => [1, 2, 4].map(|rows| rows * Rows::width(d.operands[0]) as u32),
+            false => [16, 32, 64],
+        };
+        let boxes = d.in_memory() && self.boxed(g, d);
+        let copied = || d.in_memory() && target.is_nv() && self.copied(g, d);
+        let most = if boxes || copied() { 4 } else { 2 };
+        for (depth, slabs) in depths
             .iter()
-            .flat_map(|&depth| [2, 1].map(|slabs| (depth, slabs)))
+            .flat_map(|&depth| (1..=most).rev().map(move |slabs| (depth, slabs)))
+            .filter(|(depth, _)| depth % u32::from(d.k) == 0)
         {
-            for (along_rows, along_cols) in both(32, 32) {
-                for (rows, cols) in both(8, 8) {
+            for (along_rows, along_cols) in powers(4, 4) {
+                for (rows, cols) in powers(4, 4) {
                     consider(Blocking {
                         along_rows,
                         along_cols,
@@ -162,12 +279,13 @@ impl Contraction {
                         cols,
                         depth,
                         slabs,
+                        boxes: boxes && slabs > 2,
+                        mma: Some(*d),
                         ..base
                     });
                 }
             }
         }
-        Some(best?.1)
     }
 
     /// Parts of the sum, so that no compute unit is without work, and none is so long that it loses digits.
@@ -215,10 +333,7 @@ impl Contraction {
         if long {
             return None;
         }
-        // Registers of 32 bits of one work-item.
-        let words = |elements: i64, t: DType| up(elements * t.size() as i64, 4);
         let bytes = |i: usize| operands[i].size() as i64;
-        let (tile_rows, tile_cols) = (i64::from(t.rows), i64::from(t.cols));
         let [loads_a, loads_b] =
             [(rows, vectors[0]), (cols, vectors[1])].map(|(side, vector)| match t.boxes {
                 true => 0,
@@ -238,58 +353,21 @@ impl Contraction {
             }
             _ => 0,
         };
-        let (sums, read, products, fetched) = match t.mma {
-            Some(d) if d.in_memory() => {
-                let sums = tile_rows * tile_cols * words(i64::from(d.elements()[2]), t.acc);
-                // Each instruction reads both of its operands.
-                let each = i64::from(d.m) * bytes(0) + i64::from(d.n) * bytes(1);
-                let rate = costs.matrix_products[d.operands[0].size().ilog2() as usize];
-                let tiles = tile_rows * tile_cols * (items / i64::from(d.wave()));
-                (sums, 0, rate * THERE, depth * each * tiles)
-            }
-            Some(d) => {
-                let [a, b, c] = d.elements().map(i64::from);
-                let sums = tile_rows * tile_cols * words(c, t.acc);
-                let read = tile_rows * words(a, operands[0]) + tile_cols * words(b, operands[1]);
-                let read = read * t.turn() / i64::from(d.k);
-                let steps = depth / i64::from(d.k);
-                let rate = costs.matrix_products[d.operands[0].size().ilog2() as usize];
-                let lanes = wave * (tile_rows * a * bytes(0) + tile_cols * b * bytes(1));
-                (sums, read, rate, steps * lanes * (items / wave))
-            }
-            None => {
-                let sums = words(tile_rows * tile_cols, t.acc);
-                let read = words(tile_rows + tile_cols, t.acc) * t.turn();
-                let per = tile_rows * bytes(0) + tile_cols * bytes(1);
-                // Neighbouring work-items share rows, which are read once for all of them.
-                let shared = tile_rows * bytes(0) / 2 + tile_cols * bytes(1);
-                let rate = costs.products * 4.0 / t.acc.size().max(4) as f64;
-                (sums, read, rate, depth * items * per.min(shared.max(1)))
-            }
-        };
+        let Step {
+            sums,
+            read,
+            products,
+            fetched,
+        } = Step::of(t, operands, costs, wave);
         let registers = sums + read + loaded + costs.other_registers;
-        let most = match t.mma {
-            // They are not read over and over.
-            Some(d) if d.in_memory() => costs.max_sums * 2,
-            _ => costs.max_sums,
-        };
-        if sums > most || registers > target.vector_regs as i64 {
-            return None;
-        }
-        // Where a SIMD keeps two waves of a group or more, half of their registers are accumulators, and
-        // what else there is has to fit the other half.
-        if let Some(file) = target.registers
-            && target.vector_regs > file.general
-            && registers * 4
-                > i64::from(file.per_simd) / up(items / wave, i64::from(file.simds)) / 2 * 3
-        {
+        let waves = items / wave;
+        if !fits_registers(t, (sums, registers, waves), costs, target) {
             return None;
         }
         let parts = f64::from(t.parts);
         let steps = up(up(k, depth), i64::from(t.parts));
         let groups = batch as f64 * (up(m, rows) * up(n, cols)) as f64 * parts;
         // How many groups are on a compute unit at the same time.
-        let waves = items / wave;
         let (resident, simds) = residents(target, registers, local, waves)?;
         let compute = (rows * cols * depth) as f64 / products;
         let moved = (rows * bytes(0) + cols * bytes(1)) as f64 * depth as f64;

@@ -1,18 +1,18 @@
 //! How operands get into local memory: in whole vectors where they have neighbours, along the sum or along a side;
 //! through the registers of the work-items, or beside them.
 
+use drivers_spec::nv::tensor_map::DIMENSIONS;
 use hashbrown::HashMap;
 
 use super::blocking::Blocking;
 use super::stages::{affine, below, decode, gated};
 use super::{Contraction, size, up};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{MmaDesc, Rows};
-use crate::ir::{Binary, Graph, Id, Op, RangeKind, StoreMode};
-use crate::lower;
+use crate::ir::{Binary, Graph, Id, Op, RangeKind, RangeSets, StoreMode};
 use crate::opt::RangeInfo;
 use crate::rewrite::substitute;
-use crate::symbolic::{Lin, RangeSets};
+use crate::symbolic::Lin;
 
 /// The operand as it is kept in local memory: before the cast to the type of the accumulator,
 /// where that is smaller.
@@ -170,7 +170,7 @@ pub(super) fn tensor(
     let plain = lin.constant == 0
         && lin.terms().len() == dims.len()
         && dims[0].1 == 1
-        && dims.len() <= lower::Tensor::DIMENSIONS
+        && dims.len() <= DIMENSIONS
         && dims[1..].iter().all(fits);
     plain.then_some(Tensor { ptr, dims })
 }

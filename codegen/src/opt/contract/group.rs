@@ -10,9 +10,9 @@ use hashbrown::HashMap;
 
 use super::blocking::Blocking;
 use super::fill::{Maker, Side, floor, is_copied, is_turned, side_vector, stored, tensor};
-use super::stages::{affine, at_column, below, decode, gated};
+use super::stages::{affine, decode, inside, store_result};
 use super::{Contraction, ScratchSpec, StageKernel, Staged, up};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{Digit, Fragment, Fragments, MmaDesc, Rows};
 use crate::ir::{Binary, Graph, Id, Kernel, Op, ParamInfo, RangeKind, ReduceOp, StoreMode};
 use crate::rewrite::{simplify, substitute};
@@ -117,17 +117,7 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
     let groups = [row_blocks, col_blocks, parts]
         .iter()
         .try_fold(batch, |p, &x| p.checked_mul(x))?;
-    // Columns inside of rows: neighbouring groups share rows.
-    let group = match groups {
-        1 => g.index(0),
-        _ => g.range(0, groups, RangeKind::Global),
-    };
-    let cb = floor(g, Binary::FloorMod, group, col_blocks);
-    let rest = floor(g, Binary::FloorDiv, group, col_blocks);
-    let rb = floor(g, Binary::FloorMod, rest, row_blocks);
-    let rest = floor(g, Binary::FloorDiv, rest, row_blocks);
-    let b = floor(g, Binary::FloorMod, rest, batch);
-    let part = floor(g, Binary::FloorDiv, rest, batch);
+    let [cb, rb, b, part] = place_of_group(g, groups, [col_blocks, row_blocks, batch]);
     let item = match t.items() {
         1 => g.index(0),
         items => g.range(1, items, RangeKind::Local),
@@ -155,37 +145,8 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
     make.turn = make.range(g, depth / t.turn(), RangeKind::Reduce);
     let first_row = floor(g, Binary::Mul, rb, rows);
     let first_col = floor(g, Binary::Mul, cb, cols);
-    let sides = [
-        (&c.rows[..], rows, first_row, c.a),
-        (&c.cols[..], cols, first_col, c.b),
-    ];
-    let [a, bb] = [0u16, 1].map(|i| {
-        let (list, width, first, operand) = sides[usize::from(i)];
-        let mut value = stored(g, operand);
-        if let Some(d) = t.mma {
-            value = g.cast(value, d.operands[usize::from(i)]);
-        }
-        let (along, vector) = side_vector(g, c, list, value, [i64::from(t.vector), depth, width]);
-        let rows = t.mma.filter(MmaDesc::in_memory).map(|_| {
-            let dtype = g.dtype(value);
-            let turned = t.mma.is_some_and(|d| is_turned(&d, along));
-            let height = if turned { depth } else { width };
-            let slab = (height * Rows::width(dtype)) as u32;
-            Rows { turned, slab }
-        });
-        let boxed = rows.filter(|_| t.boxes);
-        Side {
-            tensor: boxed.and_then(|rows| tensor(g, c, list, value, rows.turned)),
-            list,
-            width,
-            first,
-            block: i,
-            value,
-            along,
-            vector,
-            rows,
-        }
-    });
+    let a = side(g, c, t, 0, (rows, first_row));
+    let bb = side(g, c, t, 1, (cols, first_col));
     let copied = |side: &Side<'_>| {
         let turned = side.rows.is_some_and(|rows| rows.turned);
         match t.boxes {
@@ -197,56 +158,7 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
         return None;
     }
     let fence = make.fence(g, [&a, &bb], steps);
-
-    // The tile of a work-item or wave.
-    let wave = t.mma.map_or(1, |d| i64::from(d.wave()));
-    let lane = floor(g, Binary::FloorMod, item, wave);
-    let which = floor(g, Binary::FloorDiv, item, wave);
-    let x = floor(g, Binary::FloorMod, which, i64::from(t.along_cols));
-    let y = floor(g, Binary::FloorDiv, which, i64::from(t.along_cols));
-    let ri = make.range(g, i64::from(t.rows), RangeKind::Upcast);
-    let tile_row = affine(g, y, i64::from(t.rows), ri);
-    let (row, [col, edge], value) = match t.mma.and_then(|d| Some((d, d.fragments?))) {
-        Some((d, f)) => {
-            let ci = make.range(g, i64::from(t.cols), RangeKind::Upcast);
-            let tile_col = affine(g, x, i64::from(t.cols), ci);
-            let tile = [tile_row, tile_col];
-            // A lane that has neighbours of a row stores them at once, where none of them is
-            // beyond the end when the others are not.
-            let run = i64::from(d.elements()[2]);
-            let down = f.c.element == [Digit::new(run as u8, [1, 0]), Digit::NONE, Digit::NONE];
-            let flip = d.transposes() && down && c.unit_columns(g) && n % run == 0;
-            matrices(g, &mut make, (d, f), fence, [&a, &bb], lane, (tile, flip))
-        }
-        None => {
-            // Vectors of columns, those of neighbouring work-items side by side.
-            let lanes = [4, 2, 1]
-                .into_iter()
-                .find(|&l| t.cols.is_multiple_of(l))
-                .unwrap_or(1);
-            let lanes = i64::from(lanes);
-            let vectors = i64::from(t.cols) / lanes;
-            let ci = make.range(g, vectors, RangeKind::Upcast);
-            let cl = make.range(g, lanes, RangeKind::Vec);
-            let at = affine(g, ci, i64::from(t.along_cols), x);
-            let col = affine(g, at, lanes, cl);
-            let mut sum: Option<Id> = None;
-            for k in 0..t.turn() {
-                let k = make.summed(g, k);
-                let left = make.fetch(g, &a, fence, tile_row, k);
-                let right = make.fetch(g, &bb, fence, col, k);
-                sum = Some(match sum {
-                    None => g.binary(Binary::Mul, left, right),
-                    Some(sum) if t.acc.is_float() => g.add(Op::Fma, t.acc, &[left, right, sum]),
-                    Some(sum) => {
-                        let product = g.binary(Binary::Mul, left, right);
-                        g.binary(Binary::Add, sum, product)
-                    }
-                });
-            }
-            (tile_row, [col; 2], sum?)
-        }
-    };
+    let (row, [col, edge], value) = tile(g, &mut make, fence, [&a, &bb])?;
     let loops: Vec<Id> = [step, make.turn]
         .into_iter()
         .filter(|&r| matches!(g.op(r), Op::Range { .. }))
@@ -258,14 +170,8 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
     let row = g.binary(Binary::Add, first_row, row);
     let col = g.binary(Binary::Add, first_col, col);
     let edge = g.binary(Binary::Add, first_col, edge);
-    let mut gates = Vec::new();
-    if m % rows != 0 {
-        gates.push(below(g, row, m));
-    }
-    if n % cols != 0 {
-        gates.push(below(g, edge, n));
-    }
-    let gate = gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y));
+    let ends = [(row, m, m % rows != 0), (edge, n, n % cols != 0)];
+    let gate = inside(g, ends);
     let store = if parts > 1 {
         let ptr = g.param(slot, t.acc);
         let at = affine(g, part, batch, b);
@@ -277,21 +183,7 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
         decode(g, &c.batch, b, &mut map);
         decode(g, &c.rows, row, &mut map);
         decode(g, &c.cols, col, &mut map);
-        let src = g.src(c.store).to_vec();
-        let index = at_column(g, c, src[1], &map, col);
-        let mut value = substitute(g, src[2], &map);
-        let mut all = gate;
-        if let Some(&own) = src.get(3) {
-            let own = substitute(g, own, &map);
-            all = Some(match gate {
-                Some(gate) => g.binary(Binary::And, own, gate),
-                None => own,
-            });
-        }
-        if let Some(gate) = gate {
-            value = gated(g, value, gate, Some(sum));
-        }
-        g.store(StoreMode::Set, src[0], index, value, all)
+        store_result(g, c, StoreMode::Set, &map, (sum, col), gate)
     };
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
@@ -299,6 +191,134 @@ fn multiply(base: &Kernel, c: &Contraction, t: Blocking, slot: u16) -> Option<St
         kernel,
         fixed: true,
     })
+}
+
+/// Block of columns and of rows, matrix, and part of the sum of a group. Columns are inside of rows: neighbouring
+/// groups share rows.
+fn place_of_group(g: &mut Graph, groups: i64, [cols, rows, batch]: [i64; 3]) -> [Id; 4] {
+    let group = match groups {
+        1 => g.index(0),
+        _ => g.range(0, groups, RangeKind::Global),
+    };
+    let cb = floor(g, Binary::FloorMod, group, cols);
+    let rest = floor(g, Binary::FloorDiv, group, cols);
+    let rb = floor(g, Binary::FloorMod, rest, rows);
+    let rest = floor(g, Binary::FloorDiv, rest, rows);
+    let b = floor(g, Binary::FloorMod, rest, batch);
+    let part = floor(g, Binary::FloorDiv, rest, batch);
+    [cb, rb, b, part]
+}
+
+/// An operand of a block, of which this is the first row or column.
+fn side<'c>(
+    g: &mut Graph,
+    c: &'c Contraction,
+    t: Blocking,
+    block: u16,
+    (width, first): (i64, Id),
+) -> Side<'c> {
+    let (list, operand) = match block {
+        0 => (&c.rows[..], c.a),
+        _ => (&c.cols[..], c.b),
+    };
+    let depth = i64::from(t.depth);
+    let mut value = stored(g, operand);
+    if let Some(d) = t.mma {
+        value = g.cast(value, d.operands[usize::from(block)]);
+    }
+    let (along, vector) = side_vector(g, c, list, value, [i64::from(t.vector), depth, width]);
+    let rows = t.mma.filter(MmaDesc::in_memory).map(|d| {
+        let dtype = g.dtype(value);
+        let turned = is_turned(&d, along);
+        let height = if turned { depth } else { width };
+        let slab = (height * Rows::width(dtype)) as u32;
+        Rows { turned, slab }
+    });
+    let boxed = rows.filter(|_| t.boxes);
+    Side {
+        tensor: boxed.and_then(|rows| tensor(g, c, list, value, rows.turned)),
+        list,
+        width,
+        first,
+        block,
+        value,
+        along,
+        vector,
+        rows,
+    }
+}
+
+/// The tile of a work-item or wave: row and column of an element in the block, the column that tells whether it is
+/// there, and the sum of a turn.
+fn tile(
+    g: &mut Graph,
+    make: &mut Maker<'_>,
+    fence: Id,
+    sides: [&Side<'_>; 2],
+) -> Option<(Id, [Id; 2], Id)> {
+    let (c, t) = (make.c, make.t);
+    let (_, _, n, _) = c.sizes();
+    let wave = t.mma.map_or(1, |d| i64::from(d.wave()));
+    let lane = floor(g, Binary::FloorMod, make.item, wave);
+    let which = floor(g, Binary::FloorDiv, make.item, wave);
+    let x = floor(g, Binary::FloorMod, which, i64::from(t.along_cols));
+    let y = floor(g, Binary::FloorDiv, which, i64::from(t.along_cols));
+    let ri = make.range(g, i64::from(t.rows), RangeKind::Upcast);
+    let tile_row = affine(g, y, i64::from(t.rows), ri);
+    match t.mma.and_then(|d| Some((d, d.fragments?))) {
+        Some((d, f)) => {
+            let ci = make.range(g, i64::from(t.cols), RangeKind::Upcast);
+            let tile_col = affine(g, x, i64::from(t.cols), ci);
+            let tile = [tile_row, tile_col];
+            // A lane that has neighbours of a row stores them at once, where none of them is
+            // beyond the end when the others are not.
+            let run = i64::from(d.elements()[2]);
+            let down = f.c.element == [Digit::new(run as u8, [1, 0]), Digit::NONE, Digit::NONE];
+            let flip = d.transposes() && down && c.unit_columns(g) && n % run == 0;
+            Some(matrices(g, make, (d, f), fence, sides, lane, (tile, flip)))
+        }
+        None => {
+            let (col, sum) = numbers(g, make, fence, sides, (x, tile_row))?;
+            Some((tile_row, [col; 2], sum))
+        }
+    }
+}
+
+/// The products of a work-item without matrix instructions, in vectors of columns, those of neighbouring work-items
+/// side by side: column of an element in the block, and its sum.
+fn numbers(
+    g: &mut Graph,
+    make: &mut Maker<'_>,
+    fence: Id,
+    [a, b]: [&Side<'_>; 2],
+    (x, row): (Id, Id),
+) -> Option<(Id, Id)> {
+    let t = make.t;
+    let lanes = [4, 2, 1]
+        .into_iter()
+        .find(|&l| t.cols.is_multiple_of(l))
+        .unwrap_or(1);
+    let lanes = i64::from(lanes);
+    let vectors = i64::from(t.cols) / lanes;
+    let ci = make.range(g, vectors, RangeKind::Upcast);
+    let cl = make.range(g, lanes, RangeKind::Vec);
+    let at = affine(g, ci, i64::from(t.along_cols), x);
+    let col = affine(g, at, lanes, cl);
+    let mut sum: Option<Id> = None;
+    for k in 0..t.turn() {
+        let k = make.summed(g, k);
+        let left = make.fetch(g, a, fence, row, k);
+        let right = make.fetch(g, b, fence, col, k);
+        sum = Some(match sum {
+            None => g.binary(Binary::Mul, left, right),
+            Some(sum) if t.acc.is_float() => g.add(Op::Fma, t.acc, &[left, right, sum]),
+            Some(sum) => {
+                let product = g.binary(Binary::Mul, left, right);
+                g.binary(Binary::Add, sum, product)
+            }
+        });
+    }
+    Some((col, sum?))
 }
 
 /// The products of a wave by matrix instructions: row and column of an element in the block, the

@@ -17,10 +17,10 @@ mod stages;
 use hashbrown::HashMap;
 
 use super::{RangeInfo, ranges};
-use crate::DType;
-use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
-use crate::symbolic::{Lin, RangeSets};
+use crate::symbolic::Lin;
 pub use blocking::Blocking;
 use bytes::Bytes;
 pub use group::blocks;

@@ -83,9 +83,69 @@ impl Slots {
     }
 }
 
+/// The blocks of memory between the stages, and where they are among the buffers; so many tiles of rows and of columns
+/// are packed.
+fn layout(
+    kernel: &Kernel,
+    c: &Contraction,
+    plan: &PackPlan,
+    tiles: [i64; 2],
+) -> Option<(Vec<ScratchSpec>, Slots)> {
+    let (batch, m, n, _) = c.sizes();
+    let t = plan.t;
+    let bytes = c.bytes.filter(|_| t.bytes);
+    let room = |tiles: i64, width: i64| -> Option<usize> {
+        let elements = batch
+            .checked_mul(tiles)?
+            .checked_mul(width)?
+            .checked_mul(plan.passes.checked_mul(plan.depth)?)?;
+        usize::try_from(elements).ok()?.checked_mul(t.acc.size())
+    };
+    // An operand that is read where it is has an empty block.
+    let block = |direct: bool, bytes: Option<usize>| {
+        Some(ScratchSpec {
+            bytes: if direct { 0 } else { bytes? },
+            align: 64,
+        })
+    };
+    let words = |list: &[i64]| {
+        let elements = list.iter().try_fold(1i64, |n, &x| n.checked_mul(x))?;
+        usize::try_from(elements).ok()?.checked_mul(t.acc.size())
+    };
+    let mut scratch = vec![
+        block(t.direct_rows, room(tiles[0], i64::from(t.rows)))?,
+        block(t.direct_cols, room(tiles[1], i64::from(t.cols)))?,
+    ];
+    let first = u16::try_from(kernel.params.len()).ok()?;
+    let mut slots = Slots {
+        a: first,
+        b: first + 1,
+        sums: [None; 2],
+        partial: None,
+    };
+    for (side, len) in [m, n].into_iter().enumerate() {
+        if bytes.is_some_and(|bytes| bytes.summed(side)) {
+            slots.sums[side] = Some(first + scratch.len() as u16);
+            scratch.push(block(false, words(&[batch, len]))?);
+        }
+    }
+    // The sum in passes needs memory of the type of the accumulator: the result itself if it is
+    // stored as it is, with the columns one after the other.
+    let store = kernel.graph.src(c.store);
+    let plain = store[2] == c.reduce
+        && store.len() == 3
+        && slots.sums == [None; 2]
+        && c.unit_columns(&kernel.graph);
+    if plan.passes > 1 && !plain {
+        slots.partial = Some(first + scratch.len() as u16);
+        scratch.push(block(false, words(&[batch, m, n]))?);
+    }
+    Some((scratch, slots))
+}
+
 /// Makes the stages, or `None` where a size does not fit.
 pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
-    let (batch, m, n, mut k) = c.sizes();
+    let (_, m, n, mut k) = c.sizes();
     let t = tile;
     let bytes = c.bytes.filter(|_| t.bytes);
     if t.bytes {
@@ -108,57 +168,11 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
         passes,
         depth: i64::from(t.depth),
     };
-    let row_tiles = plan.row_blocks * row_block;
-    let col_tiles = plan.col_blocks * col_block;
-    let room = |tiles: i64, width: i64| -> Option<usize> {
-        let elements = batch
-            .checked_mul(tiles)?
-            .checked_mul(width)?
-            .checked_mul(passes.checked_mul(plan.depth)?)?;
-        usize::try_from(elements).ok()?.checked_mul(t.acc.size())
-    };
     if (t.direct_rows || t.direct_cols) && passes > 1 {
         return None;
     }
-    // An operand that is read where it is has an empty block.
-    let block = |direct: bool, bytes: Option<usize>| {
-        Some(ScratchSpec {
-            bytes: if direct { 0 } else { bytes? },
-            align: 64,
-        })
-    };
-    let words = |list: &[i64]| {
-        let elements = list.iter().try_fold(1i64, |n, &x| n.checked_mul(x))?;
-        usize::try_from(elements).ok()?.checked_mul(t.acc.size())
-    };
-    let mut scratch = vec![
-        block(t.direct_rows, room(row_tiles, rows))?,
-        block(t.direct_cols, room(col_tiles, cols))?,
-    ];
-    let first = u16::try_from(kernel.params.len()).ok()?;
-    let mut slots = Slots {
-        a: first,
-        b: first + 1,
-        sums: [None; 2],
-        partial: None,
-    };
-    for (side, len) in [m, n].into_iter().enumerate() {
-        if bytes.is_some_and(|bytes| bytes.summed(side)) {
-            slots.sums[side] = Some(first + scratch.len() as u16);
-            scratch.push(block(false, words(&[batch, len]))?);
-        }
-    }
-    // The sum in passes needs memory of the type of the accumulator: the result itself if it is
-    // stored as it is, with the columns one after the other.
-    let store = kernel.graph.src(c.store);
-    let plain = store[2] == c.reduce
-        && store.len() == 3
-        && slots.sums == [None; 2]
-        && c.unit_columns(&kernel.graph);
-    if passes > 1 && !plain {
-        slots.partial = Some(first + scratch.len() as u16);
-        scratch.push(block(false, words(&[batch, m, n]))?);
-    }
+    let tiles = [plan.row_blocks * row_block, plan.col_blocks * col_block];
+    let (scratch, slots) = layout(kernel, c, &plan, tiles)?;
     let mut base = kernel.clone();
     for s in &scratch {
         base.params.push(ParamInfo {
@@ -170,10 +184,10 @@ pub fn stages(kernel: &Kernel, c: &Contraction, tile: Tile) -> Option<Staged> {
     }
     let mut stages = Vec::new();
     if !t.direct_rows {
-        stages.push(pack(&base, c, &plan, slots.a, 0, row_tiles));
+        stages.push(pack(&base, c, &plan, slots.a, 0, tiles[0]));
     }
     if !t.direct_cols {
-        stages.push(pack(&base, c, &plan, slots.b, 1, col_tiles));
+        stages.push(pack(&base, c, &plan, slots.b, 1, tiles[1]));
     }
     for (side, name) in ["a", "b"].into_iter().enumerate() {
         if let (Some(bytes), Some(slot)) = (bytes, slots.sums[side]) {
@@ -363,6 +377,8 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
         summed.push(ki);
     }
     decode(g, &c.batch, b, &mut places);
+    let row_tiles = plan.row_blocks * row_block;
+    let col_tiles = plan.col_blocks * col_block;
     let packed = |g: &mut Graph, slot: u16, tiles: i64, tile: Id, width: i64, inner: Id| {
         let x = affine(g, b, tiles, tile);
         let x = affine(g, x, plan.passes, pass);
@@ -371,25 +387,13 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
         let ptr = g.param(slot, t.acc);
         g.load(ptr, index)
     };
-    let row_tiles = plan.row_blocks * row_block;
-    let col_tiles = plan.col_blocks * col_block;
-    let a = if t.direct_rows {
-        let mut at = row;
-        if row_tiles * rows > m {
-            // The rows beyond the last one are computed, and not stored: from the last one.
-            let last = g.index(m - 1);
-            at = g.binary(Binary::Min, row, last);
-        }
-        let mut map = places.clone();
-        decode(g, &c.rows, at, &mut map);
-        substitute(g, c.a, &map)
-    } else {
-        packed(g, slots.a, row_tiles, row_tile, rows, ri)
+    let a = match t.direct_rows {
+        true => row_load(g, c, &places, row, row_tiles * rows > m),
+        false => packed(g, slots.a, row_tiles, row_tile, rows, ri),
     };
-    let bb = if t.direct_cols {
-        column_load(g, c, &places, col, col_tiles * cols > n)
-    } else {
-        packed(g, slots.b, col_tiles, col_tile, cols, col_in)
+    let bb = match t.direct_cols {
+        true => column_load(g, c, &places, col, col_tiles * cols > n),
+        false => packed(g, slots.b, col_tiles, col_tile, cols, col_in),
     };
     let product = match c.bytes.filter(|_| t.bytes) {
         Some(bytes) => bytes.product(g, a, bb),
@@ -397,14 +401,11 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
     };
     let sum = g.reduce(ReduceOp::Add, product, &summed);
 
-    let mut gates = Vec::new();
-    if row_tiles * rows > m {
-        gates.push(below(g, row, m));
-    }
-    if col_tiles * cols > n {
-        gates.push(below(g, col, n));
-    }
-    let gate = gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y));
+    let ends = [
+        (row, m, row_tiles * rows > m),
+        (col, n, col_tiles * cols > n),
+    ];
+    let gate = inside(g, ends);
     let mode = if plan.passes > 1 {
         StoreMode::Combine(ReduceOp::Add)
     } else {
@@ -422,22 +423,7 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
         decode(g, &c.cols, col, &mut map);
         let result = slots.result(g, c, plan, (sum, [b, row, col]), &map);
         map.insert(c.reduce, result);
-        let src = g.src(c.store).to_vec();
-        let index = at_column(g, c, src[1], &map, col);
-        let mut value = substitute(g, src[2], &map);
-        let mut all = gate;
-        if let Some(&own) = src.get(3) {
-            let own = substitute(g, own, &map);
-            all = Some(match gate {
-                Some(gate) => g.binary(Binary::And, own, gate),
-                None => own,
-            });
-        }
-        if let Some(gate) = gate {
-            // The loads of the epilogue stay inside; those of the packed operands are all there.
-            value = gated(g, value, gate, Some(sum));
-        }
-        g.store(mode, src[0], index, value, all)
+        store_result(g, c, mode, &map, (sum, col), gate)
     };
     let sink = g.sink(&[store]);
     kernel.sink = simplify(g, sink);
@@ -449,13 +435,7 @@ fn multiply(base: &Kernel, c: &Contraction, plan: &PackPlan, slots: &Slots) -> S
 
 /// An index that has the columns one after the other, at a column. Taking the columns apart and
 /// putting them together again would hide that they are neighbours.
-pub(super) fn at_column(
-    g: &mut Graph,
-    c: &Contraction,
-    index: Id,
-    map: &HashMap<Id, Id>,
-    col: Id,
-) -> Id {
+fn at_column(g: &mut Graph, c: &Contraction, index: Id, map: &HashMap<Id, Id>, col: Id) -> Id {
     if !super::unit(g, index, &c.cols) {
         return substitute(g, index, map);
     }
@@ -464,6 +444,60 @@ pub(super) fn at_column(
     first.extend(c.cols.iter().map(|r| (r.id, zero)));
     let start = substitute(g, index, &first);
     g.binary(Binary::Add, start, col)
+}
+
+/// The gate of what may be beyond an end: places, the ends, and whether they may be.
+pub(super) fn inside(g: &mut Graph, ends: [(Id, i64, bool); 2]) -> Option<Id> {
+    let all = ends.into_iter().filter(|end| end.2);
+    let gates: Vec<Id> = all.map(|(at, end, _)| below(g, at, end)).collect();
+    gates.into_iter().reduce(|x, y| g.binary(Binary::And, x, y))
+}
+
+/// The store of the kernel where the gate holds; `map` has the result and the places. The loads of the element-wise
+/// rest happen there alone; those of the sum are all there.
+pub(super) fn store_result(
+    g: &mut Graph,
+    c: &Contraction,
+    mode: StoreMode,
+    map: &HashMap<Id, Id>,
+    (sum, col): (Id, Id),
+    gate: Option<Id>,
+) -> Id {
+    let src = g.src(c.store).to_vec();
+    let index = at_column(g, c, src[1], map, col);
+    let mut value = substitute(g, src[2], map);
+    let mut all = gate;
+    if let Some(&own) = src.get(3) {
+        let own = substitute(g, own, map);
+        all = Some(match gate {
+            Some(gate) => g.binary(Binary::And, own, gate),
+            None => own,
+        });
+    }
+    if let Some(gate) = gate {
+        value = gated(g, value, gate, Some(sum));
+    }
+    g.store(mode, src[0], index, value, all)
+}
+
+/// An element of the row operand where it is in memory. Rows beyond the last one are computed, and not stored: from
+/// the last one.
+fn row_load(
+    g: &mut Graph,
+    c: &Contraction,
+    places: &HashMap<Id, Id>,
+    row: Id,
+    partial: bool,
+) -> Id {
+    let mut at = row;
+    if partial {
+        let (_, m, ..) = c.sizes();
+        let last = g.index(m - 1);
+        at = g.binary(Binary::Min, row, last);
+    }
+    let mut map = places.clone();
+    decode(g, &c.rows, at, &mut map);
+    substitute(g, c.a, &map)
 }
 
 /// A vector of the column operand where it is in memory.

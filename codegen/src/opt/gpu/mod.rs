@@ -10,9 +10,8 @@ use self::shape::{Reduction, Shape, accesses, reduces_below, vector_of};
 use super::contract::{Contraction, StageKernel, Staged, blocks};
 use super::heuristic::merge_all;
 use super::{Opt, RangeInfo, apply, ranges};
-use crate::ir::{Id, Kernel, Op, RangeKind, ReduceOp, StoreMode};
+use crate::ir::{Id, Kernel, Op, RangeKind, RangeSets, ReduceOp, StoreMode};
 use crate::rewrite::toposort;
-use crate::symbolic::RangeSets;
 use crate::target::Target;
 
 /// Work-items of a group that are wanted: some waves for each scheduler of a compute unit.
@@ -70,7 +69,7 @@ pub(crate) fn optimise(kernel: &mut Kernel, target: &Target) -> Vec<Opt> {
     };
     steps.loosen(target);
     merge_all(steps.kernel, &mut steps.done);
-    if !crate::lower::ordered(steps.kernel)
+    if !steps.kernel.ordered()
         && let Some(shape) = Shape::of(steps.kernel)
     {
         let items = ITEMS.min(target.max_items as i64).max(1);

@@ -3,9 +3,8 @@
 
 use super::super::heuristic::{stride, work};
 use super::super::{RangeInfo, ranges};
-use crate::ir::{Graph, Id, Kernel, Op, RangeKind, StoreMode};
+use crate::ir::{Graph, Id, Kernel, Op, RangeKind, RangeSets, StoreMode};
 use crate::rewrite::toposort;
-use crate::symbolic::RangeSets;
 
 /// How the loops of a kernel lie.
 pub(super) struct Shape {

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions.
 
 use super::{Dialect, Text, arithmetic_float, convertible, integer, literal, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::{Reg, Ty};
@@ -66,6 +66,45 @@ impl Text<'_> {
         }
     }
 
+    /// Sums of products of bytes.
+    pub(super) fn dot(&mut self, dst: Reg, a: Reg, b: Reg, c: Reg) {
+        let part = |byte: u32| {
+            let (a, b) = (
+                format!("(u32){}[{{i}}]", self.r(a)),
+                format!("(u32){}[{{i}}]", self.r(b)),
+            );
+            let (down, up) = (8 * byte, 24 - 8 * byte);
+            format!("({a} >> {down} & 255u) * (u32)((i32)({b} << {up}) >> 24)")
+        };
+        let sum: Vec<String> = (0..4).map(part).collect();
+        let each = format!("(i32)((u32){}[{{i}}] + {})", self.r(c), sum.join(" + "));
+        self.lanewise(dst, &each);
+    }
+
+    pub(super) fn fma(&mut self, dst: Reg, a: Reg, b: Reg, c: Reg) -> Result<()> {
+        let ty = self.of(dst);
+        if !matches!(ty.dtype, DType::F32 | DType::F64) {
+            return self.unsupported(format!("multiply-add of {}", ty.dtype));
+        }
+        let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
+        let [a, b, c] = [a, b, c].map(|r| self.r(r));
+        let f = if ty.dtype == DType::F32 { "f" } else { "" };
+        if self.dialect == Dialect::Cuda {
+            self.define(dst, format!("__fma{f}_rn({a}, {b}, {c})"));
+        } else if self.dialect == Dialect::Hip {
+            // Compilers of older ROCm have no builtin for vectors.
+            let each = format!("__builtin_fma{f}({a}[{{i}}], {b}[{{i}}], {c}[{{i}}])");
+            self.lanewise(dst, &each);
+        } else if has && ty.lanes > 1 {
+            self.define(dst, format!("__builtin_elementwise_fma({a}, {b}, {c})"));
+        } else if has {
+            self.define(dst, format!("__builtin_fma{f}({a}, {b}, {c})"));
+        } else {
+            self.define(dst, format!("{a} * {b} + {c}"));
+        }
+        Ok(())
+    }
+
     /// An operation in unsigned arithmetic.
     fn wrapping(&mut self, ty: Ty, a: &str, sign: &str, b: &str) -> String {
         let unsigned = integer(ty.dtype.bits(), false);
@@ -96,7 +135,6 @@ impl Text<'_> {
         if ty.dtype.is_float() && !float {
             return self.unsupported(format!("{op:?} on {}", ty.dtype));
         }
-        let bits = u64::from(ty.dtype.bits());
         Ok(Some(match op {
             Binary::Add if float => format!("{a} + {b}"),
             Binary::Sub if float => format!("{a} - {b}"),
@@ -123,61 +161,8 @@ impl Text<'_> {
                     Dialect::C | Dialect::Hip => format!("__builtin_elementwise_{name}({a}, {b})"),
                 }
             }
-            Binary::Max | Binary::Min => {
-                // The larger one; of equal ones (zeros) the bits decide that the sign is the one
-                // that IEEE 754 wants; a NaN of either side stays.
-                let unsigned = integer(ty.dtype.bits(), false);
-                let (x, y) = (
-                    self.bits(a, &unsigned, ty.lanes),
-                    self.bits(b, &unsigned, ty.lanes),
-                );
-                let (order, merge) = if op == Binary::Max {
-                    (">", "&")
-                } else {
-                    ("<", "|")
-                };
-                let ut = self.wide(&unsigned, ty.lanes);
-                let zero = self.bits(
-                    &format!("({ut})({x} {merge} {y})"),
-                    scalar(ty.dtype),
-                    ty.lanes,
-                );
-                let first = self.compare(ty.lanes, &format!("{a} {order} {b}"));
-                let equal = self.compare(ty.lanes, &format!("{a} == {b}"));
-                let nan = self.compare(ty.lanes, &format!("{a} != {a}"));
-                let rest = self.select(&equal, ty, &zero, b);
-                let rest = self.select(&first, ty, a, &rest);
-                self.select(&nan, ty, a, &rest)
-            }
-            Binary::Shl | Binary::Shr if !float && !bool_ => {
-                let unsigned = integer(ty.dtype.bits(), false);
-                let ut = self.wide(&unsigned, ty.lanes);
-                let count = self.bits(b, &unsigned, ty.lanes);
-                let u = Ty {
-                    dtype: match bits {
-                        8 => DType::U8,
-                        16 => DType::U16,
-                        32 => DType::U32,
-                        _ => DType::U64,
-                    },
-                    lanes: ty.lanes,
-                };
-                let fits = self.compare(ty.lanes, &format!("{count} < ({ut})({bits})"));
-                if op == Binary::Shr && ty.dtype.is_signed() {
-                    let last = format!("({ut})({})", bits - 1);
-                    let n = self.select(&fits, u, &count, &last);
-                    let n = self.bits(&format!("({ut})({n})"), scalar(ty.dtype), ty.lanes);
-                    format!("({t})({a} >> {n})")
-                } else {
-                    let zero = format!("({ut})(0)");
-                    let n = self.select(&fits, u, &count, &zero);
-                    let x = self.bits(a, &unsigned, ty.lanes);
-                    let sign = if op == Binary::Shl { "<<" } else { ">>" };
-                    let shifted = format!("({ut})({x} {sign} {n})");
-                    let all = self.select(&fits, u, &shifted, &zero);
-                    self.bits(&format!("({ut})({all})"), scalar(ty.dtype), ty.lanes)
-                }
-            }
+            Binary::Max | Binary::Min => self.extremum(ty, op, a, b),
+            Binary::Shl | Binary::Shr if !float && !bool_ => self.shift(ty, op, a, b),
             Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod
                 if !float && !bool_ =>
             {
@@ -185,6 +170,66 @@ impl Text<'_> {
             }
             _ => return self.unsupported(format!("{op:?} on {}", ty.dtype)),
         }))
+    }
+
+    /// The larger of two floats, or the smaller one. Of equal ones (zeros) the bits decide that the sign is the one
+    /// that IEEE 754 wants; a NaN of either side stays.
+    fn extremum(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> String {
+        let unsigned = integer(ty.dtype.bits(), false);
+        let (x, y) = (
+            self.bits(a, &unsigned, ty.lanes),
+            self.bits(b, &unsigned, ty.lanes),
+        );
+        let (order, merge) = if op == Binary::Max {
+            (">", "&")
+        } else {
+            ("<", "|")
+        };
+        let ut = self.wide(&unsigned, ty.lanes);
+        let zero = self.bits(
+            &format!("({ut})({x} {merge} {y})"),
+            scalar(ty.dtype),
+            ty.lanes,
+        );
+        let first = self.compare(ty.lanes, &format!("{a} {order} {b}"));
+        let equal = self.compare(ty.lanes, &format!("{a} == {b}"));
+        let nan = self.compare(ty.lanes, &format!("{a} != {a}"));
+        let rest = self.select(&equal, ty, &zero, b);
+        let rest = self.select(&first, ty, a, &rest);
+        self.select(&nan, ty, a, &rest)
+    }
+
+    /// A shift. C defines it for counts below the width only.
+    fn shift(&mut self, ty: Ty, op: Binary, a: &str, b: &str) -> String {
+        let t = self.ty(ty);
+        let bits = u64::from(ty.dtype.bits());
+        let unsigned = integer(ty.dtype.bits(), false);
+        let ut = self.wide(&unsigned, ty.lanes);
+        let count = self.bits(b, &unsigned, ty.lanes);
+        let u = Ty {
+            dtype: match bits {
+                8 => DType::U8,
+                16 => DType::U16,
+                32 => DType::U32,
+                _ => DType::U64,
+            },
+            lanes: ty.lanes,
+        };
+        let fits = self.compare(ty.lanes, &format!("{count} < ({ut})({bits})"));
+        if op == Binary::Shr && ty.dtype.is_signed() {
+            let last = format!("({ut})({})", bits - 1);
+            let n = self.select(&fits, u, &count, &last);
+            let n = self.bits(&format!("({ut})({n})"), scalar(ty.dtype), ty.lanes);
+            format!("({t})({a} >> {n})")
+        } else {
+            let zero = format!("({ut})(0)");
+            let n = self.select(&fits, u, &count, &zero);
+            let x = self.bits(a, &unsigned, ty.lanes);
+            let sign = if op == Binary::Shl { "<<" } else { ">>" };
+            let shifted = format!("({ut})({x} {sign} {n})");
+            let all = self.select(&fits, u, &shifted, &zero);
+            self.bits(&format!("({ut})({all})"), scalar(ty.dtype), ty.lanes)
+        }
     }
 
     pub(super) fn binary(&mut self, dst: Reg, ty: Ty, op: Binary, a: &str, b: &str) -> Result<()> {
@@ -245,7 +290,7 @@ impl Text<'_> {
         } else if !convertible(f, d, self.t) {
             return refuse(self);
         } else if f.is_float() && !d.is_float() {
-            let (min, max) = crate::interp::scalar::int_limits(d);
+            let (min, max) = crate::ir::scalar::int_limits(d);
             // The bounds as floats: the upper one rounds up to a power of two, which saturates.
             let low = format!("({}){:?}", scalar(f), min as f64);
             let high = format!("({}){:?}", scalar(f), (max + 1) as f64);

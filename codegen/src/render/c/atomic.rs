@@ -2,7 +2,7 @@
 //! [`crate::render::llvm`], which says why.
 
 use super::{Dialect, Text, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};
@@ -113,107 +113,125 @@ impl Text<'_> {
             return self.unsupported(format!("{op:?} of {dtype} in one step"));
         }
         if dtype == DType::Bool {
-            // One of two truths wins over the other, whatever was there.
-            let wins = matches!(op, ReduceOp::Add | ReduceOp::Max | ReduceOp::Or);
-            let gate = gate.map_or(String::new(), |g| format!("r{} && ", g.0));
-            let (place, bit) = (Self::place(mem), u8::from(wins));
-            let place = format!("&{place}[r{}]", index.0);
-            let store = match self.dialect {
-                Dialect::Cuda => format!("*(volatile u8 *){place} = {bit}"),
-                _ => format!("__hip_atomic_store({place}, (u8){bit}, RELAXED)"),
-            };
-            self.line(format!("if ({gate}r{} == {bit}) {store};", value.0));
+            self.atomic_truth(op, mem, index, value, gate);
             return Ok(());
         }
-        let raw = self.raw(dtype, value);
-        let own = u64::MAX >> (64 - 8 * dtype.size());
-        let small = dtype.size() < 4;
         match (op, dtype) {
             (ReduceOp::Add, DType::F16 | DType::BF16) => {
                 self.word(mem, dtype, index, gate, false)?;
-                let (name, element) = match dtype {
-                    DType::F16 => ("f16", "_Float16"),
-                    _ => ("bf16", "short"),
-                };
-                if self.dialect == Dialect::Cuda {
-                    self.line(format!(
-                        "const u32 two = {raw} << shift | 0x8000u << (16 - shift);"
-                    ));
-                    self.line(format!(
-                        "asm volatile(\"red.relaxed.gpu.global.add.noftz.{name}x2 [%0], %1;\" :: \"l\"(at), \
-                         \"r\"(two) : \"memory\");"
-                    ));
-                    self.close();
-                    return Ok(());
-                }
-                self.line(format!(
-                    "typedef {element} pair __attribute__((ext_vector_type(2)));"
-                ));
-                self.line(format!(
-                    "const u32 two = {raw} << shift | 0x8000u << (16 - shift);"
-                ));
-                self.line(format!(
-                    "__builtin_amdgcn_global_atomic_fadd_v2{name}((GLOBAL pair *)at, \
-                     __builtin_bit_cast(pair, two));"
-                ));
+                self.add_half(dtype, value);
             }
             (ReduceOp::Max | ReduceOp::Min, DType::F32 | DType::F64) => {
                 let word = self.word(mem, dtype, index, gate, false)?;
-                let most = op == ReduceOp::Max;
-                let (float, v) = (scalar(dtype), value.0);
-                let signed = if word == "u64" { "i64" } else { "i32" };
-                let (by, [low, high]) = match most {
-                    true => ("<=", ["min", "max"]),
-                    false => (">=", ["max", "min"]),
-                };
-                let nan = match (word, most) {
-                    ("u32", true) => "0x7fc00000u",
-                    ("u32", false) => "0xffc00000u",
-                    (_, true) => "0x7ff8000000000000ull",
-                    (_, false) => "0xfff8000000000000ull",
-                };
-                self.line(format!(
-                    "const {float} seen = __builtin_bit_cast({float}, {});",
-                    self.look()
-                ));
-                self.line(format!("if (r{v} != r{v} || seen {by} r{v}) {{"));
-                self.line(format!(
-                    "  const {word} raw = r{v} != r{v} ? {nan} : {raw};"
-                ));
-                self.line(format!(
-                    "  if (({signed})raw < 0) {}",
-                    self.fetch(low, "raw")
-                ));
-                let high = self.fetch(high, &format!("({signed})raw"));
-                let high = high.replace("(at,", &format!("(({}{signed} *)at,", self.global()));
-                self.line(format!("  else {high}"));
-                self.line("}");
+                self.float_extremum(op, dtype, word, value);
             }
             (ReduceOp::Add, DType::F32 | DType::F64) => {
                 self.word(mem, dtype, index, gate, true)?;
                 self.line(self.fetch("add", &format!("r{}", value.0)));
             }
             _ => {
-                let (name, others) = match op {
-                    ReduceOp::Or => ("or", false),
-                    ReduceOp::And => ("and", true),
-                    ReduceOp::Max => ("max", false),
-                    ReduceOp::Min => ("min", false),
-                    _ => ("add", false),
-                };
+                let small = dtype.size() < 4;
                 let ordered = matches!(op, ReduceOp::Max | ReduceOp::Min);
                 let signed = dtype.is_signed() && (ordered || self.dialect == Dialect::Hip);
                 self.word(mem, dtype, index, gate, signed && !small)?;
-                let value = match (small, others) {
-                    (false, _) => raw,
-                    (true, false) => format!("({raw} << shift)"),
-                    (true, true) => format!("({raw} << shift | ~({own:#x}u << shift))"),
-                };
-                self.line(self.fetch(name, &value));
+                self.combine_bits(op, dtype, value);
             }
         }
         self.close();
         Ok(())
+    }
+
+    /// One of two truths wins over the other, whatever was there.
+    fn atomic_truth(&mut self, op: ReduceOp, mem: Mem, index: Reg, value: Reg, gate: Option<Reg>) {
+        let wins = matches!(op, ReduceOp::Add | ReduceOp::Max | ReduceOp::Or);
+        let gate = gate.map_or(String::new(), |g| format!("r{} && ", g.0));
+        let (place, bit) = (Self::place(mem), u8::from(wins));
+        let place = format!("&{place}[r{}]", index.0);
+        let store = match self.dialect {
+            Dialect::Cuda => format!("*(volatile u8 *){place} = {bit}"),
+            _ => format!("__hip_atomic_store({place}, (u8){bit}, RELAXED)"),
+        };
+        self.line(format!("if ({gate}r{} == {bit}) {store};", value.0));
+    }
+
+    /// Adds to a float of two bytes, and the negative zero to its neighbour.
+    fn add_half(&mut self, dtype: DType, value: Reg) {
+        let raw = self.raw(dtype, value);
+        let (name, element) = match dtype {
+            DType::F16 => ("f16", "_Float16"),
+            _ => ("bf16", "short"),
+        };
+        let two = format!("const u32 two = {raw} << shift | 0x8000u << (16 - shift);");
+        if self.dialect == Dialect::Cuda {
+            self.line(two);
+            self.line(format!(
+                "asm volatile(\"red.relaxed.gpu.global.add.noftz.{name}x2 [%0], %1;\" :: \"l\"(at), \
+                 \"r\"(two) : \"memory\");"
+            ));
+            return;
+        }
+        self.line(format!(
+            "typedef {element} pair __attribute__((ext_vector_type(2)));"
+        ));
+        self.line(two);
+        self.line(format!(
+            "__builtin_amdgcn_global_atomic_fadd_v2{name}((GLOBAL pair *)at, \
+             __builtin_bit_cast(pair, two));"
+        ));
+    }
+
+    /// The extremum of floats is that of their bits as integers.
+    fn float_extremum(&mut self, op: ReduceOp, dtype: DType, word: &str, value: Reg) {
+        let raw = self.raw(dtype, value);
+        let most = op == ReduceOp::Max;
+        let (float, v) = (scalar(dtype), value.0);
+        let signed = if word == "u64" { "i64" } else { "i32" };
+        let (by, [low, high]) = match most {
+            true => ("<=", ["min", "max"]),
+            false => (">=", ["max", "min"]),
+        };
+        let nan = match (word, most) {
+            ("u32", true) => "0x7fc00000u",
+            ("u32", false) => "0xffc00000u",
+            (_, true) => "0x7ff8000000000000ull",
+            (_, false) => "0xfff8000000000000ull",
+        };
+        self.line(format!(
+            "const {float} seen = __builtin_bit_cast({float}, {});",
+            self.look()
+        ));
+        self.line(format!("if (r{v} != r{v} || seen {by} r{v}) {{"));
+        self.line(format!(
+            "  const {word} raw = r{v} != r{v} ? {nan} : {raw};"
+        ));
+        self.line(format!(
+            "  if (({signed})raw < 0) {}",
+            self.fetch(low, "raw")
+        ));
+        let high = self.fetch(high, &format!("({signed})raw"));
+        let high = high.replace("(at,", &format!("(({}{signed} *)at,", self.global()));
+        self.line(format!("  else {high}"));
+        self.line("}");
+    }
+
+    /// An operation on integers, or on their part of a word.
+    fn combine_bits(&mut self, op: ReduceOp, dtype: DType, value: Reg) {
+        let raw = self.raw(dtype, value);
+        let own = u64::MAX >> (64 - 8 * dtype.size());
+        let small = dtype.size() < 4;
+        let (name, others) = match op {
+            ReduceOp::Or => ("or", false),
+            ReduceOp::And => ("and", true),
+            ReduceOp::Max => ("max", false),
+            ReduceOp::Min => ("min", false),
+            _ => ("add", false),
+        };
+        let value = match (small, others) {
+            (false, _) => raw,
+            (true, false) => format!("({raw} << shift)"),
+            (true, true) => format!("({raw} << shift | ~({own:#x}u << shift))"),
+        };
+        self.line(self.fetch(name, &value));
     }
 
     pub(super) fn attempt(

@@ -6,8 +6,7 @@ use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::lower::{Acc, BoxOf, Inst, Mem, Operand, Reg};
 use crate::render::factors::WIDEST;
-use crate::target::nv::tensor::{box_bytes, box_copy};
-use crate::target::nv::{Warpgroup, descriptor};
+use crate::target::nv::{Warpgroup, box_copy, descriptor};
 
 impl Text<'_> {
     /// Spells what is no product; false if it is something else.
@@ -76,7 +75,7 @@ impl Text<'_> {
         let barrier = self.in_shared(barrier);
         let gate = self.r(gate);
         self.line(format!("if (threadIdx.x == 0 && {gate}) {{"));
-        let all = box_bytes(self.p, boxes);
+        let all = self.p.box_bytes(boxes);
         self.line(format!("  u32 barrier = {barrier};"));
         self.line(format!("  expect(barrier, {all});"));
         for of in boxes {
@@ -89,7 +88,7 @@ impl Text<'_> {
                 .collect();
             self.line(format!(
                 "  asm volatile(\"{} [%0], [%1, {{{}}}], [%{}];\" :: \"r\"({to}), \"l\"(&arg{}), {}, \"r\"(barrier) : \"memory\");",
-                box_copy(of),
+                box_copy(of.at.len()),
                 at.join(", "),
                 at.len() + 2,
                 of.tensor,

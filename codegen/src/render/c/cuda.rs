@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::{Dialect, PRELUDE, Text, memory, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::ir::{ReduceOp, StoreMode};

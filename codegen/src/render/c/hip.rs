@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::{Dialect, PRELUDE, Text, memory, spelled};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
 use crate::ir::mma::MmaDesc;

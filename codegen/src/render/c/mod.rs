@@ -16,7 +16,7 @@ pub use hip::HipRenderer;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::ReduceOp;
 use crate::lower::decomp::Caps;
@@ -383,43 +383,8 @@ impl<'a> Text<'a> {
                 let value = self.select(&cond, ty, &a, &b);
                 self.define(*dst, value);
             }
-            Inst::Dot { dst, a, b, c } => {
-                let part = |byte: u32| {
-                    let (a, b) = (
-                        format!("(u32){}[{{i}}]", self.r(*a)),
-                        format!("(u32){}[{{i}}]", self.r(*b)),
-                    );
-                    let (down, up) = (8 * byte, 24 - 8 * byte);
-                    format!("({a} >> {down} & 255u) * (u32)((i32)({b} << {up}) >> 24)")
-                };
-                let sum: Vec<String> = (0..4).map(part).collect();
-                let each = format!("(i32)((u32){}[{{i}}] + {})", self.r(*c), sum.join(" + "));
-                self.lanewise(*dst, &each);
-            }
-            Inst::Fma { dst, a, b, c } => {
-                let ty = self.of(*dst);
-                if !matches!(ty.dtype, DType::F32 | DType::F64) {
-                    return self.unsupported(format!("multiply-add of {}", ty.dtype));
-                }
-                let has = self.t.arch == "aarch64" || self.t.features.contains("+fma");
-                let [a, b, c] = [a, b, c].map(|r| self.r(*r));
-                if self.dialect == Dialect::Cuda {
-                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
-                    self.define(*dst, format!("__fma{f}_rn({a}, {b}, {c})"));
-                } else if self.dialect == Dialect::Hip {
-                    // Compilers of older ROCm have no builtin for vectors.
-                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
-                    let each = format!("__builtin_fma{f}({a}[{{i}}], {b}[{{i}}], {c}[{{i}}])");
-                    self.lanewise(*dst, &each);
-                } else if has && ty.lanes > 1 {
-                    self.define(*dst, format!("__builtin_elementwise_fma({a}, {b}, {c})"));
-                } else if has {
-                    let f = if ty.dtype == DType::F32 { "f" } else { "" };
-                    self.define(*dst, format!("__builtin_fma{f}({a}, {b}, {c})"));
-                } else {
-                    self.define(*dst, format!("{a} * {b} + {c}"));
-                }
-            }
+            Inst::Dot { dst, a, b, c } => self.dot(*dst, *a, *b, *c),
+            Inst::Fma { dst, a, b, c } => self.fma(*dst, *a, *b, *c)?,
             Inst::Cast { dst, a } => self.cast(*dst, *a)?,
             Inst::Bitcast { dst, a } => {
                 let ty = self.of(*dst);
@@ -452,6 +417,20 @@ impl<'a> Text<'a> {
                 self.line(format!("{} = {};", self.acc(*acc), self.r(*a)));
             }
             Inst::GetAcc { dst, acc } => self.define(*dst, self.acc(*acc)),
+            Inst::Loop { .. }
+            | Inst::Groups { .. }
+            | Inst::Once
+            | Inst::End
+            | Inst::Attempt { .. }
+            | Inst::Commit { .. }
+            | Inst::Barrier => self.control(inst)?,
+        }
+        Ok(())
+    }
+
+    /// What opens and closes blocks, and barriers.
+    fn control(&mut self, inst: &Inst) -> Result<()> {
+        match inst {
             Inst::Loop { var, extent } => {
                 let v = var.0;
                 let t = self.ty(self.of(*var));
@@ -493,6 +472,7 @@ impl<'a> Text<'a> {
             Inst::Barrier if self.dialect == Dialect::Hip => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
+            _ => {}
         }
         Ok(())
     }

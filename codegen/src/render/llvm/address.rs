@@ -3,7 +3,7 @@
 
 use super::gpu::{GLOBAL, LOCAL};
 use super::{Text, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::Binary;
 use crate::lower::{Arg, Inst, Mem, Reg, Ty};
 use crate::render::factors::together;

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::{Text, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Unary;
 use crate::ir::mma::MmaDesc;

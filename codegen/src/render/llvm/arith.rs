@@ -1,7 +1,7 @@
 //! Arithmetic and conversions.
 
 use super::{Text, mangled, scalar, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, ReduceOp, Unary};
 use crate::lower::{Arg, Reg, Ty};
@@ -37,8 +37,7 @@ impl Text<'_> {
             }
             Unary::Abs => a,
             Unary::Recip => {
-                let one =
-                    self.constant(ty, crate::interp::scalar::identity(ReduceOp::Mul, ty.dtype));
+                let one = self.constant(ty, crate::ir::scalar::identity(ReduceOp::Mul, ty.dtype));
                 self.let_(format!("fdiv {t} {one}, {a}"))
             }
             Unary::Sqrt => self.intrinsic("sqrt", e, ty.lanes, &[(&t, &a)]),

@@ -13,7 +13,7 @@
 
 use super::gpu::GLOBAL;
 use super::{Open, Text, memory_type, scalar};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};

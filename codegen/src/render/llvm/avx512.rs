@@ -12,7 +12,7 @@ mod exponential;
 mod logarithm;
 
 use super::Text;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::Unary;
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::program::Ty;
@@ -56,14 +56,14 @@ const ALL: [(&str, &str); 3] = [(SINGLES, "zeroinitializer"), ("i16", "-1"), ("i
 
 /// A number in every lane.
 fn each(x: f32) -> String {
-    let bits = crate::interp::scalar::from_f64(DType::F32, f64::from(x));
+    let bits = crate::ir::scalar::from_f64(DType::F32, f64::from(x));
     format!("splat (float {})", super::literal(DType::F32, bits))
 }
 
 /// A number for each lane.
 fn table(of: impl Fn(usize) -> f64) -> String {
     let entry = |i| {
-        let bits = crate::interp::scalar::from_f64(DType::F32, of(i));
+        let bits = crate::ir::scalar::from_f64(DType::F32, of(i));
         format!("float {}", super::literal(DType::F32, bits))
     };
     let entries: Vec<String> = (0..LANES as usize).map(entry).collect();

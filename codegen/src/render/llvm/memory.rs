@@ -1,7 +1,7 @@
 //! Loads, stores, and the folding of lanes.
 
 use super::{Open, Text, mangled, memory_type, scalar, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::{Access, Arg, Mem, Reg, Ty};
@@ -99,19 +99,13 @@ impl Text<'_> {
                 self.pick(ty, &g, &value, &alt)
             }
             Some((g, alt)) => {
-                let name = format!(
-                    "llvm.masked.load.{}.{}",
-                    mangled(element, ty.lanes),
-                    mangled(&ptr_ty, 1)
-                );
-                let ptr = format!("{ptr_ty} align {align}");
                 let plain = ty.dtype != DType::Bool;
                 let other = if plain {
                     alt.as_str()
                 } else {
                     "zeroinitializer"
                 };
-                let raw = self.call(&name, &t, &[(&ptr, &address), (&mask_ty, &g), (&t, other)]);
+                let raw = self.masked_load(ty, &ptr_ty, &address, align, &g, other);
                 if plain {
                     return raw;
                 }
@@ -209,6 +203,43 @@ impl Text<'_> {
         all
     }
 
+    /// A load of the lanes in a mask; the others have those of another value.
+    fn masked_load(
+        &mut self,
+        ty: Ty,
+        ptr_ty: &str,
+        address: &str,
+        align: usize,
+        mask: &str,
+        other: &str,
+    ) -> String {
+        let element = memory_type(ty.dtype);
+        let (t, mask_ty) = (vector(element, ty.lanes), vector("i1", ty.lanes));
+        let name = format!(
+            "llvm.masked.load.{}.{}",
+            mangled(element, ty.lanes),
+            mangled(ptr_ty, 1)
+        );
+        let ptr = format!("{ptr_ty} align {align}");
+        self.call(&name, &t, &[(&ptr, address), (&mask_ty, mask), (&t, other)])
+    }
+
+    /// Elements at a distance, one by one: better than a scatter, which takes several cycles per lane as well.
+    fn strided_store(&mut self, ty: Ty, mem: Mem, index: Reg, by: i64, value: &str) {
+        let element = memory_type(ty.dtype);
+        let t = vector(element, ty.lanes);
+        let ptr_ty = self.pointer(mem);
+        let align = ty.dtype.size();
+        for lane in 0..ty.lanes {
+            let further = by.wrapping_mul(i64::from(lane));
+            let at = self.address_past(mem, element, index, further);
+            let one = self.let_(format!("extractelement {t} {value}, i64 {lane}"));
+            self.line(format!(
+                "store {element} {one}, {ptr_ty} {at}, align {align}"
+            ));
+        }
+    }
+
     pub(super) fn store(
         &mut self,
         mode: StoreMode,
@@ -244,17 +275,8 @@ impl Text<'_> {
         let mask_ty = vector("i1", ty.lanes);
         let mut value = self.v(value);
         if let (Access::Strided(by), true, None) = (access, ty.lanes > 1, gate) {
-            // Better than a scatter, which takes several cycles per lane as well.
             let value = self.stored_value(ty, value);
-            let align = ty.dtype.size();
-            for lane in 0..ty.lanes {
-                let further = by.wrapping_mul(i64::from(lane));
-                let at = self.address_past(mem, element, index, further);
-                let one = self.let_(format!("extractelement {t} {value}, i64 {lane}"));
-                self.line(format!(
-                    "store {element} {one}, {ptr_ty} {at}, align {align}"
-                ));
-            }
+            self.strided_store(ty, mem, index, by, &value);
             return Ok(());
         }
         let mut address = self.address(mem, element, index);
@@ -266,17 +288,7 @@ impl Text<'_> {
         if let Some(op) = mode.combines() {
             let raw = match &gate {
                 Some(g) if ty.lanes > 1 => {
-                    let name = format!(
-                        "llvm.masked.load.{}.{}",
-                        mangled(element, ty.lanes),
-                        mangled(&ptr_ty, 1)
-                    );
-                    let ptr = format!("{ptr_ty} align {align}");
-                    self.call(
-                        &name,
-                        &t,
-                        &[(&ptr, &address), (&mask_ty, g), (&t, "zeroinitializer")],
-                    )
+                    self.masked_load(ty, &ptr_ty, &address, align, g, "zeroinitializer")
                 }
                 _ => self.let_(format!("load {t}, {ptr_ty} {address}, align {align}")),
             };

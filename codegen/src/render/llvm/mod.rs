@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::lower::decomp::Caps;
 use crate::lower::{Arg, Extent, Inst, Program, Reg, Ty};
@@ -183,6 +183,15 @@ fn vector(element: &str, lanes: u32) -> String {
     } else {
         format!("<{lanes} x {element}>")
     }
+}
+
+/// The numbers of lanes, as a constant.
+fn iota(element: &str, lanes: u32) -> String {
+    if lanes == 1 {
+        return "0".into();
+    }
+    let list: Vec<String> = (0..lanes).map(|i| format!("{element} {i}")).collect();
+    format!("<{}>", list.join(", "))
 }
 
 /// The type as it appears in names of intrinsics.
@@ -361,11 +370,24 @@ impl Text<'_> {
     fn inst(&mut self, inst: &Inst) -> Result<()> {
         self.sum(inst);
         match inst {
-            Inst::Mma { dst, desc, a, b, c } => {
-                let value = match self.t.is_nv() {
-                    true => self.mma_sync(desc, *a, *b, *c)?,
-                    false => self.mma(desc, *a, *b, *c)?,
-                };
+            Inst::Const { dst, .. }
+            | Inst::Var { dst, .. }
+            | Inst::Lanes { dst }
+            | Inst::Mask { dst, .. }
+            | Inst::Item { dst }
+            | Inst::Splat { dst, .. }
+            | Inst::Unary { dst, .. }
+            | Inst::Binary { dst, .. }
+            | Inst::Select { dst, .. }
+            | Inst::Fma { dst, .. }
+            | Inst::Dot { dst, .. }
+            | Inst::Mma { dst, .. }
+            | Inst::Cast { dst, .. }
+            | Inst::Bitcast { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::Horizontal { dst, .. }
+            | Inst::GetAcc { dst, .. } => {
+                let value = self.value(inst)?;
                 self.set(*dst, value);
             }
             Inst::MmaThere { desc, .. } => {
@@ -379,115 +401,6 @@ impl Text<'_> {
             }
             // They are about such instructions.
             Inst::WgmmaWait { .. } | Inst::Expose | Inst::Sent | Inst::Arrived { .. } => {}
-            Inst::Const { dst, bits } => {
-                let value = self.constant(self.p.ty(*dst), *bits);
-                self.set(*dst, value);
-            }
-            Inst::Var { dst, arg } => self.set(*dst, format!("%arg{arg}")),
-            Inst::Lanes { dst } => {
-                let Ty { dtype, lanes: n } = self.p.ty(*dst);
-                let e = scalar(dtype);
-                let list: Vec<String> = (0..n).map(|i| format!("{e} {i}")).collect();
-                self.set(
-                    *dst,
-                    if n == 1 {
-                        "0".into()
-                    } else {
-                        format!("<{}>", list.join(", "))
-                    },
-                );
-            }
-            Inst::Mask { dst, count } => {
-                let n = self.p.ty(*dst).lanes;
-                let e = scalar(self.p.ty(*count).dtype);
-                let count = self.v(*count);
-                let most = n.to_string();
-                let count = self.intrinsic("smin", e, 1, &[(e, &count), (e, &most)]);
-                let count = self.intrinsic("smax", e, 1, &[(e, &count), (e, "0")]);
-                let small = match e {
-                    "i32" => count,
-                    _ => self.let_(format!("trunc {e} {count} to i32")),
-                };
-                let wide = self.splat("i32", n, &small);
-                let list: Vec<String> = (0..n).map(|i| format!("i32 {i}")).collect();
-                let iota = if n == 1 {
-                    "0".into()
-                } else {
-                    format!("<{}>", list.join(", "))
-                };
-                let value = self.let_(format!("icmp slt {} {iota}, {wide}", vector("i32", n)));
-                self.set(*dst, value);
-            }
-            Inst::Item { dst } => {
-                let value = if self.gpu() {
-                    self.item(*dst)
-                } else {
-                    "0".into()
-                };
-                self.set(*dst, value);
-            }
-            Inst::Splat { dst, a } => {
-                self.splats.insert(*dst, *a);
-                let ty = self.p.ty(*dst);
-                let a = self.v(*a);
-                let value = self.splat(scalar(ty.dtype), ty.lanes, &a);
-                self.set(*dst, value);
-            }
-            Inst::Unary { dst, op, a } => {
-                let value = self.unary(self.p.ty(*dst), *op, *a)?;
-                self.set(*dst, value);
-            }
-            Inst::Binary { dst, op, a, b } => {
-                let (ty, a, b) = (self.p.ty(*a), self.v(*a), self.v(*b));
-                let value = self.binary(ty, *op, &a, &b)?;
-                self.set(*dst, value);
-            }
-            Inst::Select { dst, cond, a, b } => {
-                let ty = spelled(self.p.ty(*dst));
-                let c = spelled(self.p.ty(*cond));
-                let value = self.let_(format!(
-                    "select {c} {}, {ty} {}, {ty} {}",
-                    self.v(*cond),
-                    self.v(*a),
-                    self.v(*b)
-                ));
-                self.set(*dst, value);
-            }
-            Inst::Fma { dst, a, b, c } => {
-                let ty = self.p.ty(*dst);
-                let (a, b, c) = (self.v(*a), self.v(*b), self.v(*c));
-                let value = self.fma(ty, &a, &b, &c)?;
-                self.set(*dst, value);
-            }
-            Inst::Dot { dst, a, b, c } => {
-                let ty = self.p.ty(*dst);
-                let (a, b, c) = (self.v(*a), self.v(*b), self.v(*c));
-                let value = self.dot(ty.lanes, &a, &b, &c);
-                self.set(*dst, value);
-            }
-            Inst::Cast { dst, a } => {
-                let value = self.cast(self.p.ty(*dst), *a)?;
-                self.set(*dst, value);
-            }
-            Inst::Bitcast { dst, a } => {
-                let (to, from) = (spelled(self.p.ty(*dst)), spelled(self.p.ty(*a)));
-                let value = if to == from {
-                    self.v(*a)
-                } else {
-                    self.let_(format!("bitcast {from} {} to {to}", self.v(*a)))
-                };
-                self.set(*dst, value);
-            }
-            Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate,
-            } => {
-                let value = self.load(*dst, *mem, *index, *access, *gate);
-                self.set(*dst, value);
-            }
             Inst::Store {
                 mode,
                 mem,
@@ -498,10 +411,6 @@ impl Text<'_> {
             } => {
                 self.store(*mode, *mem, *index, *access, *value, *gate)?;
             }
-            Inst::Horizontal { dst, op, a } => {
-                let value = self.horizontal(*op, *a)?;
-                self.set(*dst, value);
-            }
             Inst::SetAcc { acc, a } => {
                 let ty = spelled(self.p.accs[acc.0 as usize]);
                 let ptr = self.private();
@@ -509,11 +418,6 @@ impl Text<'_> {
                 if let Some(Open::Loop { sums, .. }) = self.opened.last_mut() {
                     *sums = true;
                 }
-            }
-            Inst::GetAcc { dst, acc } => {
-                let ty = spelled(self.p.ty(*dst));
-                let value = self.let_(format!("load {ty}, {} %acc{}", self.private(), acc.0));
-                self.set(*dst, value);
             }
             Inst::Loop { var, extent } => {
                 let extent = match extent {
@@ -529,35 +433,7 @@ impl Text<'_> {
                 let first = self.let_(format!("icmp eq i64 {number}, 0"));
                 self.open_if(&first);
             }
-            Inst::End => match self.opened.pop() {
-                Some(Open::Loop {
-                    id,
-                    next,
-                    extent,
-                    ty,
-                    outer,
-                    sums,
-                }) => {
-                    self.known.truncate(self.marks.pop().unwrap_or(0));
-                    let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
-                    let var = var.to_string();
-                    self.line(format!("br label %B{id}.latch"));
-                    self.start(&format!("B{id}.latch"));
-                    if self.gpu() || (sums && !outer) {
-                        self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
-                    } else {
-                        self.plain_step(&var, &next, ty);
-                    }
-                    let more = self.let_(format!("icmp ult {ty} {next}, {extent}"));
-                    self.line(format!("br i1 {more}, label %B{id}, label %B{id}.exit"));
-                    self.start(&format!("B{id}.exit"));
-                }
-                Some(Open::Once { id }) => self.close_if(id),
-                Some(Open::Nothing) => {}
-                Some(Open::Attempt { .. }) | None => {
-                    return self.unsupported("an end without a beginning");
-                }
-            },
+            Inst::End => self.end()?,
             Inst::Attempt {
                 dst,
                 mem,
@@ -569,6 +445,126 @@ impl Text<'_> {
             Inst::Barrier if self.amd() => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
+        }
+        Ok(())
+    }
+
+    /// The value of an instruction that defines a register.
+    fn value(&mut self, inst: &Inst) -> Result<String> {
+        Ok(match *inst {
+            Inst::Const { dst, bits } => self.constant(self.p.ty(dst), bits),
+            Inst::Var { arg, .. } => format!("%arg{arg}"),
+            Inst::Lanes { dst } => {
+                let Ty { dtype, lanes } = self.p.ty(dst);
+                iota(scalar(dtype), lanes)
+            }
+            Inst::Mask { dst, count } => self.mask(self.p.ty(dst).lanes, count),
+            Inst::Item { dst } if self.gpu() => self.item(dst),
+            Inst::Item { .. } => "0".into(),
+            Inst::Splat { dst, a } => {
+                self.splats.insert(dst, a);
+                let ty = self.p.ty(dst);
+                let a = self.v(a);
+                self.splat(scalar(ty.dtype), ty.lanes, &a)
+            }
+            Inst::Unary { dst, op, a } => self.unary(self.p.ty(dst), op, a)?,
+            Inst::Binary { op, a, b, .. } => {
+                let (ty, a, b) = (self.p.ty(a), self.v(a), self.v(b));
+                self.binary(ty, op, &a, &b)?
+            }
+            Inst::Select { dst, cond, a, b } => {
+                let [ty, c] = [dst, cond].map(|r| spelled(self.p.ty(r)));
+                let [cond, a, b] = [cond, a, b].map(|r| self.v(r));
+                self.let_(format!("select {c} {cond}, {ty} {a}, {ty} {b}"))
+            }
+            Inst::Fma { dst, a, b, c } => {
+                let ty = self.p.ty(dst);
+                let [a, b, c] = [a, b, c].map(|r| self.v(r));
+                self.fma(ty, &a, &b, &c)?
+            }
+            Inst::Dot { dst, a, b, c } => {
+                let ty = self.p.ty(dst);
+                let [a, b, c] = [a, b, c].map(|r| self.v(r));
+                self.dot(ty.lanes, &a, &b, &c)
+            }
+            Inst::Mma {
+                ref desc, a, b, c, ..
+            } => match self.t.is_nv() {
+                true => self.mma_sync(desc, a, b, c)?,
+                false => self.mma(desc, a, b, c)?,
+            },
+            Inst::Cast { dst, a } => self.cast(self.p.ty(dst), a)?,
+            Inst::Bitcast { dst, a } => {
+                let [to, from] = [dst, a].map(|r| spelled(self.p.ty(r)));
+                let a = self.v(a);
+                if to == from {
+                    a
+                } else {
+                    self.let_(format!("bitcast {from} {a} to {to}"))
+                }
+            }
+            Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate,
+            } => self.load(dst, mem, index, access, gate),
+            Inst::Horizontal { op, a, .. } => self.horizontal(op, a)?,
+            Inst::GetAcc { dst, acc } => {
+                let ty = spelled(self.p.ty(dst));
+                self.let_(format!("load {ty}, {} %acc{}", self.private(), acc.0))
+            }
+            ref other => return self.unsupported(format!("a value of {other:?}")),
+        })
+    }
+
+    /// Lanes that are true below a count.
+    fn mask(&mut self, lanes: u32, count: Reg) -> String {
+        let e = scalar(self.p.ty(count).dtype);
+        let count = self.v(count);
+        let most = lanes.to_string();
+        let count = self.intrinsic("smin", e, 1, &[(e, &count), (e, &most)]);
+        let count = self.intrinsic("smax", e, 1, &[(e, &count), (e, "0")]);
+        let small = match e {
+            "i32" => count,
+            _ => self.let_(format!("trunc {e} {count} to i32")),
+        };
+        let wide = self.splat("i32", lanes, &small);
+        let (ty, each) = (vector("i32", lanes), iota("i32", lanes));
+        self.let_(format!("icmp slt {ty} {each}, {wide}"))
+    }
+
+    /// The end of a block.
+    fn end(&mut self) -> Result<()> {
+        match self.opened.pop() {
+            Some(Open::Loop {
+                id,
+                next,
+                extent,
+                ty,
+                outer,
+                sums,
+            }) => {
+                self.known.truncate(self.marks.pop().unwrap_or(0));
+                let (var, _) = next.rsplit_once('.').unwrap_or((&next, ""));
+                let var = var.to_string();
+                self.line(format!("br label %B{id}.latch"));
+                self.start(&format!("B{id}.latch"));
+                if self.gpu() || (sums && !outer) {
+                    self.line(format!("{next} = add nuw nsw {ty} {var}, 1"));
+                } else {
+                    self.plain_step(&var, &next, ty);
+                }
+                let more = self.let_(format!("icmp ult {ty} {next}, {extent}"));
+                self.line(format!("br i1 {more}, label %B{id}, label %B{id}.exit"));
+                self.start(&format!("B{id}.exit"));
+            }
+            Some(Open::Once { id }) => self.close_if(id),
+            Some(Open::Nothing) => {}
+            Some(Open::Attempt { .. }) | None => {
+                return self.unsupported("an end without a beginning");
+            }
         }
         Ok(())
     }

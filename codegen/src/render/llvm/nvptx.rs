@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 use super::gpu::GLOBAL;
 use super::{Text, scalar, spelled, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
 use crate::lower::{Program, Reg, Ty};

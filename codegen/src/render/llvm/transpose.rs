@@ -5,7 +5,7 @@
 use hashbrown::HashMap;
 
 use super::{Text, memory_type, vector};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, StoreMode};
 use crate::lower::{Access, Inst, Mem, Reg};
 

@@ -1,7 +1,7 @@
 //! Arithmetic and conversions.
 
 use super::{Text, class, literal, number};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
 use crate::lower::Reg;
@@ -249,7 +249,7 @@ impl Text<'_> {
         let wide = |t: DType| matches!(t, DType::F32 | DType::F64);
         match (from, to) {
             (DType::Bool, t) if t.is_int() || wide(t) => {
-                let one = crate::interp::scalar::constant(t, 1);
+                let one = crate::ir::scalar::constant(t, 1);
                 let (one, zero) = (literal(t, one), literal(t, 0));
                 self.line(format!("selp.{} {name}, {one}, {zero}, {a}", class(t)));
             }
@@ -297,7 +297,7 @@ impl Text<'_> {
         let (class, ty) = (class(to), number(to));
         let mut value = self.let_(class, &format!("cvt.rzi.{ty}.{from} {{}}, {a}"));
         if to.size() < 4 {
-            let (low, high) = crate::interp::scalar::int_limits(to);
+            let (low, high) = crate::ir::scalar::int_limits(to);
             value = self.let_(class, &format!("min.{ty} {{}}, {value}, {high}"));
             value = self.let_(class, &format!("max.{ty} {{}}, {value}, {low}"));
         }

@@ -2,7 +2,7 @@
 
 use super::memory::Address;
 use super::{Open, Text, class};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::ReduceOp;
 use crate::lower::{Mem, Reg};

@@ -1,17 +1,44 @@
 //! What goes on beside the warps: copies into shared memory, and products of what is read there.
 
 use super::Text;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
-use crate::lower::{Acc, Arg, BoxOf, Mem, Operand, Reg, Ty};
+use crate::lower::{Acc, Arg, BoxOf, Inst, Mem, Operand, Reg, Ty};
 use crate::render::factors::WIDEST;
-use crate::target::nv::tensor::{box_bytes, box_copy};
-use crate::target::nv::{Warpgroup, descriptor};
+use crate::target::nv::{Warpgroup, box_copy, descriptor};
 
 impl Text<'_> {
+    /// Spells what starts, orders or waits for it.
+    pub(super) fn beside(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
+            Inst::WgmmaWait { left } => {
+                self.line(format!("wgmma.wait_group.sync.aligned {left}"));
+            }
+            Inst::Expose => self.line("fence.proxy.async.shared::cta"),
+            Inst::Copy {
+                ty,
+                to,
+                from,
+                there,
+                gate,
+            } => self.copy(ty, to, from, there, gate)?,
+            Inst::MbarrierInit { mem, count } => self.arm(mem, count),
+            Inst::TmaLoad {
+                barrier,
+                gate,
+                ref boxes,
+            } => self.fetch(barrier, gate, boxes),
+            Inst::MbarrierWait { barrier, odd } => self.landed(barrier, odd),
+            Inst::Sent => self.line("cp.async.commit_group"),
+            Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Copies sixteen bytes, or clears them.
-    pub(super) fn copy(
+    fn copy(
         &mut self,
         ty: Ty,
         to: (Mem, Reg),
@@ -43,7 +70,7 @@ impl Text<'_> {
     }
 
     /// Makes barriers, each of which one thread arrives at.
-    pub(super) fn arm(&mut self, mem: Mem, count: u32) {
+    fn arm(&mut self, mem: Mem, count: u32) {
         let Mem::Local(block) = mem else { return };
         let first = self.first();
         for i in 0..count {
@@ -56,7 +83,7 @@ impl Text<'_> {
     }
 
     /// Copies boxes of tensors, by one thread.
-    pub(super) fn fetch(&mut self, barrier: (Mem, Reg), gate: Reg, boxes: &[BoxOf]) {
+    fn fetch(&mut self, barrier: (Mem, Reg), gate: Reg, boxes: &[BoxOf]) {
         let barrier = self.address(barrier.0, DType::U64, barrier.1).base;
         let mut copies = Vec::new();
         for of in boxes {
@@ -72,7 +99,7 @@ impl Text<'_> {
                     _ => place,
                 });
             }
-            let (copy, at) = (box_copy(of), at.join(", "));
+            let (copy, at) = (box_copy(of.at.len()), at.join(", "));
             copies.push(format!(
                 "{copy} [{to}], [%arg{}, {{{at}}}], [{barrier}]",
                 of.tensor
@@ -82,7 +109,7 @@ impl Text<'_> {
         let runs = self.let_("pred", &format!("and.pred {{}}, {first}, {gate}"));
         let label = self.new_label();
         self.line(format!("@!{runs} bra $L{label}"));
-        let bytes = box_bytes(self.p, boxes);
+        let bytes = self.p.box_bytes(boxes);
         self.line(format!(
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"
         ));
@@ -93,7 +120,7 @@ impl Text<'_> {
     }
 
     /// Waits for the boxes of a barrier.
-    pub(super) fn landed(&mut self, barrier: (Mem, Reg), odd: Reg) {
+    fn landed(&mut self, barrier: (Mem, Reg), odd: Reg) {
         let barrier = self.address(barrier.0, DType::U64, barrier.1).base;
         let mut turn = self.r(odd);
         if self.p.ty(odd).dtype.size() == 8 {

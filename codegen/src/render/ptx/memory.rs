@@ -1,7 +1,7 @@
 //! Loads and stores.
 
 use super::{Text, class};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
 use crate::lower::{Access, Inst, Mem, Reg, Ty};

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 
 use hashbrown::HashMap;
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::mma::MmaDesc;
 use crate::ir::{ReduceOp, Unary};
@@ -326,18 +326,7 @@ impl Text<'_> {
 
     fn inst(&mut self, inst: &Inst) -> Result<()> {
         match *inst {
-            Inst::Const { dst, bits } => {
-                let dtype = self.p.ty(dst).dtype;
-                let name = self.define(dst);
-                match dtype {
-                    DType::Bool => self.line(format!("setp.ne.u32 {name}, {}, 0", bits & 1)),
-                    _ => {
-                        let value = literal(dtype, bits);
-                        self.constants.insert(name.clone(), bits);
-                        self.line(format!("mov.{} {name}, {value}", class(dtype)));
-                    }
-                }
-            }
+            Inst::Const { dst, bits } => self.constant(dst, bits),
             Inst::Var { dst, arg } => self.name(dst, format!("%arg{arg}")),
             Inst::Lanes { dst } => {
                 let name = self.define(dst);
@@ -350,21 +339,7 @@ impl Text<'_> {
                 let lane = self.lane;
                 self.line(format!("setp.gt.{ty} {name}, {count}, {lane}"));
             }
-            Inst::Item { dst } => {
-                let name = self.define(dst);
-                let dtype = self.p.ty(dst).dtype;
-                let item = match self.p.items {
-                    1 => "0",
-                    _ => "%tid.x",
-                };
-                match class(dtype) {
-                    "b64" => {
-                        let small = self.let_("b32", &format!("mov.u32 {{}}, {item}"));
-                        self.line(format!("cvt.u64.u32 {name}, {small}"));
-                    }
-                    _ => self.line(format!("mov.u32 {name}, {item}")),
-                }
-            }
+            Inst::Item { dst } => self.item(dst),
             Inst::Splat { dst, a } => self.name(dst, self.r(a)),
             Inst::Unary { dst, op, a } => self.unary(dst, op, a)?,
             Inst::Binary { dst, op, a, b } => {
@@ -419,6 +394,59 @@ impl Text<'_> {
                 let class = class(self.p.ty(dst).dtype);
                 self.line(format!("mov.{class} {name}, {}", self.acc(acc)));
             }
+            Inst::Loop { .. }
+            | Inst::Groups { .. }
+            | Inst::Once
+            | Inst::End
+            | Inst::Attempt { .. }
+            | Inst::Commit { .. }
+            | Inst::Barrier => self.control(inst)?,
+            Inst::WgmmaWait { .. }
+            | Inst::Expose
+            | Inst::Copy { .. }
+            | Inst::MbarrierInit { .. }
+            | Inst::TmaLoad { .. }
+            | Inst::MbarrierWait { .. }
+            | Inst::Sent
+            | Inst::Arrived { .. } => self.beside(inst)?,
+            Inst::Horizontal { .. } | Inst::Mma { .. } | Inst::MmaThere { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn constant(&mut self, dst: Reg, bits: u64) {
+        let dtype = self.p.ty(dst).dtype;
+        let name = self.define(dst);
+        match dtype {
+            DType::Bool => self.line(format!("setp.ne.u32 {name}, {}, 0", bits & 1)),
+            _ => {
+                let value = literal(dtype, bits);
+                self.constants.insert(name.clone(), bits);
+                self.line(format!("mov.{} {name}, {value}", class(dtype)));
+            }
+        }
+    }
+
+    /// The number of the work-item.
+    fn item(&mut self, dst: Reg) {
+        let name = self.define(dst);
+        let dtype = self.p.ty(dst).dtype;
+        let item = match self.p.items {
+            1 => "0",
+            _ => "%tid.x",
+        };
+        match class(dtype) {
+            "b64" => {
+                let small = self.let_("b32", &format!("mov.u32 {{}}, {item}"));
+                self.line(format!("cvt.u64.u32 {name}, {small}"));
+            }
+            _ => self.line(format!("mov.u32 {name}, {item}")),
+        }
+    }
+
+    /// What opens and closes blocks, and barriers.
+    fn control(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
             Inst::Loop { var, extent } => {
                 let name = self.define(var);
                 let dtype = self.p.ty(var).dtype;
@@ -462,27 +490,7 @@ impl Text<'_> {
             } => self.attempt(dst, mem, index, gate)?,
             Inst::Commit { value } => self.commit(value)?,
             Inst::Barrier => self.line("bar.sync 0"),
-            Inst::WgmmaWait { left } => {
-                self.line(format!("wgmma.wait_group.sync.aligned {left}"));
-            }
-            Inst::Expose => self.line("fence.proxy.async.shared::cta"),
-            Inst::Copy {
-                ty,
-                to,
-                from,
-                there,
-                gate,
-            } => self.copy(ty, to, from, there, gate)?,
-            Inst::MbarrierInit { mem, count } => self.arm(mem, count),
-            Inst::TmaLoad {
-                barrier,
-                gate,
-                ref boxes,
-            } => self.fetch(barrier, gate, boxes),
-            Inst::MbarrierWait { barrier, odd } => self.landed(barrier, odd),
-            Inst::Sent => self.line("cp.async.commit_group"),
-            Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
-            Inst::Horizontal { .. } | Inst::Mma { .. } | Inst::MmaThere { .. } => {}
+            _ => {}
         }
         Ok(())
     }

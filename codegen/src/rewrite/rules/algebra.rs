@@ -1,9 +1,8 @@
 //! Constants, identities and operand order; for floats only what keeps every bit of the value.
 
 use super::ask::{const_bits, is_float, is_int, is_one, is_zero, number, operands};
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, Unary};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, Unary, scalar};
 use crate::rewrite::rule::{Cx, Rule};
 
 /// The rules of this file.

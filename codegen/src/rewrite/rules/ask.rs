@@ -1,8 +1,7 @@
 //! Questions that several rules ask of a node.
 
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, scalar};
 
 /// The bits of a constant.
 pub fn const_bits(g: &Graph, id: Id) -> Option<u64> {

@@ -1,7 +1,7 @@
 //! Logic and selection.
 
 use super::ask::{const_bits, is_zero, operands};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
 use crate::rewrite::rule::{Cx, Rule};
 
@@ -100,7 +100,7 @@ fn contradiction(g: &mut Graph, _: &mut Cx, id: Id) -> Option<Id> {
     for (x, y) in [(a, b), (b, a)] {
         if g.op(y) == Op::Unary(Unary::Not) && g.src(y) == [x] {
             let all = if op == Binary::Or { -1 } else { 0 };
-            return Some(g.bits(dtype, crate::interp::scalar::from_int(dtype, all)));
+            return Some(g.bits(dtype, crate::ir::scalar::from_int(dtype, all)));
         }
         if let Some((p, q)) = operands(g, y, dual)
             && (p == x || q == x)

@@ -1,9 +1,8 @@
 //! Conversions.
 
 use super::ask::{const_bits, operands};
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, scalar};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::bounds::fits;
 

@@ -1,7 +1,7 @@
 //! Index arithmetic: sums in normal form, divisions and comparisons of sums.
 
 use super::ask::operands;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, Unary};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::division::Part;

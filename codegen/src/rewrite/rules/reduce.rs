@@ -4,9 +4,8 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 use super::ask::{const_bits, is_zero, number};
-use crate::DType;
-use crate::interp::scalar;
-use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary, toposort};
+use crate::dtype::DType;
+use crate::ir::{Binary, Graph, Id, Op, ReduceOp, Src, Unary, scalar, toposort};
 use crate::rewrite::rule::{Cx, Rule};
 use crate::symbolic::{Lin, valid};
 

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::ask::const_bits;
 use super::{algebra, boolean, cast, index};
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Graph, Id, Op, Src, Unary};
 use crate::rewrite::driver::fixpoint;
 use crate::rewrite::repetitions::keep_repetitions;

@@ -7,7 +7,7 @@ use super::{
     BF16, BRAIN, DOUBLE, Digit, F8E4M3, F8E5M2, F16, F32, Fragment, Fragments, HALF, I8, I32,
     MIXED, MmaDesc, SIGNED, U8, UNSIGNED, operand, sum,
 };
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::{ROW, Rows};
 
 /// Sixteen rows are a warp's, which holds them as `mma.m16n8` does, for each eight columns.

@@ -1,12 +1,14 @@
 //! Boxes of tensors: the arguments that describe them, and the instructions that copy them.
 
+use drivers_spec::nv::tensor_map::DIMENSIONS;
+
 use super::super::{Level, Linear};
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Id, Op, RangeKind};
 use crate::lower::nest::bits;
 use crate::lower::program::{Arg, BoxOf, Inst, Mem, Reg, Tensor};
-use crate::target::nv::tensor::is_aligned;
+use crate::lower::tensor::is_aligned;
 
 /// Where the copies of iterations are waited for: barriers in local memory, of which an iteration takes the next one.
 #[derive(Clone, Copy)]
@@ -51,7 +53,7 @@ impl Linear<'_> {
         let (Op::Box { rows }, Op::Param { slot }) = (self.op(n), self.op(src[2])) else {
             return self.invalid("the source of a box is not a buffer");
         };
-        let mut dims = [[1, 0]; Tensor::DIMENSIONS];
+        let mut dims = [[1, 0]; DIMENSIONS];
         let lists = src[4..].chunks_exact(3);
         let rank = lists.len();
         for (dim, list) in dims.iter_mut().zip(lists) {

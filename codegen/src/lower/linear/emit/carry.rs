@@ -4,7 +4,7 @@
 //! additions gets no longer.
 
 use super::Linear;
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::{Binary, Id, Op, ReduceOp};
 use crate::lower::expand::extent_of;
 use crate::lower::program::{Acc, Inst, Reg, Ty};

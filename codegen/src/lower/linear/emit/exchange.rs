@@ -1,7 +1,7 @@
 //! Reductions over the work-items of a group, through local memory.
 
 use super::Linear;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Id, ReduceOp, StoreMode};
 use crate::lower::program::{Access, Inst, Mem, Reg};

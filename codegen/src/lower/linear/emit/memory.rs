@@ -1,7 +1,7 @@
 //! Where loads and stores go, and the stores themselves.
 
 use super::Linear;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Id, Op};
 use crate::lower::program::{Arg, Inst, Mem, Reg};

@@ -3,11 +3,11 @@
 use hashbrown::HashMap;
 
 use super::super::Linear;
-use crate::DType;
+use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Id, Op, ReduceOp, StoreMode};
 use crate::lower::decomp;
-use crate::lower::program::{Access, Inst, Reg};
+use crate::lower::program::{Access, Inst, Mem, Reg};
 use crate::rewrite::toposort;
 
 impl Linear<'_> {
@@ -110,7 +110,39 @@ impl Linear<'_> {
             Some(&gate) => Some(self.reg(gate, lanes)?),
             None => None,
         };
-        // One work-item along each dimension that the store does not depend on.
+        gate = self.for_one_item(n, lanes, gate)?;
+        let dtype = self.input.g.dtype(n);
+        if let StoreMode::Atomic(op) = mode
+            && !self.input.caps.atomics.one_step(op, dtype)
+        {
+            return self.attempt(op, dtype, (mem, index), value, gate);
+        }
+        if let StoreMode::Combine(op) = mode
+            && let Some(how) = decomp::combination(op.binary(), dtype, self.input.caps)
+        {
+            let old = self.emit(dtype, lanes, |dst| Inst::Load {
+                dst,
+                mem,
+                index,
+                access,
+                gate: gate.map(|gate| (gate, value)),
+            });
+            value = self.combine(&how, lanes, [old, value])?;
+            mode = StoreMode::Set;
+        }
+        self.p.insts.push(Inst::Store {
+            mode,
+            mem,
+            index,
+            access,
+            value,
+            gate,
+        });
+        Ok(())
+    }
+
+    /// The gate of a store that one work-item makes along each dimension that it does not depend on.
+    fn for_one_item(&mut self, n: Id, lanes: u32, mut gate: Option<Reg>) -> Result<Option<Reg>> {
         let own: Vec<(i64, i64)> = self
             .items
             .iter()
@@ -141,49 +173,34 @@ impl Linear<'_> {
                 None => first,
             });
         }
-        let dtype = self.input.g.dtype(n);
-        if let StoreMode::Atomic(op) = mode
-            && !self.input.caps.atomics.one_step(op, dtype)
-        {
-            let old = self.emit(dtype, 1, |dst| Inst::Attempt {
-                dst,
-                mem,
-                index,
-                gate,
-            });
-            let value = match decomp::combination(op.binary(), dtype, self.input.caps) {
-                Some(how) => self.combine(&how, 1, [old, value])?,
-                None => self.emit(dtype, 1, |dst| Inst::Binary {
-                    dst,
-                    op: op.binary(),
-                    a: old,
-                    b: value,
-                }),
-            };
-            self.p.insts.push(Inst::Commit { value });
-            return Ok(());
-        }
-        if let StoreMode::Combine(op) = mode
-            && let Some(how) = decomp::combination(op.binary(), dtype, self.input.caps)
-        {
-            let old = self.emit(dtype, lanes, |dst| Inst::Load {
-                dst,
-                mem,
-                index,
-                access,
-                gate: gate.map(|gate| (gate, value)),
-            });
-            value = self.combine(&how, lanes, [old, value])?;
-            mode = StoreMode::Set;
-        }
-        self.p.insts.push(Inst::Store {
-            mode,
+        Ok(gate)
+    }
+
+    /// Combines with one element: tries again where somebody else has written to it meanwhile.
+    fn attempt(
+        &mut self,
+        op: ReduceOp,
+        dtype: DType,
+        (mem, index): (Mem, Reg),
+        value: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let old = self.emit(dtype, 1, |dst| Inst::Attempt {
+            dst,
             mem,
             index,
-            access,
-            value,
             gate,
         });
+        let value = match decomp::combination(op.binary(), dtype, self.input.caps) {
+            Some(how) => self.combine(&how, 1, [old, value])?,
+            None => self.emit(dtype, 1, |dst| Inst::Binary {
+                dst,
+                op: op.binary(),
+                a: old,
+                b: value,
+            }),
+        };
+        self.p.insts.push(Inst::Commit { value });
         Ok(())
     }
 }

@@ -8,9 +8,9 @@
 //! - Integers reach `f16`, `bf16` and the 8-bit floats through `f32`.
 //! - `Add` and `Max` of booleans are "or", `Mul` and `Min` are "and", `Sub` is "exclusive or".
 
-use crate::DType;
-use crate::ir::arith::BinaryValue;
-use crate::ir::{Binary, ReduceOp, Unary};
+use super::arith::BinaryValue;
+use super::{Binary, ReduceOp, Unary};
+use crate::dtype::DType;
 
 /// Layout of a float narrower than `f32`.
 struct Small {

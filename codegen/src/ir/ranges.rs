@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 
-use crate::ir::{Graph, Id, Op, RangeKind};
+use super::{Graph, Id, Op, RangeKind};
 
 /// Range sets of nodes, each computed once. A `Reduce` removes the ranges it binds; a `Scan` keeps
 /// its own. Sets are sorted from the outermost range (smallest axis) inwards and shared.

@@ -1,11 +1,11 @@
 //! Tensors as the hardware takes them that copies boxes: tensor maps, which are arguments of kernels.
 
 use drivers_spec::nv::cubin::bank0;
-use drivers_spec::nv::tensor_map::{BYTES, Element, Error, Fetch, Swizzle, TensorMap};
+use drivers_spec::nv::tensor_map::{BYTES, DIMENSIONS, Element, Error, Fetch, Swizzle, TensorMap};
 
-use crate::DType;
+use crate::dtype::DType;
 use crate::ir::mma::Rows;
-use crate::lower::{Arg, BoxOf, Program, Tensor};
+use crate::lower::{Arg, Tensor};
 
 /// What a tensor map is aligned to.
 const ALIGN: usize = 64;
@@ -13,7 +13,7 @@ const ALIGN: usize = 64;
 const CHIP: u32 = 90;
 
 /// Whether a tensor map can be the next argument: it lies in constant bank 0, behind what is the system's there.
-pub(crate) fn is_aligned(args: &[Arg]) -> bool {
+pub(super) fn is_aligned(args: &[Arg]) -> bool {
     let before: usize = args.iter().map(Arg::bytes).sum();
     let params = bank0(CHIP).map_or(0, |bank| bank.params as usize);
     (params + before).is_multiple_of(ALIGN)
@@ -21,7 +21,7 @@ pub(crate) fn is_aligned(args: &[Arg]) -> bool {
 
 /// The tensor map of a buffer, whose first eight bytes are its address: those that follow.
 pub(crate) fn words(tensor: &Tensor) -> Result<[u64; BYTES / 8 - 1], Error> {
-    let rank = usize::from(tensor.rank).min(Tensor::DIMENSIONS);
+    let rank = usize::from(tensor.rank).min(DIMENSIONS);
     let size = tensor.dtype.size() as u64;
     let counts: Vec<u64> = tensor.dims[..rank].iter().map(|d| d[0] as u64).collect();
     let strides: Vec<u64> = tensor.dims[..rank]
@@ -61,21 +61,4 @@ pub(crate) fn words(tensor: &Tensor) -> Result<[u64; BYTES / 8 - 1], Error> {
         *out = u64::from(pair[0]) | u64::from(pair[1]) << 32;
     }
     Ok(out)
-}
-
-/// What copies a box, in PTX.
-pub(crate) fn box_copy(of: &BoxOf) -> String {
-    let rank = of.at.len();
-    format!("cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes")
-}
-
-/// Bytes of boxes; those outside of a tensor count.
-pub(crate) fn box_bytes(p: &Program, boxes: &[BoxOf]) -> i64 {
-    let tensors = boxes
-        .iter()
-        .filter_map(|of| match p.args.get(of.tensor as usize) {
-            Some(Arg::Tensor(tensor)) => Some(tensor.elements() * tensor.dtype.size() as i64),
-            _ => None,
-        });
-    tensors.sum()
 }
