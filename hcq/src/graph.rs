@@ -192,27 +192,20 @@ impl GraphBuilder {
             .collect()
     }
 
-    /// Resolves the dependencies, encodes every lane and places the packets.
-    ///
-    /// # Errors
-    /// [`Error::Command`] if a lane cannot take a command, [`Error::OutOfMemory`], or the loss of
-    /// a device.
-    pub fn build(self) -> Result<Graph> {
+    /// What must be ordered, and how: waits that nothing earlier implies, and who signals.
+    fn plan(&self) -> Plan {
         let deps = self.dependencies();
         let lanes = self.lanes.len();
-        // Position of a node within its lane, from 1: what the lane's signal counts.
         let mut position = vec![0u64; self.nodes.len()];
         let mut in_lane: Vec<Vec<usize>> = vec![Vec::new(); lanes];
         for (i, node) in self.nodes.iter().enumerate() {
             in_lane[node.lane].push(i);
             position[i] = in_lane[node.lane].len() as u64;
         }
-
-        // What must be ordered, and how: waits that nothing earlier implies, and who signals.
         let mut seen = vec![vec![0u64; lanes]; lanes];
         let mut before: Vec<Vec<u64>> = Vec::with_capacity(self.nodes.len());
         let mut barrier_at = vec![0u64; lanes];
-        let mut plan: Vec<(Vec<(usize, u64)>, bool)> = Vec::with_capacity(self.nodes.len());
+        let mut ordered: Vec<(Vec<(usize, u64)>, bool)> = Vec::with_capacity(self.nodes.len());
         let mut signals = vec![false; self.nodes.len()];
         for (i, node) in self.nodes.iter().enumerate() {
             let mut waits: Vec<(usize, u64, usize)> = Vec::new();
@@ -249,35 +242,45 @@ impl GraphBuilder {
                 barrier_at[node.lane] = position[i] - 1;
             }
             before.push(seen[node.lane].clone());
-            plan.push((implied, barrier));
+            ordered.push((implied, barrier));
         }
+        Plan {
+            position,
+            nodes_of: in_lane.iter().map(Vec::len).collect(),
+            ordered,
+            signals,
+        }
+    }
 
-        let internal = self.slots;
-        // Two slots per lane after the caller's: the base of its graph signal, and the value that
-        // its stream's timeline gets.
-        let base_slot = |lane: usize| Slot(internal + lane as u16 * 2);
-        let done_slot = |lane: usize| Slot(internal + lane as u16 * 2 + 1);
-        let mut graph_signals = Vec::with_capacity(lanes);
-        for (l, lane) in self.lanes.iter().enumerate() {
-            graph_signals.push(lane.device.signal(&format!("graph lane {l}"))?);
-        }
-        let mut stamps: Vec<(Signal, Signal)> = Vec::new();
+    /// Signals for the start and the end of each node; none without a profile.
+    fn stamps(&self) -> Result<Vec<(Signal, Signal)>> {
+        let mut stamps = Vec::new();
         if self.profile {
             for node in &self.nodes {
                 let device = &self.lanes[node.lane].device;
                 stamps.push((device.signal("graph start")?, device.signal("graph end")?));
             }
         }
+        Ok(stamps)
+    }
 
-        let mut packets: Vec<CommandBuffer> = (0..lanes).map(|_| CommandBuffer::new()).collect();
+    /// The packets of each lane, but for the signal at its end. `signals` are those of the lanes.
+    fn encode(
+        &self,
+        plan: &Plan,
+        signals: &[Signal],
+        stamps: &[(Signal, Signal)],
+    ) -> Result<Vec<CommandBuffer>> {
+        let lanes = self.lanes.iter();
+        let mut packets: Vec<CommandBuffer> = lanes.map(|_| CommandBuffer::new()).collect();
         for (i, node) in self.nodes.iter().enumerate() {
             let queue = self.lanes[node.lane].stream.queue();
             let out = &mut packets[node.lane];
-            let (waits, barrier) = &plan[i];
+            let (waits, barrier) = &plan.ordered[i];
             for &(l, p) in waits {
                 let wait = Command::Wait {
-                    signal: &graph_signals[l],
-                    value: Val::Slot(base_slot(l), p),
+                    signal: &signals[l],
+                    value: Val::Slot(base_slot(self.slots, l), p),
                 };
                 queue.encode(&[wait], out)?;
             }
@@ -296,18 +299,35 @@ impl GraphBuilder {
             if let Some((_, end)) = stamps.get(i) {
                 queue.encode(&[Command::Timestamp { signal: end }], out)?;
             }
-            if signals[i] {
+            if plan.signals[i] {
                 let signal = Command::Signal {
-                    signal: &graph_signals[node.lane],
-                    value: Val::Slot(base_slot(node.lane), position[i]),
+                    signal: &signals[node.lane],
+                    value: Val::Slot(base_slot(self.slots, node.lane), plan.position[i]),
                 };
                 queue.encode(&[signal], out)?;
             }
         }
+        Ok(packets)
+    }
+
+    /// Resolves the dependencies, encodes every lane and places the packets.
+    ///
+    /// # Errors
+    /// [`Error::Command`] if a lane cannot take a command, [`Error::OutOfMemory`], or the loss of
+    /// a device.
+    pub fn build(self) -> Result<Graph> {
+        let plan = self.plan();
+        let lanes = self.lanes.len();
+        let mut signals = Vec::with_capacity(lanes);
+        for (l, lane) in self.lanes.iter().enumerate() {
+            signals.push(lane.device.signal(&format!("graph lane {l}"))?);
+        }
+        let stamps = self.stamps()?;
+        let packets = self.encode(&plan, &signals, &stamps)?;
         let names = self.nodes.iter().map(|n| (n.name.clone(), Lane(n.lane)));
         let names = names.collect();
         let named = Arc::new(Named {
-            _signals: graph_signals,
+            _signals: signals,
             stamps,
             _works: self.nodes.into_iter().map(|n| n.work).collect(),
             _keep: self.keep,
@@ -316,7 +336,7 @@ impl GraphBuilder {
         for (l, (lane, mut out)) in self.lanes.iter().zip(packets).enumerate() {
             let done = Command::Signal {
                 signal: lane.stream.queue().timeline().signal(),
-                value: Val::Slot(done_slot(l), 0),
+                value: Val::Slot(done_slot(self.slots, l), 0),
             };
             lane.stream.queue().encode(&[done], &mut out)?;
             // The queue of each lane keeps all until it is done.
@@ -325,12 +345,17 @@ impl GraphBuilder {
         }
         let mut order: Vec<usize> = (0..lanes).collect();
         order.sort_unstable_by_key(|&l| place(&self.lanes[l].stream));
+        let slots = self.slots as usize;
         Ok(Graph {
             order,
-            steps: in_lane.iter().map(|nodes| nodes.len() as u64 + 1).collect(),
+            steps: plan
+                .nodes_of
+                .iter()
+                .map(|&nodes| nodes as u64 + 1)
+                .collect(),
             bases: vec![0; lanes],
-            values: Vec::with_capacity(internal as usize + lanes * 2),
-            slots: internal as usize,
+            values: Vec::with_capacity(slots + lanes * 2),
+            slots,
             bound,
             last: Vec::with_capacity(lanes),
             names,
@@ -338,6 +363,28 @@ impl GraphBuilder {
             lanes: self.lanes,
         })
     }
+}
+
+/// How the nodes of a graph are ordered.
+struct Plan {
+    /// Position of each node within its lane, from 1: what the lane's signal counts.
+    position: Vec<u64>,
+    /// Number of nodes of each lane.
+    nodes_of: Vec<usize>,
+    /// What each node waits for, as lanes and positions, and whether a barrier comes before it.
+    ordered: Vec<(Vec<(usize, u64)>, bool)>,
+    /// Whether each node is followed by a signal.
+    signals: Vec<bool>,
+}
+
+/// The slot for the base of a lane's graph signal: two per lane come after the caller's.
+fn base_slot(slots: u16, lane: usize) -> Slot {
+    Slot(slots + lane as u16 * 2)
+}
+
+/// The slot for the value that the timeline of a lane's stream gets.
+fn done_slot(slots: u16, lane: usize) -> Slot {
+    Slot(slots + lane as u16 * 2 + 1)
 }
 
 /// A graph in device memory. Dropping it while it runs does not wait: the queues of its lanes keep it, and the

@@ -118,19 +118,7 @@ fn made(
     for t in sources.iter().copied().chain(&results) {
         same_engine("recur", first, t)?;
     }
-    let same = |(a, b): (&Tensor, &Tensor)| a.shape() == b.shape() && a.dtype() == b.dtype();
-    if next.len() != states || !own.iter().zip(next).all(same) {
-        let list = |t: &[Tensor]| -> Vec<String> {
-            let each = t.iter().map(|t| format!("{:?} {}", t.shape(), t.dtype()));
-            each.collect()
-        };
-        let what = format!(
-            "expected new states {:?}, like the old ones, found {:?}",
-            list(&own[..states]),
-            list(next)
-        );
-        return Err(fault(what));
-    }
+    check_states(&own[..states], next)?;
     let shapes: Vec<Shape> = results
         .iter()
         .map(|t| [&[steps], t.shape()].concat())
@@ -155,29 +143,7 @@ fn made(
     let (own, sources, results) = lifted(steps, states, own, sources, results)?;
     let outside = captured(&own, &results);
     let stands: Vec<Tensor> = outside.iter().map(|t| stand(t, t.shape())).collect();
-    let mut known: HashMap<u64, Tensor> = outside
-        .iter()
-        .zip(&stands)
-        .chain(own.iter().zip(&own))
-        .map(|(t, stand)| (t.id(), stand.clone()))
-        .collect();
-    // Constants of the body are its own: one that was made outside may be computed there, and is a
-    // value in memory from then on.
-    for tensor in below(&results, |t| known.contains_key(&t.id())) {
-        let node = tensor.node();
-        if known.contains_key(&tensor.id()) {
-            continue;
-        }
-        let src: Vec<Tensor> = node
-            .src()
-            .iter()
-            .filter_map(|s| known.get(&s.id()).cloned())
-            .collect();
-        let src: Vec<&Tensor> = src.iter().collect();
-        let copy = tensor.remade(node.op.clone(), &src, &node.shape);
-        known.insert(tensor.id(), copy);
-    }
-    let results = replaced(&results, known);
+    let results = closed(&own, outside.iter().zip(&stands), &results);
     let inputs = own.len() - states;
     // A result that is given twice is made once.
     let once = |t: &Tensor| results.iter().position(|r| r.id() == t.id()).unwrap_or(0);
@@ -208,6 +174,53 @@ fn made(
         .take(states)
         .map(|(i, t)| take(LoopOutput::Last(i), t.shape(), t));
     Ok(split(rows.collect(), last.collect()))
+}
+
+/// Checks that the states after a step are like those before it.
+fn check_states(old: &[Tensor], new: &[Tensor]) -> Result<()> {
+    let same = |(a, b): (&Tensor, &Tensor)| a.shape() == b.shape() && a.dtype() == b.dtype();
+    if new.len() == old.len() && old.iter().zip(new).all(same) {
+        return Ok(());
+    }
+    let list = |t: &[Tensor]| -> Vec<String> {
+        let each = t.iter().map(|t| format!("{:?} {}", t.shape(), t.dtype()));
+        each.collect()
+    };
+    let what = format!(
+        "expected new states {:?}, like the old ones, found {:?}",
+        list(old),
+        list(new)
+    );
+    Err(fault(what))
+}
+
+/// The results of a body over its own parameters and what stands for values from outside.
+fn closed<'a>(
+    own: &'a [Tensor],
+    outside: impl Iterator<Item = (&'a Tensor, &'a Tensor)>,
+    results: &[Tensor],
+) -> Vec<Tensor> {
+    let mut known: HashMap<u64, Tensor> = outside
+        .chain(own.iter().zip(own))
+        .map(|(t, stand)| (t.id(), stand.clone()))
+        .collect();
+    // Constants of the body are its own: one that was made outside may be computed there, and is a
+    // value in memory from then on.
+    for tensor in below(results, |t| known.contains_key(&t.id())) {
+        let node = tensor.node();
+        if known.contains_key(&tensor.id()) {
+            continue;
+        }
+        let src: Vec<Tensor> = node
+            .src()
+            .iter()
+            .filter_map(|s| known.get(&s.id()).cloned())
+            .collect();
+        let src: Vec<&Tensor> = src.iter().collect();
+        let copy = tensor.remade(node.op.clone(), &src, &node.shape);
+        known.insert(tensor.id(), copy);
+    }
+    replaced(results, known)
 }
 
 /// Takes out of a body what is sums and products of the rows of the inputs alone: it is made of all

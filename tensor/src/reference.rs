@@ -394,86 +394,13 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
                     .collect(),
             ))
         }
-        Op::Reduce(op, axes) => {
-            let mut step = strides(shape);
-            for &axis in axes {
-                step[axis] = 0;
-            }
-            let mut sums = vec![Accumulator::new(*op, dtype); shape.iter().product()];
-            let mut next = sources[0].iter();
-            walk(src[0].shape(), &step, 0, |at| {
-                if let Some(&bits) = next.next() {
-                    sums[at].add(bits);
-                }
-            });
-            Ok(Arc::new(sums.iter().map(Accumulator::bits).collect()))
-        }
-        Op::Scan(op, axis) => {
-            let mut out = sources[0].to_vec();
-            let inner: usize = shape[axis + 1..].iter().product();
-            let block = shape[*axis] * inner;
-            for start in (0..out.len()).step_by(block.max(1)) {
-                for lane in start..start + inner {
-                    let mut sum = Accumulator::new(*op, dtype);
-                    for at in (lane..start + block).step_by(inner) {
-                        sum.add(out[at]);
-                        out[at] = sum.bits();
-                    }
-                }
-            }
-            Ok(Arc::new(out))
-        }
+        Op::Reduce(op, axes) => Ok(reduced(tensor, *op, axes, &sources[0])),
+        Op::Scan(op, axis) => Ok(scanned(tensor, *op, *axis, &sources[0])),
         Op::Reshape | Op::Contiguous | Op::Detach | Op::Sloped(_) => Ok(sources[0].clone()),
-        Op::Permute(order) => {
-            let from = strides(src[0].shape());
-            let step: Vec<isize> = order.iter().map(|&axis| from[axis]).collect();
-            Ok(view(&sources[0], shape, &step, 0))
-        }
-        Op::Expand => {
-            let mut step = strides(src[0].shape());
-            for (stride, &len) in step.iter_mut().zip(src[0].shape()) {
-                if len == 1 {
-                    *stride = 0;
-                }
-            }
-            Ok(view(&sources[0], shape, &step, 0))
-        }
-        Op::Pad(lo, bits) => {
-            let step = strides(shape);
-            let start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
-            let mut out = vec![*bits; shape.iter().product()];
-            let mut next = sources[0].iter();
-            walk(src[0].shape(), &step, start, |at| {
-                if let Some(&bits) = next.next() {
-                    out[at] = bits;
-                }
-            });
-            Ok(Arc::new(out))
-        }
-        Op::Shrink(lo) => {
-            let step = strides(src[0].shape());
-            let start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
+        Op::Pad(lo, bits) => Ok(padded(tensor, lo, *bits, &sources[0])),
+        op @ (Op::Permute(_) | Op::Expand | Op::Shrink(_) | Op::Flip(_) | Op::Windows { .. }) => {
+            let (step, start) = strided(op, shape, src[0].shape());
             Ok(view(&sources[0], shape, &step, start))
-        }
-        Op::Flip(axes) => {
-            let mut step = strides(src[0].shape());
-            let mut start = 0;
-            for &axis in axes {
-                start += step[axis] * (shape[axis] as isize - 1);
-                step[axis] = -step[axis];
-            }
-            Ok(view(&sources[0], shape, &step, start))
-        }
-        Op::Windows {
-            axis,
-            stride,
-            dilation,
-            ..
-        } => {
-            let mut step = strides(src[0].shape());
-            step.push(step[*axis] * *dilation as isize);
-            step[*axis] *= *stride as isize;
-            Ok(view(&sources[0], shape, &step, 0))
         }
         Op::Checked(bounds) => {
             let values = sources[0].iter().map(|&bits| scalar::to_int(dtype, bits));
@@ -491,27 +418,121 @@ fn node(tensor: &Tensor, sources: &[Values]) -> Result<Values> {
             });
             Ok(Arc::new(out))
         }
-        Op::Scatter(axis, mode) => {
-            let picks = Picks::new(&src[0], &src[1], *axis);
-            let mut out = sources[0].to_vec();
-            let mut next = sources[2].iter();
-            let mut defined = true;
-            picks.each(&sources[1], |at| {
-                let (Some(&new), Some(at)) = (next.next(), at) else {
-                    return;
-                };
-                out[at] = match mode {
-                    ScatterMode::Set | ScatterMode::Distinct => new,
-                    ScatterMode::Combine(op) => scalar::binary(op.binary(), dtype, out[at], new)
-                        .unwrap_or_else(|| {
-                            defined = false;
-                            0
-                        }),
-                };
-            });
-            all(defined.then_some(out))
+        Op::Scatter(axis, mode) => all(scattered(tensor, *axis, mode, sources)),
+    }
+}
+
+fn reduced(tensor: &Tensor, op: ReduceOp, axes: &[usize], source: &Values) -> Values {
+    let shape = tensor.shape();
+    let mut step = strides(shape);
+    for &axis in axes {
+        step[axis] = 0;
+    }
+    let mut sums = vec![Accumulator::new(op, tensor.dtype()); shape.iter().product()];
+    let mut next = source.iter();
+    walk(tensor.node().src()[0].shape(), &step, 0, |at| {
+        if let Some(&bits) = next.next() {
+            sums[at].add(bits);
+        }
+    });
+    Arc::new(sums.iter().map(Accumulator::bits).collect())
+}
+
+fn scanned(tensor: &Tensor, op: ReduceOp, axis: usize, source: &Values) -> Values {
+    let shape = tensor.shape();
+    let mut out = source.to_vec();
+    let inner: usize = shape[axis + 1..].iter().product();
+    let block = shape[axis] * inner;
+    for start in (0..out.len()).step_by(block.max(1)) {
+        for lane in start..start + inner {
+            let mut sum = Accumulator::new(op, tensor.dtype());
+            for at in (lane..start + block).step_by(inner) {
+                sum.add(out[at]);
+                out[at] = sum.bits();
+            }
         }
     }
+    Arc::new(out)
+}
+
+fn padded(tensor: &Tensor, lo: &[usize], bits: u64, source: &Values) -> Values {
+    let shape = tensor.shape();
+    let step = strides(shape);
+    let start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
+    let mut out = vec![bits; shape.iter().product()];
+    let mut next = source.iter();
+    walk(tensor.node().src()[0].shape(), &step, start, |at| {
+        if let Some(&bits) = next.next() {
+            out[at] = bits;
+        }
+    });
+    Arc::new(out)
+}
+
+/// The strides of a view in its source, and where it starts.
+fn strided(op: &Op, shape: &[usize], source: &[usize]) -> (Vec<isize>, isize) {
+    let mut step = strides(source);
+    let mut start = 0;
+    match op {
+        Op::Permute(order) => step = order.iter().map(|&axis| step[axis]).collect(),
+        Op::Expand => {
+            for (stride, &len) in step.iter_mut().zip(source) {
+                if len == 1 {
+                    *stride = 0;
+                }
+            }
+        }
+        Op::Shrink(lo) => {
+            start = lo.iter().zip(&step).map(|(&lo, &s)| lo as isize * s).sum();
+        }
+        Op::Flip(axes) => {
+            for &axis in axes {
+                start += step[axis] * (shape[axis] as isize - 1);
+                step[axis] = -step[axis];
+            }
+        }
+        Op::Windows {
+            axis,
+            stride,
+            dilation,
+            ..
+        } => {
+            step.push(step[*axis] * *dilation as isize);
+            step[*axis] *= *stride as isize;
+        }
+        _ => {}
+    }
+    (step, start)
+}
+
+/// `None` where the combination is not defined for the type.
+fn scattered(
+    tensor: &Tensor,
+    axis: usize,
+    mode: &ScatterMode,
+    sources: &[Values],
+) -> Option<Vec<u64>> {
+    let src = tensor.node().src();
+    let picks = Picks::new(&src[0], &src[1], axis);
+    let mut out = sources[0].to_vec();
+    let mut next = sources[2].iter();
+    let mut defined = true;
+    picks.each(&sources[1], |at| {
+        let (Some(&new), Some(at)) = (next.next(), at) else {
+            return;
+        };
+        out[at] = match mode {
+            ScatterMode::Set | ScatterMode::Distinct => new,
+            ScatterMode::Combine(op) => {
+                let old = out[at];
+                scalar::binary(op.binary(), tensor.dtype(), old, new).unwrap_or_else(|| {
+                    defined = false;
+                    0
+                })
+            }
+        };
+    });
+    defined.then_some(out)
 }
 
 /// Positions in a tensor that an index names along an axis.

@@ -226,143 +226,169 @@ pub fn decode(words: &[u32], word: usize) -> Result<(Packet<'_>, usize), PacketE
             left: 0,
         });
     };
-    let found = extent(head, word, words.len())?;
-    let exact = |name, n: usize, expected| match found == n {
-        true => Ok(()),
-        false => Err(PacketError::Length {
-            word,
-            name,
-            expected,
-            found,
-        }),
-    };
-    // Every arm has checked the length before it reads an operand: indices are below it.
-    let quad = |i: usize| words[i] as u64 | (words[i + 1] as u64) << 32;
-    let width = |i: usize, found: u32| match found {
-        4 => Ok(Width::W32),
-        8 => Ok(Width::W64),
-        _ => {
-            let (what, expected) = ("width", "4 or 8");
-            Err(PacketError::Operand {
-                word: word + i,
-                what,
-                found,
-                expected,
-            })
-        }
-    };
+    let length = extent(head, word, words.len())?;
+    let words = &words[..length];
+    let framed = Framed { words, word };
+    // Every arm checks the length before it reads an operand: indices are below it.
     let packet = match head as u8 {
         op::WAIT => {
-            exact("WAIT", 5, "5")?;
+            framed.exact("WAIT", 5, "5")?;
             Packet::Wait {
-                va: quad(1),
-                value: quad(3),
+                va: framed.quad(1),
+                value: framed.quad(3),
             }
         }
         op::SIGNAL => {
-            exact("SIGNAL", SIGNAL_WORDS, "5")?;
+            framed.exact("SIGNAL", SIGNAL_WORDS, "5")?;
             Packet::Signal {
-                va: quad(1),
-                value: quad(3),
+                va: framed.quad(1),
+                value: framed.quad(3),
             }
         }
         op::TIMESTAMP => {
-            exact("TIMESTAMP", 3, "3")?;
-            Packet::Timestamp { va: quad(1) }
+            framed.exact("TIMESTAMP", 3, "3")?;
+            Packet::Timestamp { va: framed.quad(1) }
         }
-        op::BARRIER => {
-            exact("BARRIER", 2, "2")?;
-            let scope = match words[1] {
-                0 => Scope::Queue,
-                1 => Scope::Device,
-                2 => Scope::System,
-                found => {
-                    let (what, expected) = ("scope", "0, 1 or 2");
-                    return Err(PacketError::Operand {
-                        word: word + 1,
-                        what,
-                        found,
-                        expected,
-                    });
-                }
-            };
-            Packet::Barrier { scope }
-        }
-        op::EXEC => {
-            if found < EXEC_FIXED || !(found - EXEC_FIXED).is_multiple_of(2) {
-                let (name, expected) = ("EXEC", "5 and an even number of argument words");
-                return Err(PacketError::Length {
-                    word,
-                    name,
-                    expected,
-                    found,
-                });
-            }
-            Packet::Exec {
-                entry: quad(1),
-                groups: quad(3),
-                args: &words[EXEC_FIXED..found],
-            }
-        }
+        op::BARRIER => framed.barrier()?,
+        op::EXEC => framed.exec()?,
         op::COPY => {
-            exact("COPY", 7, "7")?;
+            framed.exact("COPY", 7, "7")?;
             Packet::Copy {
-                dst: quad(1),
-                src: quad(3),
-                bytes: quad(5),
+                dst: framed.quad(1),
+                src: framed.quad(3),
+                bytes: framed.quad(5),
             }
         }
         op::WRITE => {
-            exact("WRITE", 6, "6")?;
+            framed.exact("WRITE", 6, "6")?;
             Packet::Write {
-                at: quad(1),
-                value: quad(3),
-                width: width(5, words[5])?,
+                at: framed.quad(1),
+                value: framed.quad(3),
+                width: framed.width(5, words[5])?,
             }
         }
-        op::POLL => {
-            exact("POLL", 8, "8")?;
-            let compare = match words[7] >> 8 {
-                0 => Compare::Equal,
-                1 => Compare::NotEqual,
-                2 => Compare::GreaterEqual,
-                found => {
-                    let (what, expected) = ("compare", "0, 1 or 2");
-                    return Err(PacketError::Operand {
-                        word: word + 7,
-                        what,
-                        found,
-                        expected,
-                    });
-                }
-            };
-            let width = width(7, words[7] & 0xff)?;
-            Packet::Poll {
-                at: quad(1),
-                mask: quad(3),
-                value: quad(5),
-                compare,
-                width,
-            }
-        }
+        op::POLL => framed.poll()?,
         op::INDIRECT => {
-            exact("INDIRECT", INDIRECT_WORDS, "4")?;
+            framed.exact("INDIRECT", INDIRECT_WORDS, "4")?;
             Packet::Indirect {
-                address: quad(1),
+                address: framed.quad(1),
                 words: words[3],
             }
         }
         op::FILL => {
-            exact("FILL", 6, "6")?;
+            framed.exact("FILL", 6, "6")?;
             Packet::Fill {
-                at: quad(1),
+                at: framed.quad(1),
                 value: words[3],
-                bytes: quad(4),
+                bytes: framed.quad(4),
             }
         }
         opcode => return Err(PacketError::Opcode { word, opcode }),
     };
-    Ok((packet, found))
+    Ok((packet, length))
+}
+
+/// The words of one packet, as many as its header announces, and where they lie in their stream.
+struct Framed<'a> {
+    words: &'a [u32],
+    word: usize,
+}
+
+impl<'a> Framed<'a> {
+    #[inline]
+    fn exact(
+        &self,
+        name: &'static str,
+        words: usize,
+        expected: &'static str,
+    ) -> Result<(), PacketError> {
+        match self.words.len() == words {
+            true => Ok(()),
+            false => Err(self.wrong_length(name, expected)),
+        }
+    }
+
+    fn wrong_length(&self, name: &'static str, expected: &'static str) -> PacketError {
+        PacketError::Length {
+            word: self.word,
+            name,
+            expected,
+            found: self.words.len(),
+        }
+    }
+
+    fn wrong_operand(
+        &self,
+        i: usize,
+        what: &'static str,
+        found: u32,
+        expected: &'static str,
+    ) -> PacketError {
+        PacketError::Operand {
+            word: self.word + i,
+            what,
+            found,
+            expected,
+        }
+    }
+
+    #[inline]
+    fn quad(&self, i: usize) -> u64 {
+        self.words[i] as u64 | (self.words[i + 1] as u64) << 32
+    }
+
+    #[inline]
+    fn width(&self, i: usize, found: u32) -> Result<Width, PacketError> {
+        match found {
+            4 => Ok(Width::W32),
+            8 => Ok(Width::W64),
+            _ => Err(self.wrong_operand(i, "width", found, "4 or 8")),
+        }
+    }
+
+    #[inline]
+    fn barrier(&self) -> Result<Packet<'a>, PacketError> {
+        self.exact("BARRIER", 2, "2")?;
+        let scope = match self.words[1] {
+            0 => Scope::Queue,
+            1 => Scope::Device,
+            2 => Scope::System,
+            found => return Err(self.wrong_operand(1, "scope", found, "0, 1 or 2")),
+        };
+        Ok(Packet::Barrier { scope })
+    }
+
+    #[inline]
+    fn exec(&self) -> Result<Packet<'a>, PacketError> {
+        let length = self.words.len();
+        if length < EXEC_FIXED || !(length - EXEC_FIXED).is_multiple_of(2) {
+            return Err(self.wrong_length("EXEC", "5 and an even number of argument words"));
+        }
+        Ok(Packet::Exec {
+            entry: self.quad(1),
+            groups: self.quad(3),
+            args: &self.words[EXEC_FIXED..],
+        })
+    }
+
+    #[inline]
+    fn poll(&self) -> Result<Packet<'a>, PacketError> {
+        self.exact("POLL", 8, "8")?;
+        let compare = match self.words[7] >> 8 {
+            0 => Compare::Equal,
+            1 => Compare::NotEqual,
+            2 => Compare::GreaterEqual,
+            found => return Err(self.wrong_operand(7, "compare", found, "0, 1 or 2")),
+        };
+        let width = self.width(7, self.words[7] & 0xff)?;
+        Ok(Packet::Poll {
+            at: self.quad(1),
+            mask: self.quad(3),
+            value: self.quad(5),
+            compare,
+            width,
+        })
+    }
 }
 
 /// Prints encoded words, one packet a line, for traces. What cannot be decoded ends the listing

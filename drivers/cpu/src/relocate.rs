@@ -102,102 +102,123 @@ pub(crate) fn apply(
     addend: i64,
 ) -> Result<(), RelocateError> {
     let absolute = symbol.wrapping_add(addend as u64);
-    let relative = absolute.wrapping_sub(place) as i64;
     match machine {
-        Machine::X86_64 => match r_type {
-            // NONE
-            0 => Ok(()),
-            // 64
-            1 => put(section, offset, absolute.to_le_bytes()),
-            // PC32, PLT32, GOTPCREL, GOTPCRELX, REX_GOTPCRELX
-            2 | 4 | 9 | 41 | 42 => {
-                let value =
-                    i32::try_from(relative).map_err(|_| RelocateError::Overflow(relative))?;
-                put(section, offset, value.to_le_bytes())
+        Machine::X86_64 => x86_64(r_type, section, offset, place, absolute),
+        Machine::Aarch64 => aarch64(r_type, section, offset, place, absolute),
+    }
+}
+
+/// The types of x86-64. `absolute` is the symbol with its addend.
+fn x86_64(
+    r_type: u32,
+    section: &mut [u8],
+    offset: usize,
+    place: u64,
+    absolute: u64,
+) -> Result<(), RelocateError> {
+    let relative = absolute.wrapping_sub(place) as i64;
+    match r_type {
+        // NONE
+        0 => Ok(()),
+        // 64
+        1 => put(section, offset, absolute.to_le_bytes()),
+        // PC32, PLT32, GOTPCREL, GOTPCRELX, REX_GOTPCRELX
+        2 | 4 | 9 | 41 | 42 => {
+            let value = i32::try_from(relative).map_err(|_| RelocateError::Overflow(relative))?;
+            put(section, offset, value.to_le_bytes())
+        }
+        // 32, zero-extended
+        10 => {
+            let value =
+                u32::try_from(absolute).map_err(|_| RelocateError::Overflow(absolute as i64))?;
+            put(section, offset, value.to_le_bytes())
+        }
+        // 32S, sign-extended
+        11 => {
+            let value = i32::try_from(absolute as i64)
+                .map_err(|_| RelocateError::Overflow(absolute as i64))?;
+            put(section, offset, value.to_le_bytes())
+        }
+        // PC64
+        24 => put(section, offset, relative.to_le_bytes()),
+        other => Err(RelocateError::Type(other)),
+    }
+}
+
+/// The types of AArch64. `absolute` is the symbol with its addend.
+fn aarch64(
+    r_type: u32,
+    section: &mut [u8],
+    offset: usize,
+    place: u64,
+    absolute: u64,
+) -> Result<(), RelocateError> {
+    let relative = absolute.wrapping_sub(place) as i64;
+    match r_type {
+        // NONE, and its old number
+        0 | 256 => Ok(()),
+        // ABS64
+        257 => put(section, offset, absolute.to_le_bytes()),
+        // ABS32
+        258 => {
+            let value =
+                u32::try_from(absolute).map_err(|_| RelocateError::Overflow(absolute as i64))?;
+            put(section, offset, value.to_le_bytes())
+        }
+        // PREL64
+        260 => put(section, offset, relative.to_le_bytes()),
+        // PREL32
+        261 => {
+            let value = i32::try_from(relative).map_err(|_| RelocateError::Overflow(relative))?;
+            put(section, offset, value.to_le_bytes())
+        }
+        // LD_PREL_LO19, CONDBR19: words, bits 23:5
+        273 | 280 => {
+            let words = branch(relative, 19)?;
+            insert(section, offset, words, 0x7_ffff, 5)
+        }
+        // ADR_PREL_LO21: bytes, split
+        274 => {
+            let value = fits(relative, 21)?;
+            insert_adr(section, offset, value)
+        }
+        // ADR_PREL_PG_HI21, its NC variant, ADR_GOT_PAGE: pages, split
+        275 | 276 | 311 => {
+            let pages = ((absolute & !0xfff).wrapping_sub(place & !0xfff) as i64) >> 12;
+            let pages = match r_type {
+                276 => pages as u32,
+                _ => fits(pages, 21)?,
+            };
+            insert_adr(section, offset, pages)
+        }
+        // ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC
+        277 | 278 => insert(section, offset, absolute as u32 & 0xfff, 0xfff, 10),
+        // TSTBR14: words, bits 18:5
+        279 => {
+            let words = branch(relative, 14)?;
+            insert(section, offset, words, 0x3fff, 5)
+        }
+        // JUMP26, CALL26: words, bits 25:0
+        282 | 283 => {
+            let words = branch(relative, 26)?;
+            insert(section, offset, words, 0x3ff_ffff, 0)
+        }
+        // LDST16, LDST32, LDST64 (and LD64_GOT), LDST128: the low 12 bits in units of the access
+        284 | 285 | 286 | 299 | 312 => {
+            let shift = match r_type {
+                284 => 1,
+                285 => 2,
+                286 | 312 => 3,
+                _ => 4,
+            };
+            let low = absolute as u32 & 0xfff;
+            if !low.is_multiple_of(1 << shift) {
+                let (value, align) = (low as i64, 1 << shift);
+                return Err(RelocateError::Misaligned { value, align });
             }
-            // 32, zero-extended
-            10 => {
-                let value = u32::try_from(absolute)
-                    .map_err(|_| RelocateError::Overflow(absolute as i64))?;
-                put(section, offset, value.to_le_bytes())
-            }
-            // 32S, sign-extended
-            11 => {
-                let value = i32::try_from(absolute as i64)
-                    .map_err(|_| RelocateError::Overflow(absolute as i64))?;
-                put(section, offset, value.to_le_bytes())
-            }
-            // PC64
-            24 => put(section, offset, relative.to_le_bytes()),
-            other => Err(RelocateError::Type(other)),
-        },
-        Machine::Aarch64 => match r_type {
-            // NONE, and its old number
-            0 | 256 => Ok(()),
-            // ABS64
-            257 => put(section, offset, absolute.to_le_bytes()),
-            // ABS32
-            258 => {
-                let value = u32::try_from(absolute)
-                    .map_err(|_| RelocateError::Overflow(absolute as i64))?;
-                put(section, offset, value.to_le_bytes())
-            }
-            // PREL64
-            260 => put(section, offset, relative.to_le_bytes()),
-            // PREL32
-            261 => {
-                let value =
-                    i32::try_from(relative).map_err(|_| RelocateError::Overflow(relative))?;
-                put(section, offset, value.to_le_bytes())
-            }
-            // LD_PREL_LO19, CONDBR19: words, bits 23:5
-            273 | 280 => {
-                let words = branch(relative, 19)?;
-                insert(section, offset, words, 0x7_ffff, 5)
-            }
-            // ADR_PREL_LO21: bytes, split
-            274 => {
-                let value = fits(relative, 21)?;
-                insert_adr(section, offset, value)
-            }
-            // ADR_PREL_PG_HI21, its NC variant, ADR_GOT_PAGE: pages, split
-            275 | 276 | 311 => {
-                let pages = ((absolute & !0xfff).wrapping_sub(place & !0xfff) as i64) >> 12;
-                let pages = match r_type {
-                    276 => pages as u32,
-                    _ => fits(pages, 21)?,
-                };
-                insert_adr(section, offset, pages)
-            }
-            // ADD_ABS_LO12_NC, LDST8_ABS_LO12_NC
-            277 | 278 => insert(section, offset, absolute as u32 & 0xfff, 0xfff, 10),
-            // TSTBR14: words, bits 18:5
-            279 => {
-                let words = branch(relative, 14)?;
-                insert(section, offset, words, 0x3fff, 5)
-            }
-            // JUMP26, CALL26: words, bits 25:0
-            282 | 283 => {
-                let words = branch(relative, 26)?;
-                insert(section, offset, words, 0x3ff_ffff, 0)
-            }
-            // LDST16, LDST32, LDST64 (and LD64_GOT), LDST128: the low 12 bits in units of the access
-            284 | 285 | 286 | 299 | 312 => {
-                let shift = match r_type {
-                    284 => 1,
-                    285 => 2,
-                    286 | 312 => 3,
-                    _ => 4,
-                };
-                let low = absolute as u32 & 0xfff;
-                if !low.is_multiple_of(1 << shift) {
-                    let (value, align) = (low as i64, 1 << shift);
-                    return Err(RelocateError::Misaligned { value, align });
-                }
-                insert(section, offset, low >> shift, 0xfff >> shift, 10)
-            }
-            other => Err(RelocateError::Type(other)),
-        },
+            insert(section, offset, low >> shift, 0xfff >> shift, 10)
+        }
+        other => Err(RelocateError::Type(other)),
     }
 }
 

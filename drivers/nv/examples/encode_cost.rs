@@ -12,8 +12,8 @@ use drivers_nv::encode::launch::Kernel;
 use drivers_nv::encode::limits::Limits;
 use drivers_nv::encode::qmd::Code;
 use drivers_nv::encode::{Encoder, Setup, Windows};
-use drivers_spec::nv::chip::CHIPS;
-use drivers_spec::nv::cubin::bank0;
+use drivers_spec::nv::chip::{CHIPS, Chip};
+use drivers_spec::nv::cubin::{Bank0, bank0};
 use hcq::{
     ArgLayout, Command, CommandBuffer, Deadline, DeviceId, GpuVa, Program, QueueKind, Result,
     Scope, Signal, SignalMemory, Val,
@@ -37,6 +37,42 @@ impl SignalMemory for Absent {
     }
 }
 
+/// A kernel of four buffers.
+fn program(
+    chip: &Chip,
+    limits: &'static Limits,
+    bank0: &'static Bank0,
+) -> std::result::Result<Program, Box<dyn Error>> {
+    let args = ArgLayout::buffers(4);
+    let kernel = Kernel {
+        arch: chip.arch,
+        limits,
+        windows: Windows::DEFAULT,
+        code: Code {
+            entry: 0x20_0a00_3080,
+            bytes: 0x800,
+            registers: 32,
+            barriers: 1,
+            shared_bytes: 0x400,
+            local_bytes: 0,
+            bank0_bytes: bank0.params + args.bytes,
+            banks: &[],
+        },
+        bank0,
+        param_bytes: args.bytes,
+        max_threads: 1024,
+        by_address: false,
+    };
+    Ok(Program {
+        name: "kernel".into(),
+        entry: GpuVa(kernel.code.entry),
+        args,
+        local_bytes: 0,
+        launch_words: kernel.words()?,
+        owner: Box::new(()),
+    })
+}
+
 fn main() -> std::result::Result<(), Box<dyn Error>> {
     let timeline = Signal::new("timeline", GpuVa(0x60_0000_1000), Arc::new(Absent));
     let other = Signal::new("copies", GpuVa(0x60_0000_1010), Arc::new(Absent));
@@ -51,34 +87,7 @@ fn main() -> std::result::Result<(), Box<dyn Error>> {
         let (Some(limits), Some(bank0)) = (Limits::of(chip.sm), bank0(chip.sm)) else {
             continue;
         };
-        let args = ArgLayout::buffers(4);
-        let kernel = Kernel {
-            arch: chip.arch,
-            limits,
-            windows: Windows::DEFAULT,
-            code: Code {
-                entry: 0x20_0a00_3080,
-                bytes: 0x800,
-                registers: 32,
-                barriers: 1,
-                shared_bytes: 0x400,
-                local_bytes: 0,
-                bank0_bytes: bank0.params + args.bytes,
-                banks: &[],
-            },
-            bank0,
-            param_bytes: args.bytes,
-            max_threads: 1024,
-            by_address: false,
-        };
-        let program = Program {
-            name: "kernel".into(),
-            entry: GpuVa(kernel.code.entry),
-            args,
-            local_bytes: 0,
-            launch_words: kernel.words()?,
-            owner: Box::new(()),
-        };
+        let program = program(chip, limits, bank0)?;
         let encoder = Encoder::new(Setup {
             device: DeviceId::new("NV", 0),
             kind: QueueKind::Compute,

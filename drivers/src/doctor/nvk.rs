@@ -142,22 +142,25 @@ fn refused(
     why: &Unusable,
     owner: &dyn Fn(&str) -> Option<Owner>,
 ) -> Row {
-    let fail = |text: String, fix: String| {
-        let detail = match what.as_str() {
-            "" => text,
-            what => format!("{what}; {text}"),
-        };
-        Row::new(check, Status::Fail, detail).fix(fix)
+    let (text, fix) = told(why, owner);
+    let detail = match what.as_str() {
+        "" => text,
+        what => format!("{what}; {text}"),
     };
+    Row::new(check, Status::Fail, detail).fix(fix)
+}
+
+/// What is wrong, and what helps.
+fn told(why: &Unusable, owner: &dyn Fn(&str) -> Option<Owner>) -> (String, String) {
     match why {
-        Unusable::NoFile { path, version } => fail(
+        Unusable::NoFile { path, version } => (
             format!("{path}: no such file, but the module nvidia is loaded (version {version})"),
             format!(
                 "`sudo nvidia-modprobe -c 0 -u`; in a container, add --gpus all or --device {path}; none if the GPU is \
                  assigned to others"
             ),
         ),
-        Unusable::Foreign { place, driver } => fail(
+        Unusable::Foreign { place, driver } => (
             format!("/dev/nvidiactl: no such file; {place} is bound to {driver}"),
             match driver.as_str() {
                 "nouveau" => "install NVIDIA's driver (nvidia-open or nvidia-driver), blacklist nouveau (`echo \
@@ -173,69 +176,74 @@ fn refused(
                 ),
             },
         ),
-        Unusable::NoPermission { path } => {
-            let Some(owner) = owner(path) else {
-                return fail(
-                    format!("{path}: permission denied"),
-                    format!(
-                        "join its group (`ls -l {path}`; often video or render): `sudo usermod -aG video,render \
-                         $USER`, then log in again; in a container, add --group-add NUMBER"
-                    ),
-                );
-            };
-            let fix = match owner.group.as_deref() {
-                // The module gives its files to everybody, unless it was told otherwise.
-                Some("root") => "set NVreg_DeviceFileMode=0666 in /etc/modprobe.d: the module restricts its files to \
-                                 root (`grep -e DeviceFile /proc/driver/nvidia/params`)"
-                    .into(),
-                Some(name) => format!(
-                    "`sudo usermod -aG {name} $USER`, then log in again; in a container, add --group-add {}",
-                    owner.gid
-                ),
-                None => format!(
-                    "in a container, add --group-add {} (the number, not a name)",
-                    owner.gid
-                ),
-            };
-            fail(format!("{path}: permission denied; {}", owner.shown()), fix)
-        }
-        Unusable::Cgroup { path } => fail(
+        Unusable::NoPermission { path } => not_permitted(path, owner(path)),
+        Unusable::Cgroup { path } => (
             format!("{path}: operation not permitted, by a device cgroup"),
             format!(
                 "start the container with --gpus all or --device {path} (a volume is not enough); for a systemd \
                  service, set DeviceAllow={path} rw"
             ),
         ),
-        Unusable::Dead { path, .. } => fail(
+        Unusable::Dead { path, .. } => (
             format!("{path}: the driver cannot start this GPU"),
             format!("see {LOG}; if the GPU is lost, reset it (`sudo nvidia-smi -r`) or reboot"),
         ),
-        Unusable::OldDriver { version } => fail(
+        Unusable::OldDriver { version } => (
             format!("/dev/nvidiactl: version {version}, expected 535.86 or newer"),
             format!("install a driver of branch {}", branches()),
         ),
-        Unusable::Unfit(Unfit::Unsupported { chip, .. }) => fail(
+        Unusable::Unfit(Unfit::Unsupported { chip, .. }) => (
             format!("no driver for {chip}"),
             "use DEV=CPU; supported are Ampere to Blackwell".into(),
         ),
-        Unusable::Unfit(Unfit::Divided { parts, .. }) => fail(
+        Unusable::Unfit(Unfit::Divided { parts, .. }) => (
             format!("split into {parts} MIG partitions"),
             "`sudo nvidia-smi -mig 0`".into(),
         ),
-        Unusable::Unfit(Unfit::Prohibited { .. }) => fail(
+        Unusable::Unfit(Unfit::Prohibited { .. }) => (
             "in compute mode Prohibited".into(),
             "`sudo nvidia-smi -c DEFAULT`".into(),
         ),
-        Unusable::Unfit(Unfit::Busy { .. }) => fail(
+        Unusable::Unfit(Unfit::Busy { .. }) => (
             "in an exclusive compute mode, and in use by another program".into(),
             "wait for that program, or share the GPU: `sudo nvidia-smi -c DEFAULT`".into(),
         ),
-        Unusable::Unfit(Unfit::Confidential { .. }) => fail(
+        Unusable::Unfit(Unfit::Confidential { .. }) => (
             "confidential computing is enabled".into(),
             "disable it (`nvidia-smi conf-compute`, or in the BIOS)".into(),
         ),
-        other => fail(other.to_string(), LOG.into()),
+        other => (other.to_string(), LOG.into()),
     }
+}
+
+/// A device file that others may open: what is wrong, and what helps.
+fn not_permitted(path: &str, owner: Option<Owner>) -> (String, String) {
+    let Some(owner) = owner else {
+        return (
+            format!("{path}: permission denied"),
+            format!(
+                "join its group (`ls -l {path}`; often video or render): `sudo usermod -aG video,render \
+                 $USER`, then log in again; in a container, add --group-add NUMBER"
+            ),
+        );
+    };
+    let fix = match owner.group.as_deref() {
+        // The module gives its files to everybody, unless it was told otherwise.
+        Some("root") => {
+            "set NVreg_DeviceFileMode=0666 in /etc/modprobe.d: the module restricts its files to \
+                         root (`grep -e DeviceFile /proc/driver/nvidia/params`)"
+                .into()
+        }
+        Some(name) => format!(
+            "`sudo usermod -aG {name} $USER`, then log in again; in a container, add --group-add {}",
+            owner.gid
+        ),
+        None => format!(
+            "in a container, add --group-add {} (the number, not a name)",
+            owner.gid
+        ),
+    };
+    (format!("{path}: permission denied; {}", owner.shown()), fix)
 }
 
 #[cfg(test)]

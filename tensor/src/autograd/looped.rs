@@ -43,12 +43,7 @@ pub(super) fn looped(
         .filter(|&i| body.params[i].dtype().is_float() && (i < states || needs[i]))
         .collect();
     let variables: Vec<&Tensor> = with.iter().map(|&i| &body.params[i]).collect();
-    let slopes = backward(&seeds, &variables)?;
-    let slopes: Vec<Tensor> = slopes
-        .into_iter()
-        .zip(&variables)
-        .map(|(slope, x)| slope.map_or_else(|| x.zeros_like(), Ok))
-        .collect::<Result<_>>()?;
+    let slopes = slopes(&seeds, &variables)?;
     let ids = body.params.iter().map(Tensor::id);
     let shared = ids.clone().zip(src.iter().cloned()).skip(ends);
     let slopes = replaced(&slopes, shared.collect());
@@ -79,14 +74,9 @@ pub(super) fn looped(
             .iter()
             .filter_map(|&i| of(LoopOutput::Rows(i)).cloned()),
     );
-    let first: Vec<Tensor> = with
-        .iter()
-        .filter(|i| **i < states)
-        .map(|&i| {
-            of(LoopOutput::Last(i))
-                .cloned()
-                .map_or_else(|| src[i].zeros_like(), Ok)
-        })
+    let carried = with.iter().filter(|i| **i < states);
+    let first: Vec<Tensor> = carried
+        .map(|&i| or_zero(of(LoopOutput::Last(i)).cloned(), &src[i]))
         .collect::<Result<_>>()?;
     let order = match body.backward {
         true => Order::Forward,
@@ -100,12 +90,7 @@ pub(super) fn looped(
         for (&i, (_, stand)) in results.iter().zip(&seeds) {
             let state = if i < states { state.next() } else { None };
             let row = of(LoopOutput::Rows(i)).and_then(|_| row.next());
-            let seed = match (state, row) {
-                (Some(state), Some(row)) => state.add(row)?,
-                (Some(one), None) | (None, Some(one)) => one.clone(),
-                (None, None) => stand.zeros_like()?,
-            };
-            known.insert(stand.id(), seed);
+            known.insert(stand.id(), seed(state, row, stand)?);
         }
         let own = with.iter().zip(&slopes).filter(|(i, _)| **i < ends);
         let wanted: Vec<Tensor> = own.map(|(_, slope)| slope).chain(&terms).cloned().collect();
@@ -129,6 +114,25 @@ pub(super) fn looped(
         parts[i] = Some(sum.reshape(slope.shape())?);
     }
     Ok(parts)
+}
+
+/// The gradients of one step by the variables.
+fn slopes(seeds: &[(Tensor, Tensor)], variables: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let slopes = backward(seeds, variables)?.into_iter().zip(variables);
+    slopes.map(|(slope, x)| or_zero(slope, x)).collect()
+}
+
+fn or_zero(gradient: Option<Tensor>, x: &Tensor) -> Result<Tensor> {
+    gradient.map_or_else(|| x.zeros_like(), Ok)
+}
+
+/// The gradient of a result in a step: what the state after it carries, and that of its row.
+fn seed(state: Option<&Tensor>, row: Option<&Tensor>, stand: &Tensor) -> Result<Tensor> {
+    match (state, row) {
+        (Some(state), Some(row)) => state.add(row),
+        (Some(one), None) | (None, Some(one)) => Ok(one.clone()),
+        (None, None) => stand.zeros_like(),
+    }
 }
 
 /// A state of a loop before each step, `[steps, ...]`.

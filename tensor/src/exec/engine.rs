@@ -489,14 +489,7 @@ impl DeviceExecutor {
         let (schedule, compiled) = (&schedule, &compiled);
         let once = LoopInvariant::of(schedule, compiled, &done.launches);
         let mut results: Vec<Option<Buffer>> = vec![None; wanted.len()];
-        let mut buffers: Vec<Option<Buffer>> = vec![None; schedule.buffers.len()];
-        for (i, info) in schedule.buffers.iter().enumerate() {
-            if let Place::Result(result) = info.place {
-                let buffer = self.alloc(info.bytes())?;
-                results[result] = Some(buffer.clone());
-                buffers[i] = Some(buffer);
-            }
-        }
+        let mut buffers = self.result_buffers(schedule, &mut results)?;
         // Uploads and waits, before others have to wait.
         let leaves = self.leaves(schedule, compiled, &done)?;
         self.room()?;
@@ -527,14 +520,10 @@ impl DeviceExecutor {
             submit::items(&mut items, schedule, compiled, &address, base, &done, &once)?;
             Ok(items)
         };
+        let targets = wanted.iter().zip(&schedule.results);
+        let targets = targets.filter(|(w, _)| w.into.is_some());
+        let over = over.iter().zip(targets);
         let mut over: Vec<Over> = over
-            .iter()
-            .zip(
-                wanted
-                    .iter()
-                    .zip(&schedule.results)
-                    .filter(|(w, _)| w.into.is_some()),
-            )
             .map(|(&waits, (_, &target))| Over { waits, target })
             .collect();
         // A value that waits and turned out to be the old one has no memory here.
@@ -565,16 +554,7 @@ impl DeviceExecutor {
         let mut submit = || self.submit(&all, &keep, most, &mut sent);
         if !waiting.settle_over(&in_place, &mut submit)? {
             // Somebody has taken a value in the meantime, and these stay where they are.
-            let mut copies = Items::default();
-            for over in &over {
-                let at = &mut buffers[over.target.0 as usize];
-                if let Some(old) = at.take() {
-                    let fresh = self.alloc(old.bytes())?;
-                    copies.copy(&old, &fresh);
-                    keep.push(fresh.clone());
-                    *at = Some(fresh);
-                }
-            }
+            let copies = self.elsewhere(&over, &mut buffers, &mut keep)?;
             let copies = with(copies, &buffers)?;
             self.submit(&copies, &keep, batch, &mut sent)?;
             all = copies;
@@ -582,12 +562,7 @@ impl DeviceExecutor {
                 waiting.settle(i, value);
             }
         }
-        for (want, result) in wanted.iter().zip(results) {
-            if let (None, Some(buffer)) = (&want.into, result) {
-                let storage = Storage::Device(Arc::new(buffer));
-                want.value.node().fill(storage);
-            }
-        }
+        fill(wanted, results);
         let times = match self.options.profile {
             true => self.times(&all, &sent),
             false => Ok(Vec::new()),
@@ -599,6 +574,43 @@ impl DeviceExecutor {
             Err(e) => tracing::warn!("{}: no timestamps of an update: {e}", self.name),
         }
         self.retire()
+    }
+
+    /// Memory for the results of a schedule, by buffer number. `results` is given each by its own number.
+    fn result_buffers(
+        &self,
+        schedule: &Schedule,
+        results: &mut [Option<Buffer>],
+    ) -> Result<Vec<Option<Buffer>>> {
+        let mut buffers: Vec<Option<Buffer>> = vec![None; schedule.buffers.len()];
+        for (i, info) in schedule.buffers.iter().enumerate() {
+            if let Place::Result(result) = info.place {
+                let buffer = self.alloc(info.bytes())?;
+                results[result] = Some(buffer.clone());
+                buffers[i] = Some(buffer);
+            }
+        }
+        Ok(buffers)
+    }
+
+    /// Gives values memory beside the old ones, which they would have been written over, and copies these there.
+    fn elsewhere<'a>(
+        &self,
+        over: &[Over],
+        buffers: &mut [Option<Buffer>],
+        keep: &mut Vec<Buffer>,
+    ) -> Result<Items<'a>> {
+        let mut copies = Items::default();
+        for over in over {
+            let at = &mut buffers[over.target.0 as usize];
+            if let Some(old) = at.take() {
+                let fresh = self.alloc(old.bytes())?;
+                copies.copy(&old, &fresh);
+                keep.push(fresh.clone());
+                *at = Some(fresh);
+            }
+        }
+        Ok(copies)
     }
 
     /// Submits commands, at most so many at once. `sent` is given the points at which they are done.
@@ -677,6 +689,16 @@ impl Over {
             value.shape(),
             value.dtype(),
         ))
+    }
+}
+
+/// Gives values their memory, but those that go into that of a parameter.
+fn fill(wanted: &[OutputRequest], results: Vec<Option<Buffer>>) {
+    for (want, result) in wanted.iter().zip(results) {
+        if let (None, Some(buffer)) = (&want.into, result) {
+            let storage = Storage::Device(Arc::new(buffer));
+            want.value.node().fill(storage);
+        }
     }
 }
 

@@ -41,20 +41,9 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
     } = request;
     let am = handle.card().driver();
     let card = am.card();
-    let failed = |e| card.broken(name, e);
     let lost = |e: TransportError| card.broken(name, e);
-    let memory = |bytes, kind, what: &str| {
-        let what = format!("the {what} of {name}");
-        let request = Request {
-            bytes,
-            align: PAGE,
-            kind,
-            what: &what,
-        };
-        handle.allocate(&request, false)
-    };
-    let ring = memory(ring_bytes, MemoryKind::Control, "ring")?;
-    let control = memory(CONTROL_BYTES, MemoryKind::Control, "pointers")?;
+    let ring = memory(handle, name, ring_bytes, MemoryKind::Control, "ring")?;
+    let control = memory(handle, name, CONTROL_BYTES, MemoryKind::Control, "pointers")?;
     let (ring_window, control_window) = (window(card, &ring)?, window(card, &control)?);
     if !control.is_zeroed() {
         control_window.fill(0, CONTROL_BYTES, 0).map_err(lost)?;
@@ -69,61 +58,31 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
         let prepared = prepare_aql(handle.gpu(), at, &control_window, apertures, waves);
         prepared.map_err(lost)?;
     }
-    let mut buffers = vec![ring.clone(), control.clone()];
+    let area = Area {
+        ring: ring.va(),
+        control: control.va(),
+    };
+    let mut buffers = vec![ring, control];
     // Its drop takes out what has come so far.
     let slot = Slot::take(handle.card(), language, handle.number())?;
     let number = slot.number();
     let mut rings = Vec::new();
     slot.enter(|| {
-        let (first, last) = (rptr(0), WPTR);
-        let at = |offset| GpuVa(control.va().0 + offset);
         let (mut bells, mut images, mut copies) = (Vec::new(), Vec::new(), None);
         if language == Language::Sdma {
             let queue = sdma::Queue {
-                ring: ring.va(),
+                ring: area.ring,
                 ring_bytes,
-                rptr: at(first),
-                wptr: at(last),
+                rptr: area.pointer(rptr(0)),
+                wptr: area.pointer(WPTR),
             };
             let engines = am.sdma();
-            engines.load(number, &queue, 0).map_err(failed)?;
+            let loaded = engines.load(number, &queue, 0);
+            loaded.map_err(|e| card.broken(name, e))?;
             copies = Some(queue);
             bells.push(engines.doorbell(number));
         } else {
-            let xccs = am.gfx().xccs();
-            for (i, xcc) in xccs.iter().enumerate() {
-                let events = memory(END_OF_PIPE, MemoryKind::Device, "end-of-pipe buffer")?;
-                // Behind the slot: also where what follows fails, the queue leaves before its buffer goes.
-                buffers.push(events.clone());
-                // PM4 has a queue on each XCC, AQL one that all of them have.
-                let (place, doorbell) = match language {
-                    Language::Pm4 => (
-                        rptr(i as u32),
-                        FIRST_DOORBELL + number + DOORBELLS * i as u32,
-                    ),
-                    _ => (first, FIRST_DOORBELL + number),
-                };
-                let queue = mqd::Queue {
-                    language,
-                    ring: ring.va(),
-                    ring_bytes,
-                    rptr: at(place),
-                    wptr: at(last),
-                    end_of_pipe: events.va(),
-                    end_of_pipe_bytes: END_OF_PIPE,
-                    doorbell,
-                    xccs: match language {
-                        Language::Pm4 => 1,
-                        _ => xccs.len() as u32,
-                    },
-                };
-                let image = image(am, xcc, number, &queue)?;
-                hqd::load(xcc, number, &image, None).map_err(failed)?;
-                images.push((i, Arc::new(image)));
-                if !bells.contains(&doorbell) {
-                    bells.push(doorbell);
-                }
-            }
+            images = load(handle, request, &area, number, &mut buffers, &mut bells)?;
         }
         let doorbells = bells.iter().map(|bell| {
             let bell = card.doorbells().sub(u64::from(*bell) * 8, 8);
@@ -147,9 +106,90 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
         language,
         ring: ring_window,
         control: control_window,
-        control_va: control.va(),
+        control_va: area.control,
         owner: Box::new(buffers),
     })
+}
+
+/// Where a queue lies.
+struct Area {
+    ring: GpuVa,
+    control: GpuVa,
+}
+
+impl Area {
+    fn pointer(&self, offset: u64) -> GpuVa {
+        GpuVa(self.control.0 + offset)
+    }
+}
+
+/// Memory of a queue.
+fn memory(
+    handle: &Handle<Am>,
+    name: &str,
+    bytes: u64,
+    kind: MemoryKind,
+    what: &str,
+) -> Result<Arc<Memory<Am>>> {
+    let what = format!("the {what} of {name}");
+    let request = Request {
+        bytes,
+        align: PAGE,
+        kind,
+        what: &what,
+    };
+    handle.allocate(&request, false)
+}
+
+/// Loads a compute queue on each XCC. Returns the images there; `buffers` and `bells` are given what it adds.
+fn load(
+    handle: &Handle<Am>,
+    request: &QueueRequest<'_>,
+    area: &Area,
+    number: u32,
+    buffers: &mut Vec<Arc<Memory<Am>>>,
+    bells: &mut Vec<u32>,
+) -> Result<Vec<(usize, Arc<Mqd>)>> {
+    let am = handle.card().driver();
+    let (language, name) = (request.language, request.name);
+    let mut images = Vec::new();
+    let xccs = am.gfx().xccs();
+    for (i, xcc) in xccs.iter().enumerate() {
+        let kind = MemoryKind::Device;
+        let events = memory(handle, name, END_OF_PIPE, kind, "end-of-pipe buffer")?;
+        // Behind the slot: also where what follows fails, the queue leaves before its buffer goes.
+        buffers.push(events.clone());
+        // PM4 has a queue on each XCC, AQL one that all of them have.
+        let (place, doorbell) = match language {
+            Language::Pm4 => (
+                rptr(i as u32),
+                FIRST_DOORBELL + number + DOORBELLS * i as u32,
+            ),
+            _ => (rptr(0), FIRST_DOORBELL + number),
+        };
+        let queue = mqd::Queue {
+            language,
+            ring: area.ring,
+            ring_bytes: request.ring_bytes,
+            rptr: area.pointer(place),
+            wptr: area.pointer(WPTR),
+            end_of_pipe: events.va(),
+            end_of_pipe_bytes: END_OF_PIPE,
+            doorbell,
+            xccs: match language {
+                Language::Pm4 => 1,
+                _ => xccs.len() as u32,
+            },
+        };
+        let image = image(am, xcc, number, &queue)?;
+        let loaded = hqd::load(xcc, number, &image, None);
+        loaded.map_err(|e| am.card().broken(name, e))?;
+        images.push((i, Arc::new(image)));
+        if !bells.contains(&doorbell) {
+            bells.push(doorbell);
+        }
+    }
+    Ok(images)
 }
 
 /// Doorbells of an XCC: the range that it listens to.

@@ -221,34 +221,7 @@ impl Pm4 {
             0,
         ]);
         if let Some(scratch) = scratch {
-            out.words.extend_from_slice(&[
-                set_sh(1),
-                sh(regs::COMPUTE_TMPRING_SIZE),
-                scratch.tmpring,
-            ]);
-            if generation.scratch_base == ScratchBase::Register {
-                let register = |sink: &mut Sink<'_>, base: u64| {
-                    let base = base >> 8;
-                    sink.put(&[
-                        set_sh(2),
-                        sh(regs::COMPUTE_DISPATCH_SCRATCH_BASE_LO),
-                        base as u32,
-                        (base >> 32) as u32,
-                    ]);
-                };
-                let mut sink = Sink::words(out);
-                match setup.xccs {
-                    1 => register(&mut sink, scratch.base.0),
-                    xccs => {
-                        let part = scratch.bytes / u64::from(xccs);
-                        for xcc in 0..xccs {
-                            let base = scratch.base.0 + part * u64::from(xcc);
-                            self.commands
-                                .on(&mut sink, 1 << xcc, |_, sink| register(sink, base));
-                        }
-                    }
-                }
-            }
+            self.scratch_registers(scratch, out);
         }
         self.user_data(&kernel, arguments, scratch, first_patch, out)?;
         let mut initiator = generation.initiator;
@@ -286,6 +259,38 @@ impl Pm4 {
             out.keep.push(keep.clone());
         }
         Ok(Some(*scratch))
+    }
+
+    /// Where scratch lies, and its size; with several XCCs each has its part.
+    #[inline]
+    fn scratch_registers(&self, scratch: Scratch, out: &mut CommandBuffer) {
+        let setup = self.setup();
+        out.words
+            .extend_from_slice(&[set_sh(1), sh(regs::COMPUTE_TMPRING_SIZE), scratch.tmpring]);
+        if setup.chip.generation.scratch_base != ScratchBase::Register {
+            return;
+        }
+        let register = |sink: &mut Sink<'_>, base: u64| {
+            let base = base >> 8;
+            sink.put(&[
+                set_sh(2),
+                sh(regs::COMPUTE_DISPATCH_SCRATCH_BASE_LO),
+                base as u32,
+                (base >> 32) as u32,
+            ]);
+        };
+        let mut sink = Sink::words(out);
+        match setup.xccs {
+            1 => register(&mut sink, scratch.base.0),
+            xccs => {
+                let part = scratch.bytes / u64::from(xccs);
+                for xcc in 0..xccs {
+                    let base = scratch.base.0 + part * u64::from(xcc);
+                    self.commands
+                        .on(&mut sink, 1 << xcc, |_, sink| register(sink, base));
+                }
+            }
+        }
     }
 
     /// USER_DATA: what becomes SGPRs, in the order of the descriptor's properties.

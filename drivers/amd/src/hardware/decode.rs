@@ -48,6 +48,43 @@ fn test(function: u32) -> Test {
     }
 }
 
+/// The first of the registers that are followed, and how many they are.
+const FIRST: u32 = regs::COMPUTE_PGM_LO;
+const REGISTERS: usize = 0x100;
+
+/// The launch that DISPATCH_DIRECT starts with these registers.
+fn launch(peek: Peek<'_>, registers: &[u32; REGISTERS]) -> Doing {
+    let user = (regs::COMPUTE_USER_DATA_0 - FIRST) as usize;
+    // Which of the user's registers point to the arguments only the kernel knows.
+    let pointers = (user..user + regs::USER_DATA as usize - 1)
+        .map(|i| wide(registers, i))
+        .filter(|&va| peek(va & !3, 1).is_some())
+        .collect();
+    Doing::Launch {
+        code: (wide(registers, 0) & 0xff_ffff_ffff) << 8,
+        arguments: pointers,
+    }
+}
+
+/// What DMA_DATA does.
+fn moved(packet: &[u32]) -> Doing {
+    let word = |i: usize| packet.get(i).copied().unwrap_or(0);
+    let (from, dst) = (wide(packet, 2), wide(packet, 4));
+    let bytes = pm4::op::BYTE_COUNT.get(word(6)).into();
+    match pm4::op::DMA_SRC_SEL.get(word(1)) {
+        pm4::DMA_SRC_DATA => Doing::Fill {
+            at: dst,
+            value: from as u32,
+            bytes,
+        },
+        _ => Doing::Copy {
+            src: from,
+            dst,
+            bytes,
+        },
+    }
+}
+
 fn walk_pm4(
     (peek, gfx): (Peek<'_>, Gfx),
     words: &[u32],
@@ -55,8 +92,7 @@ fn walk_pm4(
     depth: u32,
     found: &mut Vec<Packet>,
 ) {
-    let first = regs::COMPUTE_PGM_LO;
-    let mut registers = [0u32; 0x100];
+    let mut registers = [0u32; REGISTERS];
     let mut at = 0;
     while at < words.len() && found.len() < MOST {
         let packet = &words[at..];
@@ -82,24 +118,13 @@ fn walk_pm4(
         match opcode {
             pm4::SET_SH_REG => {
                 for (i, &value) in packet.iter().take(length).skip(2).enumerate() {
-                    let register = (word(1) + pm4::SH_REG_START + i as u32).wrapping_sub(first);
+                    let register = (word(1) + pm4::SH_REG_START + i as u32).wrapping_sub(FIRST);
                     if let Some(place) = registers.get_mut(register as usize) {
                         *place = value;
                     }
                 }
             }
-            pm4::DISPATCH_DIRECT => {
-                let user = (regs::COMPUTE_USER_DATA_0 - first) as usize;
-                // Which of the user's registers point to the arguments only the kernel knows.
-                let pointers = (user..user + regs::USER_DATA as usize - 1)
-                    .map(|i| wide(&registers, i))
-                    .filter(|&va| peek(va & !3, 1).is_some())
-                    .collect();
-                push(Doing::Launch {
-                    code: (wide(&registers, 0) & 0xff_ffff_ffff) << 8,
-                    arguments: pointers,
-                });
-            }
+            pm4::DISPATCH_DIRECT => push(launch(peek, &registers)),
             pm4::WAIT_REG_MEM if pm4::wait::MEM_SPACE.get(word(1)) == 1 => push(Doing::Wait {
                 at: wide(packet, 2),
                 bytes: 4,
@@ -118,22 +143,7 @@ fn walk_pm4(
                 at: wide(packet, 3),
                 value: wide(packet, 5),
             }),
-            pm4::DMA_DATA => {
-                let (from, dst) = (wide(packet, 2), wide(packet, 4));
-                let bytes = pm4::op::BYTE_COUNT.get(word(6)).into();
-                push(match pm4::op::DMA_SRC_SEL.get(word(1)) {
-                    pm4::DMA_SRC_DATA => Doing::Fill {
-                        at: dst,
-                        value: from as u32,
-                        bytes,
-                    },
-                    _ => Doing::Copy {
-                        src: from,
-                        dst,
-                        bytes,
-                    },
-                });
-            }
+            pm4::DMA_DATA => push(moved(packet)),
             pm4::INDIRECT_BUFFER if depth == 0 => {
                 let dwords = pm4::ib::IB_SIZE.get(word(3)) as usize;
                 match peek(wide(packet, 1), dwords) {

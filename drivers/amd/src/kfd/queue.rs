@@ -15,6 +15,7 @@ use drivers_spec::amd::kfd::{
     queue_type,
 };
 use hcq::mem::view::{View, ViewError};
+use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, GpuVa};
 
@@ -56,6 +57,28 @@ impl KernelQueue {
     fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
         // Changed in single steps.
         self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has the kernel make one more queue. Returns its doorbell.
+    fn add(
+        &self,
+        machine: &dyn Machine,
+        gpu: &Gpu,
+        args: &mut CreateQueueArgs,
+    ) -> Result<Window, MemoryError> {
+        let created = self.process.kfd.call(kfd::CREATE_QUEUE, args);
+        created.map_err(|error| match error.fault {
+            Fault::Errno(errno) if NO_QUEUE.contains(&errno) => MemoryError::Queues(error),
+            _ => error.into(),
+        })?;
+        self.lock().push(args.queue_id);
+        let offset = args.doorbell_offset & (mmap::DOORBELL_BYTES - 1);
+        if !offset.is_multiple_of(8) {
+            return Err(no_doorbell(offset).into());
+        }
+        let page = args.doorbell_offset & !(mmap::DOORBELL_BYTES - 1);
+        let all = machine.window("doorbells", page, gpu.doorbells(page)?);
+        Ok(all.sub(offset, 8)?)
     }
 }
 
@@ -150,11 +173,7 @@ pub(super) fn create(
         write_pointer_address: control.va() + WPTR,
         ring_size: ring_bytes as u32,
         gpu_id: gpu.id,
-        queue_type: match language {
-            Language::Pm4 => queue_type::COMPUTE,
-            Language::Aql => queue_type::COMPUTE_AQL,
-            Language::Sdma => queue_type::SDMA,
-        },
+        queue_type: kind(language),
         queue_priority: NORMAL_PRIORITY,
         ..CreateQueueArgs::default()
     };
@@ -166,12 +185,7 @@ pub(super) fn create(
     let xccs = facts.units.xccs;
     if let Some(sizes) = sizes {
         let context = memory(sizes.buffer, Heap::System, &of("context save area"))?;
-        args.ctx_save_restore_address = context.va();
-        args.ctx_save_restore_size = sizes.context;
-        args.ctl_stack_size = sizes.ctl_stack;
-        if let Some(view) = context.view() {
-            header(view, sizes, xccs).map_err(|e| refused(name, e))?;
-        }
+        save_to(&context, sizes, xccs, &mut args).map_err(|e| refused(name, e))?;
         buffers.all.push(context);
     }
     let queues = match language {
@@ -198,19 +212,7 @@ pub(super) fn create(
             args.eop_buffer_size = sizes.end_of_pipe;
             buffers.all.push(buffer);
         }
-        let created = process.kfd.call(kfd::CREATE_QUEUE, &mut args);
-        created.map_err(|error| match error.fault {
-            Fault::Errno(errno) if NO_QUEUE.contains(&errno) => MemoryError::Queues(error),
-            _ => error.into(),
-        })?;
-        made.lock().push(args.queue_id);
-        let offset = args.doorbell_offset & (mmap::DOORBELL_BYTES - 1);
-        if !offset.is_multiple_of(8) {
-            return Err(no_doorbell(offset).into());
-        }
-        let page = args.doorbell_offset & !(mmap::DOORBELL_BYTES - 1);
-        let all = machine.window("doorbells", page, gpu.doorbells(page)?);
-        doorbells.push(all.sub(offset, 8)?);
+        doorbells.push(made.add(machine, gpu, &mut args)?);
     }
     Ok(HardwareQueue {
         handle: Box::new(made),
@@ -221,6 +223,14 @@ pub(super) fn create(
         doorbells,
         owner: Box::new(buffers),
     })
+}
+
+const fn kind(language: Language) -> u32 {
+    match language {
+        Language::Pm4 => queue_type::COMPUTE,
+        Language::Aql => queue_type::COMPUTE_AQL,
+        Language::Sdma => queue_type::SDMA,
+    }
 }
 
 /// What a queue reads and writes by itself. It stays with a queue that does: older kernels free it under the queue.
@@ -288,6 +298,22 @@ const fn percentage(xcc: u32) -> u32 {
 
 fn refused(name: &str, error: ViewError) -> MemoryError {
     MemoryError::Refused(TransportError::new(name, "create", Fault::View(error)))
+}
+
+/// Tells the kernel of the context save area, which all XCCs share.
+fn save_to(
+    context: &Memory,
+    sizes: &QueueSizes,
+    xccs: u32,
+    args: &mut CreateQueueArgs,
+) -> Result<(), ViewError> {
+    args.ctx_save_restore_address = context.va();
+    args.ctx_save_restore_size = sizes.context;
+    args.ctl_stack_size = sizes.ctl_stack;
+    match context.view() {
+        Some(view) => header(view, sizes, xccs),
+        None => Ok(()),
+    }
 }
 
 /// Where a debugger finds its part of the context save area of each XCC.

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 
 use object::elf;
-use object::read::elf::{ProgramHeader, SectionHeader};
+use object::read::elf::{ElfSection64, ProgramHeader, SectionHeader};
 use object::{
-    Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, SectionIndex,
-    SymbolIndex, SymbolSection,
+    Object, ObjectSection, ObjectSymbol, Relocation, RelocationFlags, RelocationTarget,
+    SectionIndex, SymbolIndex, SymbolSection,
 };
 
 use super::relocate::{self, Absolute, Place};
@@ -83,8 +83,37 @@ fn copy(image: &mut [u8], at: u64, bytes: &[u8]) -> Option<()> {
 
 /// Lays out the sections of an unlinked object and resolves its relocations.
 pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
-    let endian = file.endian();
     let mut room = Room::new();
+    let places = take_sections(file, &mut room)?;
+    let slots = got_slots(file, &places);
+    let got = room.take("GOT", slots.len() as u64 * 8, 8)?;
+    let mut image = room.image();
+    copy_sections(file, &places, &mut image)?;
+    let layout = Layout {
+        file,
+        places,
+        slots,
+        got,
+    };
+    let absolute = layout.relocate(&mut image)?;
+    let descriptors = descriptors(file, |symbol| match symbol.section() {
+        SymbolSection::Section(index) => {
+            let base = layout.places.get(&index)?;
+            base.checked_add(symbol.address())
+        }
+        _ => None,
+    });
+    Ok(Placed {
+        image,
+        align: room.align,
+        absolute,
+        descriptors,
+    })
+}
+
+/// Makes room for the sections that are loaded, and says where each lies.
+fn take_sections(file: &File<'_>, room: &mut Room) -> Result<HashMap<SectionIndex, u64>> {
+    let endian = file.endian();
     let mut places = HashMap::new();
     for section in file.sections() {
         let header = section.elf_section_header();
@@ -106,86 +135,104 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
         };
         places.insert(section.index(), room.take(name, size, align)?);
     }
-    let slots = got_slots(file, &places);
-    let got = room.take("GOT", slots.len() as u64 * 8, 8)?;
-    let mut image = room.image();
+    Ok(places)
+}
+
+fn copy_sections(
+    file: &File<'_>,
+    places: &HashMap<SectionIndex, u64>,
+    image: &mut [u8],
+) -> Result<()> {
     for section in file.sections() {
         let Some(&at) = places.get(&section.index()) else {
             continue;
         };
-        if section.elf_section_header().sh_type(endian) == elf::SHT_PROGBITS {
-            copy(&mut image, at, section.data()?).ok_or_else(|| ObjectError::Section {
+        if section.elf_section_header().sh_type(file.endian()) == elf::SHT_PROGBITS {
+            copy(image, at, section.data()?).ok_or_else(|| ObjectError::Section {
                 section: shown(section.name().unwrap_or("?")),
                 why: "data length does not match its size".into(),
             })?;
         }
     }
+    Ok(())
+}
 
-    let mut absolute = Vec::new();
-    for (&symbol, &slot) in &slots {
-        let value = symbol_offset(file, symbol, &places)?;
-        let at = got + slot * 8;
-        absolute.push(Absolute::slot(at, value));
-    }
-    for section in file.sections() {
-        let Some(&base) = places.get(&section.index()) else {
-            continue;
-        };
-        let bytes = section.size();
-        for (offset, relocation) in section.relocations() {
-            let RelocationFlags::Elf { r_type } = relocation.flags() else {
+/// Where what relocations refer to lies in the image.
+struct Layout<'f, 'd> {
+    file: &'f File<'d>,
+    places: HashMap<SectionIndex, u64>,
+    /// The slot of the global offset table that a symbol has.
+    slots: HashMap<SymbolIndex, u64>,
+    /// Where the global offset table begins.
+    got: u64,
+}
+
+impl Layout<'_, '_> {
+    /// Resolves all relocations. What is left depends on the address of the image.
+    fn relocate(&self, image: &mut [u8]) -> Result<Vec<Absolute>> {
+        let mut absolute = Vec::new();
+        for (&symbol, &slot) in &self.slots {
+            let value = symbol_offset(self.file, symbol, &self.places)?;
+            let at = self.got + slot * 8;
+            absolute.push(Absolute::slot(at, value));
+        }
+        for section in self.file.sections() {
+            let Some(&base) = self.places.get(&section.index()) else {
                 continue;
             };
-            let r_type = r_type.0;
-            let name = || shown(section.name().unwrap_or("?"));
-            let (symbol, value) = match relocation.target() {
-                RelocationTarget::Symbol(symbol) => (
-                    symbol_name(file, symbol),
-                    symbol_offset(file, symbol, &places)?,
-                ),
-                _ => ("nothing".into(), 0),
-            };
-            let refused = |why: String| ObjectError::Relocation {
-                section: name(),
-                offset,
-                symbol: symbol.clone(),
-                why,
-            };
-            let slot = match relocation.target() {
-                RelocationTarget::Symbol(index) => slots.get(&index).map(|slot| got + slot * 8),
-                _ => None,
-            };
-            let width = relocate::width(r_type)
-                .ok_or_else(|| refused(format!("type {r_type} is not supported")))?;
-            let inside = offset.checked_add(width).is_some_and(|end| end <= bytes);
-            if !inside {
-                return Err(refused(format!(
-                    "{width} bytes at {offset:#x} are outside the section's {bytes:#x}"
-                )));
+            for (offset, relocation) in section.relocations() {
+                absolute.extend(self.resolve(&section, base, offset, &relocation, image)?);
             }
-            let place = Place {
-                at: base + offset,
-                symbol: value,
-                addend: relocation.addend(),
-                slot,
-            };
-            let open = relocate::apply(r_type, place, &mut image).map_err(refused)?;
-            absolute.extend(open.map(|open| open.named(&name(), offset, &symbol)));
         }
+        Ok(absolute)
     }
-    let descriptors = descriptors(file, |symbol| match symbol.section() {
-        SymbolSection::Section(index) => {
-            let base = places.get(&index)?;
-            base.checked_add(symbol.address())
+
+    /// Resolves one relocation, of a section that lies at `base`.
+    fn resolve(
+        &self,
+        section: &ElfSection64<'_, '_>,
+        base: u64,
+        offset: u64,
+        relocation: &Relocation,
+        image: &mut [u8],
+    ) -> Result<Option<Absolute>> {
+        let RelocationFlags::Elf { r_type } = relocation.flags() else {
+            return Ok(None);
+        };
+        let r_type = r_type.0;
+        let name = || shown(section.name().unwrap_or("?"));
+        let (symbol, value, slot) = match relocation.target() {
+            RelocationTarget::Symbol(symbol) => (
+                symbol_name(self.file, symbol),
+                symbol_offset(self.file, symbol, &self.places)?,
+                self.slots.get(&symbol).map(|slot| self.got + slot * 8),
+            ),
+            _ => ("nothing".into(), 0, None),
+        };
+        let refused = |why: String| ObjectError::Relocation {
+            section: name(),
+            offset,
+            symbol: symbol.clone(),
+            why,
+        };
+        let width = relocate::width(r_type)
+            .ok_or_else(|| refused(format!("type {r_type} is not supported")))?;
+        let bytes = section.size();
+        let inside = offset.checked_add(width).is_some_and(|end| end <= bytes);
+        if !inside {
+            return Err(refused(format!(
+                "{width} bytes at {offset:#x} are outside the section's {bytes:#x}"
+            )));
         }
-        _ => None,
-    });
-    Ok(Placed {
-        image,
-        align: room.align,
-        absolute,
-        descriptors,
-    })
+        let place = Place {
+            at: base + offset,
+            symbol: value,
+            addend: relocation.addend(),
+            slot,
+        };
+        let open = relocate::apply(r_type, place, image).map_err(refused)?;
+        Ok(open.map(|open| open.named(&name(), offset, &symbol)))
+    }
 }
 
 /// The symbols that need a slot of the global offset table, numbered.

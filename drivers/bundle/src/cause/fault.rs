@@ -1,7 +1,7 @@
 //! The cause of what a device said went wrong.
 
 use super::{Explanation, cable};
-use crate::schema::{Bundle, Exception, Owner, Step};
+use crate::schema::{Bundle, Exception, Hex, Owner, Step};
 
 pub(super) fn explain(bundle: &Bundle, exception: &Exception) -> Explanation {
     match exception {
@@ -57,58 +57,20 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
             .to_owned(),
         None => "work in flight".into(),
     };
-    let found = match owner {
-        _ if *read_only => Explanation::new(
+    let found = if *read_only {
+        Explanation::new(
             "write-to-read-only",
             format!("{who} writes to read-only memory"),
         )
-        .then("Map the memory writable, or let the kernel write elsewhere"),
-        _ if *no_execute => Explanation::new(
+        .then("Map the memory writable, or let the kernel write elsewhere")
+    } else if *no_execute {
+        Explanation::new(
             "not-executable",
             format!("{who} fetches code from non-executable memory"),
         )
-        .then("Check the code address: a program unloaded while it ran, or a wrong descriptor"),
-        Owner::Freed(span) => Explanation::new(
-            "use-after-free",
-            format!("{who} {does} in {} after it was freed", span.what),
-        )
-        .then(
-            "Keep the buffer until the work that uses it is done (wait for its point or timeline)",
-        ),
-        Owner::Behind(span) => Explanation::new(
-            "out-of-bounds",
-            format!(
-                "{who} {does} {} bytes past the end of {}",
-                span.distance, span.what
-            ),
-        )
-        .then("Compare the size of the buffer with the grid and the indices of the kernel"),
-        Owner::Before(span) => Explanation::new(
-            "out-of-bounds",
-            format!(
-                "{who} {does} {} bytes before the start of {}",
-                span.distance, span.what
-            ),
-        )
-        .then("Look for an index that becomes negative"),
-        Owner::Inside(span) => Explanation::new(
-            "not-mapped-here",
-            format!(
-                "{who} {does} in {}, which is not mapped on this GPU",
-                span.what
-            ),
-        )
-        .then("Check whether the memory belongs to another device, and map it for this one"),
-        Owner::Nobody if va.0 < NULL => Explanation::new(
-            "null-pointer",
-            format!("{who} {does} at {va}: a null pointer, possibly with a small offset"),
-        )
-        .then("Find the kernel argument that is zero"),
-        Owner::Nobody => Explanation::new(
-            "wild-address",
-            format!("{who} {does} at an address near no buffer"),
-        )
-        .then("Check the kernel arguments: one is not a pointer, or was never set"),
+        .then("Check the code address: a program unloaded while it ran, or a wrong descriptor")
+    } else {
+        by_owner(owner, &format!("{who} {does}"), *va)
     };
     let freed = match owner {
         Owner::Freed(_) => ", which was freed",
@@ -131,6 +93,50 @@ fn page(bundle: &Bundle, exception: &Exception) -> Explanation {
         ));
     }
     found.then("DEBUG=4 prints the source of each kernel, DEBUG=2 names the one that runs")
+}
+
+/// What kind of mistake it is, by what lies at the address.
+fn by_owner(owner: &Owner, doing: &str, va: Hex) -> Explanation {
+    match owner {
+        Owner::Freed(span) => Explanation::new(
+            "use-after-free",
+            format!("{doing} in {} after it was freed", span.what),
+        )
+        .then(
+            "Keep the buffer until the work that uses it is done (wait for its point or timeline)",
+        ),
+        Owner::Behind(span) => Explanation::new(
+            "out-of-bounds",
+            format!(
+                "{doing} {} bytes past the end of {}",
+                span.distance, span.what
+            ),
+        )
+        .then("Compare the size of the buffer with the grid and the indices of the kernel"),
+        Owner::Before(span) => Explanation::new(
+            "out-of-bounds",
+            format!(
+                "{doing} {} bytes before the start of {}",
+                span.distance, span.what
+            ),
+        )
+        .then("Look for an index that becomes negative"),
+        Owner::Inside(span) => Explanation::new(
+            "not-mapped-here",
+            format!("{doing} in {}, which is not mapped on this GPU", span.what),
+        )
+        .then("Check whether the memory belongs to another device, and map it for this one"),
+        Owner::Nobody if va.0 < NULL => Explanation::new(
+            "null-pointer",
+            format!("{doing} at {va}: a null pointer, possibly with a small offset"),
+        )
+        .then("Find the kernel argument that is zero"),
+        Owner::Nobody => Explanation::new(
+            "wild-address",
+            format!("{doing} at an address near no buffer"),
+        )
+        .then("Check the kernel arguments: one is not a pointer, or was never set"),
+    }
 }
 
 fn memory_error(bundle: &Bundle, cause: &str) -> Explanation {

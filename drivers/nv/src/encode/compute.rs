@@ -119,8 +119,21 @@ impl Encoder {
         }
         out.data.resize(start, 0);
         out.data.extend_from_slice(launch.template);
+        self.set_grid(&launch, grid, block, &mut out.data[start..]);
+        let at = start as u32 * 4;
+        self.set_arguments(program, args, &launch, at, out)?;
+        relocate(&launch, at, out);
+        out.words.extend_from_slice(&[
+            const { methods(COMPUTE, compute::SEND_PCAS_A, 1) },
+            0,
+            schedule(self.setup.arch),
+        ]);
+        Ok(())
+    }
 
-        let qmd = &mut out.data[start..];
+    /// Writes to a QMD what differs from grid to grid: its size, and how much shared memory its SMs need.
+    #[inline(always)]
+    fn set_grid(&self, launch: &Launch<'_>, grid: [u32; 3], block: [u32; 3], qmd: &mut [u32]) {
         let places = launch.places();
         let [threads, blocks] = [launch.block as usize, launch.grid as usize];
         for i in 0..3 {
@@ -134,8 +147,18 @@ impl Encoder {
         let resident = limits.resident(warps, launch.granules);
         let target = limits.carve_out(resident * launch.shared_bytes);
         places.target.put(qmd, target);
+    }
 
-        let at = start as u32 * 4;
+    /// Writes the arguments behind the QMD at byte `at` of the data block.
+    #[inline(always)]
+    fn set_arguments(
+        &self,
+        program: &Program,
+        args: &[Val],
+        launch: &Launch<'_>,
+        at: u32,
+        out: &mut CommandBuffer,
+    ) -> Result<()> {
         for (field, &value) in program.args.fields.iter().zip(args) {
             let part = match field.kind.bytes() {
                 8 => Part::Whole,
@@ -166,47 +189,6 @@ impl Encoder {
                 }),
             }
         }
-
-        if launch.window > 0 {
-            out.relocs.push(Reloc {
-                section: Section::Data,
-                offset: at + launch.window,
-                part: Part::Whole,
-                add: at + launch.params,
-            });
-        }
-        let bank = at + launch.version.dwords() as u32 * 4;
-        let field = |section, offset, shift, mask, low, add| Reloc {
-            section,
-            offset,
-            part: Part::Field {
-                shift,
-                mask,
-                at: low,
-            },
-            add,
-        };
-        let [lower, upper] = places.bank.map(|place| at + place.dword as u32 * 4);
-        let shift = places.bank_shift;
-        let low = places.bank[1].low as u8;
-        let pcas = (out.words.len() as u32 + 1) * 4;
-        out.relocs.extend_from_slice(&[
-            field(Section::Data, lower, shift, u32::MAX, 0, bank),
-            field(
-                Section::Data,
-                upper,
-                shift + 32,
-                places.bank_upper,
-                low,
-                bank,
-            ),
-            field(Section::Words, pcas, 8, u32::MAX, 0, at),
-        ]);
-        out.words.extend_from_slice(&[
-            const { methods(COMPUTE, compute::SEND_PCAS_A, 1) },
-            0,
-            schedule(self.setup.arch),
-        ]);
         Ok(())
     }
 
@@ -253,4 +235,46 @@ impl Encoder {
         }
         Ok(launch)
     }
+}
+
+/// The addresses that the QMD at byte `at` of the data block has: of its parameters and its constant bank. The
+/// scheduler is told its own, in the words that come next.
+#[inline(always)]
+fn relocate(launch: &Launch<'_>, at: u32, out: &mut CommandBuffer) {
+    let places = launch.places();
+    if launch.window > 0 {
+        out.relocs.push(Reloc {
+            section: Section::Data,
+            offset: at + launch.window,
+            part: Part::Whole,
+            add: at + launch.params,
+        });
+    }
+    let bank = at + launch.version.dwords() as u32 * 4;
+    let field = |section, offset, shift, mask, low, add| Reloc {
+        section,
+        offset,
+        part: Part::Field {
+            shift,
+            mask,
+            at: low,
+        },
+        add,
+    };
+    let [lower, upper] = places.bank.map(|place| at + place.dword as u32 * 4);
+    let shift = places.bank_shift;
+    let low = places.bank[1].low as u8;
+    let pcas = (out.words.len() as u32 + 1) * 4;
+    out.relocs.extend_from_slice(&[
+        field(Section::Data, lower, shift, u32::MAX, 0, bank),
+        field(
+            Section::Data,
+            upper,
+            shift + 32,
+            places.bank_upper,
+            low,
+            bank,
+        ),
+        field(Section::Words, pcas, 8, u32::MAX, 0, at),
+    ]);
 }

@@ -7,6 +7,7 @@
 //! relocations as cuobjdump prints them. No document of NVIDIA describes the format.
 
 mod info;
+mod kernel;
 mod relocation;
 
 use std::borrow::Cow;
@@ -16,26 +17,14 @@ use std::ops::Range;
 use object::LittleEndian;
 use object::elf::{SHF_ALLOC, SHT_NOBITS, SHT_REL, SHT_RELA};
 use object::read::elf::{ElfFile64, ElfSection64, FileHeader, SectionHeader};
-use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolFlags, SymbolIndex};
+use object::{Object, ObjectSection, SectionIndex};
 
-use info::Info;
 use relocation::Address;
 
 /// `EM_CUDA`.
 const MACHINE: u16 = 190;
-/// `STO_CUDA_ENTRY` in the other bits of a symbol: it is a kernel.
-const ENTRY: u8 = 0x10;
-/// Barriers of a block at most.
-///
-/// Source: PTX ISA, `bar`, `barrier`: sixteen, numbered from 0.
-const BARRIERS: u32 = 16;
 /// The most that an image may take: 64 MiB.
 const LARGEST: u64 = 64 << 20;
-/// The stack of a kernel that calls itself, of which the compiler knows no bound: what CUDA gives a thread that
-/// did not ask for more.
-///
-/// Source: CUDA driver API, `cuCtxSetLimit`: CU_LIMIT_STACK_SIZE; the default is what `cuCtxGetLimit` returns.
-const UNBOUNDED_STACK: u32 = 1024;
 /// Bytes behind the code that instruction fetches may touch.
 ///
 /// Source: tinygrad, `ops_nv.py`: programs are followed by a page, or fetches ahead fault.
@@ -233,7 +222,7 @@ impl Cubin {
         apart(&file)?;
         let placed = Placed::of(&file)?;
         let addresses = placed.addresses(&file)?;
-        let kernels = placed.kernels(&file, sm)?;
+        let kernels = kernel::kernels(&placed, &file, sm)?;
         Ok(Cubin {
             sm,
             kernels,
@@ -429,133 +418,5 @@ impl Placed {
     /// Bytes of a section.
     fn bytes(&self, file: &File<'_>, index: SectionIndex) -> Option<u64> {
         Some(file.section_by_index(index).ok()?.size())
-    }
-
-    fn kernels(&self, file: &File<'_>, sm: u32) -> Result<Vec<CubinKernel>> {
-        let sections = by_name(file)?;
-        let global = match sections.get(".nv.info") {
-            Some(section) => info::global(section.data()?)?,
-            None => HashMap::new(),
-        };
-        let symbols: HashMap<_, _> = file
-            .symbols()
-            .filter_map(|s| Some(((s.section_index()?, s.name().ok()?), s)))
-            .collect();
-        let mut constants_of: HashMap<&str, Vec<(u8, Range<u64>)>> = HashMap::new();
-        for (name, section) in &sections {
-            if let (Some((bank, of)), Some(&at)) = (constants(name), self.at.get(&section.index()))
-            {
-                let place = at..at + section.size();
-                constants_of.entry(of).or_default().push((bank, place));
-            }
-        }
-        let mut kernels = Vec::new();
-        for (name, section) in &sections {
-            let Some(kernel) = name.strip_prefix(".nv.info.") else {
-                continue;
-            };
-            let wrong = |why: String| CubinError::Kernel {
-                kernel: shown(kernel),
-                why,
-            };
-            let own = Info::of(section.data()?)?;
-            let Some(code) = sections.get(&*format!(".text.{kernel}")) else {
-                return Err(wrong(format!("no section .text.{kernel}")));
-            };
-            let Some(symbol) = symbols.get(&(code.index(), kernel)) else {
-                return Err(wrong("no symbol of that name in its code".into()));
-            };
-            // Others are functions that kernels call.
-            let SymbolFlags::Elf { st_other, .. } = symbol.flags() else {
-                continue;
-            };
-            if st_other.0 & ENTRY == 0 {
-                continue;
-            }
-            let SymbolIndex(number) = symbol.index();
-            let of_symbol = global.get(&(number as u32)).copied().unwrap_or_default();
-            let Some(registers) = of_symbol.registers.filter(|n| (1..=255).contains(n)) else {
-                return Err(wrong(format!(
-                    "registers (EIATTR_REGCOUNT): {:?}, expected 1 to 255",
-                    of_symbol.registers
-                )));
-            };
-            let size = |section: &str| {
-                let name = format!("{section}{kernel}");
-                sections.get(&*name).map_or(0, |s| s.size())
-            };
-            let small = |what: &str, n: u64| {
-                let fits = u32::try_from(n).ok().filter(|&n| u64::from(n) <= LARGEST);
-                fits.ok_or_else(|| wrong(format!("{n:#x} bytes of {what}")))
-            };
-            let shared = small("shared memory", size(".nv.shared."))?;
-            let shared = match shared_is_reserved(sm) {
-                true => shared.saturating_sub(SHARED_RESERVED),
-                false => shared,
-            };
-            let header = code.elf_section_header();
-            // Where no attribute says so, it is in the flags of the section.
-            let in_flags = (header.sh_flags(LittleEndian).0 >> 20 & 0x7f) as u32;
-            let expected = bank0(sm).map_or(0, |layout| layout.params);
-            let (param_base, param_bytes) = own.bank.unwrap_or((expected, own.param_bytes));
-            if param_base != expected {
-                return Err(wrong(format!(
-                    "parameters at {param_base:#x} of constant bank 0, expected {expected:#x} for sm_{sm}"
-                )));
-            }
-            let Some(&start) = self.at.get(&code.index()) else {
-                return Err(wrong("code not loaded".into()));
-            };
-            let (begin, end) = (symbol.address(), code.size());
-            if begin >= end || header.sh_type(LittleEndian) == SHT_NOBITS {
-                return Err(wrong(format!(
-                    "code starts at {begin:#x} of {end:#x} bytes"
-                )));
-            }
-            let barriers = own.barriers.unwrap_or(in_flags);
-            if barriers > BARRIERS {
-                return Err(wrong(format!(
-                    "{barriers} barriers, expected at most {BARRIERS}"
-                )));
-            }
-            let inside = |param: &Param| {
-                param
-                    .offset
-                    .checked_add(param.size)
-                    .is_some_and(|end| end <= param_bytes)
-            };
-            if let Some(at) = own.params.iter().position(|param| !inside(param)) {
-                let Param { offset, size } = own.params[at];
-                return Err(wrong(format!(
-                    "parameter {at} has {size} bytes at {offset}, of {param_bytes} in all"
-                )));
-            }
-            let shared_and_own = ["", kernel]
-                .into_iter()
-                .filter_map(|of| constants_of.get(of));
-            let mut banks: Vec<_> = shared_and_own.flatten().cloned().collect();
-            banks.sort_by_key(|(bank, _)| *bank);
-            kernels.push(CubinKernel {
-                name: (*kernel).to_owned(),
-                entry: start + begin,
-                code_bytes: end - begin,
-                registers,
-                barriers,
-                shared_bytes: shared,
-                local_bytes: match of_symbol.stack {
-                    u32::MAX => UNBOUNDED_STACK,
-                    stack => small("local memory", stack.into())?,
-                },
-                param_base,
-                param_bytes,
-                params: own.params,
-                bank0_bytes: small("constants", size(".nv.constant0."))?
-                    .max(param_base + param_bytes),
-                banks,
-                max_threads: own.max_threads,
-            });
-        }
-        kernels.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(kernels)
     }
 }

@@ -113,6 +113,16 @@ impl Scores {
 }
 
 impl Scores {
+    /// The weights before version 24: a query that sees no key has weights of 0.
+    fn seeing(&self, scores: &Tensor) -> crate::Result<Stages> {
+        let mut stages = self.weights(scores)?;
+        if self.mask.is_some() || self.causal.is_some() {
+            let blind = stages.masked.max(&[-1], true)?.eq(f64::NEG_INFINITY)?;
+            stages.weights = stages.weights.masked_fill(&blind, 0.0)?;
+        }
+        Ok(stages)
+    }
+
     /// The weights from version 24 on: the cap comes before the masks, and a query that sees no key has
     /// weights of 0.
     fn guarded(&self, scores: &Tensor, hidden: Option<&Tensor>) -> crate::Result<Stages> {
@@ -217,6 +227,33 @@ fn hidden(
     Ok(all)
 }
 
+/// The type that the weights are computed in.
+fn precision(c: &Call, q: &Tensor) -> Result<DType> {
+    match c.attr_dtype("softmax_precision")? {
+        Some(dtype) if dtype.is_float() => Ok(dtype),
+        None => Ok(q.dtype()),
+        Some(other) => wrong(format!(
+            "expected a float as softmax_precision, found {other}"
+        )),
+    }
+}
+
+/// The scores that are an output; the first version counted them in another order.
+fn shown(c: &Call, scores: Tensor, stages: Stages) -> Result<Tensor> {
+    let first = c.opset() < 24;
+    match c.int_or("qk_matmul_output_mode", 0)? {
+        0 => Ok(scores),
+        1 if first => Ok(stages.masked),
+        1 => Ok(stages.capped),
+        2 if first => Ok(stages.capped),
+        2 => Ok(stages.masked),
+        3 => Ok(stages.weights),
+        other => wrong(format!(
+            "expected qk_matmul_output_mode of 0 to 3, found {other}"
+        )),
+    }
+}
+
 fn attention(c: &mut Call) -> Result<Vec<Value>> {
     let (mut q, mut k, mut v) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     let (packed, first) = (q.rank() == 3, c.opset() < 24);
@@ -259,15 +296,7 @@ fn attention(c: &mut Call) -> Result<Vec<Value>> {
     let scale = c
         .attr_float("scale")?
         .unwrap_or(1.0 / (width as f64).sqrt());
-    let precision = match c.attr_dtype("softmax_precision")? {
-        Some(dtype) if dtype.is_float() => dtype,
-        None => q.dtype(),
-        Some(other) => {
-            return wrong(format!(
-                "expected a float as softmax_precision, found {other}"
-            ));
-        }
-    };
+    let precision = precision(c, &q)?;
     let mut options = Scores {
         mask: match c.optional(3)? {
             Some(mask) => Some(padded_mask(&mask, keys)?),
@@ -286,14 +315,7 @@ fn attention(c: &mut Call) -> Result<Vec<Value>> {
     let wide = q.dtype().promote(DType::F32);
     let scores = q.matmul_in(&group(&k)?.t()?, wide)?.mul(scale)?;
     let stages = match first {
-        true => {
-            let mut stages = options.weights(&scores)?;
-            if options.mask.is_some() || options.causal.is_some() {
-                let blind = stages.masked.max(&[-1], true)?.eq(f64::NEG_INFINITY)?;
-                stages.weights = stages.weights.masked_fill(&blind, 0.0)?;
-            }
-            stages
-        }
+        true => options.seeing(&scores)?,
         false => {
             let causal = options.causal.take().is_some();
             let hidden = hidden(c, [batch, queries, keys], before, causal)?;
@@ -309,19 +331,7 @@ fn attention(c: &mut Call) -> Result<Vec<Value>> {
         let out = v.shape()[3];
         y = y.transpose(1, 2)?.reshape(&[batch, queries, own * out])?;
     }
-    let shown = match c.int_or("qk_matmul_output_mode", 0)? {
-        0 => scores,
-        1 if first => stages.masked,
-        1 => stages.capped,
-        2 if first => stages.capped,
-        2 => stages.masked,
-        3 => stages.weights,
-        other => {
-            return wrong(format!(
-                "expected qk_matmul_output_mode of 0 to 3, found {other}"
-            ));
-        }
-    };
+    let shown = shown(c, scores, stages)?;
     Ok(vec![
         y.into(),
         k.into(),

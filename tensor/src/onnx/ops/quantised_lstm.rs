@@ -160,6 +160,28 @@ fn turned(x: &Tensor, lens: Option<&Tensor>) -> crate::Result<Tensor> {
     x.gather(0, &index.expand(x.shape())?)
 }
 
+/// An input of a shape, if it is there.
+fn shaped(c: &mut Call, i: usize, shape: &[usize]) -> Result<Option<Tensor>> {
+    match c.optional(i)? {
+        Some(t) if t.shape() != shape => wrong(format!(
+            "expected input {i} {shape:?}, found {:?}",
+            t.shape()
+        )),
+        found => Ok(found),
+    }
+}
+
+/// The rows `[steps, batch, width]` with zeros where no sequence reaches: these do not count for the range.
+fn reached(x: &Tensor, lens: Option<&Tensor>) -> crate::Result<Tensor> {
+    let Some(lens) = lens else {
+        return Ok(x.clone());
+    };
+    let steps = x.shape()[0];
+    let at = Tensor::iota(x.engine(), steps, DType::I64)?.reshape(&[steps, 1, 1])?;
+    let longest = lens.max(&[], false)?.reshape(&[1, 1, 1])?;
+    at.lt(&longest)?.where_(x, &x.zeros_like()?)
+}
+
 fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
     let reverse: &[bool] = match c.str_or("direction", "forward")? {
         "forward" => &[false],
@@ -190,15 +212,6 @@ fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
             r.numbers.shape()
         ));
     }
-    let shaped = |c: &mut Call, i: usize, shape: &[usize]| -> Result<Option<Tensor>> {
-        match c.optional(i)? {
-            Some(t) if t.shape() != shape => wrong(format!(
-                "expected input {i} {shape:?}, found {:?}",
-                t.shape()
-            )),
-            found => Ok(found),
-        }
-    };
     let bias = shaped(c, 3, &[directions, 2 * rows])?;
     let lens = lengths(c, steps, batch)?;
     let start = [
@@ -207,16 +220,7 @@ fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
     ];
     let peepholes = shaped(c, 7, &[directions, 3 * hidden])?;
     let functions = activations(c, &["Sigmoid", "Tanh", "Tanh"], directions)?;
-    // Rows that no sequence reaches do not count for the range.
-    let reached = match &lens {
-        Some(lens) => {
-            let at = Tensor::iota(x.engine(), steps, DType::I64)?.reshape(&[steps, 1, 1])?;
-            let longest = lens.max(&[], false)?.reshape(&[1, 1, 1])?;
-            at.lt(&longest)?.where_(&x, &x.zeros_like()?)?
-        }
-        None => x.clone(),
-    };
-    let flat = reached.reshape(&[steps * batch, width])?;
+    let flat = reached(&x, lens.as_ref())?.reshape(&[steps * batch, width])?;
     let (mut all, mut last) = (Vec::new(), [Vec::new(), Vec::new()]);
     for (d, &reverse) in reverse.iter().enumerate() {
         let at = d as isize;

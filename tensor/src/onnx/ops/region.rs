@@ -49,7 +49,7 @@ impl Side {
 
 fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
     let (x, rois, batch) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
-    let (&[n, channels, height, width], &[regions, 4]) = (x.shape(), rois.shape()) else {
+    let (&[_, channels, _, _], &[regions, 4]) = (x.shape(), rois.shape()) else {
         return wrong(format!(
             "expected an input [n, c, h, w] and regions [r, 4], found {:?} and {:?}",
             x.shape(),
@@ -68,19 +68,7 @@ fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
         "max" => true,
         other => return c.bad_word("mode", &["avg", "max"], other),
     };
-    // Before version 16 places were not shifted.
-    let default = match c.opset() < 16 {
-        true => "output_half_pixel",
-        false => "half_pixel",
-    };
-    let shifted = match c.str_or("coordinate_transformation_mode", default)? {
-        "half_pixel" => true,
-        "output_half_pixel" => false,
-        other => {
-            let known = ["half_pixel", "output_half_pixel"];
-            return c.bad_word("coordinate_transformation_mode", &known, other);
-        }
-    };
+    let shifted = shifted(c)?;
     let out = sizes(&[c.int_or("output_height", 1)?, c.int_or("output_width", 1)?])?;
     let (rows, columns) = (out[0], out[1]);
     let shape = [regions, channels, rows, columns];
@@ -107,21 +95,8 @@ fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
             length = length.maximum(1.0)?;
         }
         let part = length.div(parts as f64)?;
-        let samples = match ratio {
-            // As many as a part has elements, which decides how much there is to do.
-            0 => part.ceil()?.maximum(0.0)?,
-            ratio => part.full_like(ratio as f64)?,
-        };
-        let count = match ratio {
-            0 => c.read_floats(&samples)?.into_iter().fold(0.0, f64::max),
-            ratio => ratio as f64,
-        };
-        if count.is_nan() || count > MOST_SAMPLES {
-            return wrong(format!(
-                "expected regions of at most {MOST_SAMPLES} samples a part, found {count}"
-            ));
-        }
-        most.push((count as usize).max(1));
+        let (samples, count) = samples(c, &part, ratio)?;
+        most.push(count);
         sides.push(Side {
             start,
             part,
@@ -135,6 +110,68 @@ fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
         &[&grid[..], &[channels, 4]].concat(),
         DType::F64,
     )?;
+    let (taps, counts) = taps(&x, &batch, &sides, grid, wide)?;
+    let y = if largest {
+        // The format takes the largest of the weighted elements, not of the values between them.
+        let best = taps.masked_fill(&counts.not()?, f64::NEG_INFINITY)?;
+        let best = best.max(&[4, 5, 6], false)?;
+        best.masked_fill(&best.eq(f64::NEG_INFINITY)?, 0.0)?
+    } else {
+        let number = sides[0].samples.mul(&sides[1].samples)?.maximum(1.0)?;
+        let sum = taps
+            .masked_fill(&counts.not()?, 0.0)?
+            .sum(&[4, 5, 6], false)?;
+        sum.div(&number.reshape(&[1, regions, 1, 1])?)?
+    };
+    one(y.permute(&[1, 0, 2, 3])?.cast(x.dtype())?)
+}
+
+/// Whether places are shifted by half an element; before version 16 they were not.
+fn shifted(c: &Call) -> Result<bool> {
+    let default = match c.opset() < 16 {
+        true => "output_half_pixel",
+        false => "half_pixel",
+    };
+    match c.str_or("coordinate_transformation_mode", default)? {
+        "half_pixel" => Ok(true),
+        "output_half_pixel" => Ok(false),
+        other => {
+            let known = ["half_pixel", "output_half_pixel"];
+            c.bad_word("coordinate_transformation_mode", &known, other)
+        }
+    }
+}
+
+/// Samples of the parts of each region along a side, and the most of them, at least 1.
+fn samples(c: &mut Call, part: &Tensor, ratio: i64) -> Result<(Tensor, usize)> {
+    let samples = match ratio {
+        // As many as a part has elements, which decides how much there is to do.
+        0 => part.ceil()?.maximum(0.0)?,
+        ratio => part.full_like(ratio as f64)?,
+    };
+    let count = match ratio {
+        0 => c.read_floats(&samples)?.into_iter().fold(0.0, f64::max),
+        ratio => ratio as f64,
+    };
+    if count.is_nan() || count > MOST_SAMPLES {
+        return wrong(format!(
+            "expected regions of at most {MOST_SAMPLES} samples a part, found {count}"
+        ));
+    }
+    Ok((samples, (count as usize).max(1)))
+}
+
+/// The four weighted elements of each sample, `[channels, grid.., 4]`, and whether the sample counts.
+fn taps(
+    x: &Tensor,
+    batch: &Tensor,
+    sides: &[Side],
+    grid: [usize; 5],
+    wide: DType,
+) -> crate::Result<(Tensor, Tensor)> {
+    let (n, channels) = (x.shape()[0], x.shape()[1]);
+    let (height, width) = (x.shape()[2], x.shape()[3]);
+    let [regions, rows, columns, down, right] = grid;
     let points: usize = grid.iter().product();
     let (y, y_counts) = sides[0].places(rows, down)?;
     let (x_place, x_counts) = sides[1].places(columns, right)?;
@@ -160,20 +197,7 @@ fn roi_align(c: &mut Call) -> Result<Vec<Value>> {
     let taps = weighted(&base, &axes)?;
     let taps = taps.reshape(&[&[channels][..], &grid, &[4]].concat())?;
     let taps = taps.masked_fill(&outside.unsqueeze(5)?, 0.0)?;
-    let counts = counts.unsqueeze(5)?;
-    let y = if largest {
-        // The format takes the largest of the weighted elements, not of the values between them.
-        let best = taps.masked_fill(&counts.not()?, f64::NEG_INFINITY)?;
-        let best = best.max(&[4, 5, 6], false)?;
-        best.masked_fill(&best.eq(f64::NEG_INFINITY)?, 0.0)?
-    } else {
-        let number = sides[0].samples.mul(&sides[1].samples)?.maximum(1.0)?;
-        let sum = taps
-            .masked_fill(&counts.not()?, 0.0)?
-            .sum(&[4, 5, 6], false)?;
-        sum.div(&number.reshape(&[1, regions, 1, 1])?)?
-    };
-    one(y.permute(&[1, 0, 2, 3])?.cast(x.dtype())?)
+    Ok((taps, counts.unsqueeze(5)?))
 }
 
 /// Which elements of an axis belong to each part of each region, `[regions, parts, size]`.

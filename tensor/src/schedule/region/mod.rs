@@ -408,43 +408,8 @@ impl Region {
                 };
                 moved
             }
-            Op::Pad(lo, _) => {
-                let mut moved = index.clone();
-                for (axis, &size) in from.iter().enumerate() {
-                    let at = if dag.open.contains(&(number, axis)) {
-                        let most = node.shape[axis] - size;
-                        let begin = self.ix.place(number, axis, most as i64);
-                        let before = self.ix.scale(begin, -1);
-                        self.ix.add(index[axis], before)
-                    } else {
-                        self.ix.offset(index[axis], -(lo[axis] as i64))
-                    };
-                    let size = size as i64;
-                    let (min, max) = self.ix.bounds(at);
-                    moved[axis] = at;
-                    if min < 0 || max >= size {
-                        let cond = self.cond(Cond::Bound(at, size));
-                        out.conds.push(cond);
-                        moved[axis] = self.ix.guard(at, size);
-                    }
-                }
-                moved
-            }
-            Op::Gather(axis) => {
-                let size = from[*axis] as i64;
-                let at = self.intern(dag, node.src[1], index.clone(), gate);
-                let deps = self.request_deps(at);
-                let mut moved = index.clone();
-                moved[*axis] = self.ix.loaded(at, size, deps);
-                let cond = self.cond(Cond::Loaded(at, size));
-                out.conds.push(cond);
-                let mut conds = self.gates[gate as usize].clone();
-                conds.push(cond);
-                let gate = self.gate(conds);
-                out.children.push(self.intern(dag, first, moved, gate));
-                out.children.push(at);
-                return out;
-            }
+            Op::Pad(lo, _) => self.inside(dag, number, &index, lo, &mut out.conds),
+            Op::Gather(axis) => return self.gathered(dag, request, *axis),
             _ => {
                 let sources = match node.op {
                     // The word is written, not read.
@@ -462,6 +427,59 @@ impl Region {
         conds.extend_from_slice(&out.conds);
         let gate = self.gate(conds);
         out.children.push(self.intern(dag, first, moved, gate));
+        out
+    }
+
+    /// Where in its source an element of a pad lies. `conds` gets what must hold for it to lie there.
+    fn inside(
+        &mut self,
+        dag: &Dag,
+        pad: u32,
+        index: &[Ix],
+        lo: &[usize],
+        conds: &mut SmallVec<[u32; 2]>,
+    ) -> SmallVec<[Ix; 4]> {
+        let node = dag.node(pad);
+        let mut moved = SmallVec::from_slice(index);
+        for (axis, &size) in dag.node(node.src[0]).shape.iter().enumerate() {
+            let at = if dag.open.contains(&(pad, axis)) {
+                let most = node.shape[axis] - size;
+                let begin = self.ix.place(pad, axis, most as i64);
+                let before = self.ix.scale(begin, -1);
+                self.ix.add(index[axis], before)
+            } else {
+                self.ix.offset(index[axis], -(lo[axis] as i64))
+            };
+            let size = size as i64;
+            let (min, max) = self.ix.bounds(at);
+            moved[axis] = at;
+            if min < 0 || max >= size {
+                let cond = self.cond(Cond::Bound(at, size));
+                conds.push(cond);
+                moved[axis] = self.ix.guard(at, size);
+            }
+        }
+        moved
+    }
+
+    /// The requests behind one of a gather: the element that the index names, if it is one, and the index.
+    fn gathered(&mut self, dag: &Dag, request: u32, axis: usize) -> Expansion {
+        let Request { node, index, gate } = self.requests[request as usize].clone();
+        let node = dag.node(node);
+        let size = dag.node(node.src[0]).shape[axis] as i64;
+        let mut out = Expansion::default();
+        let at = self.intern(dag, node.src[1], index.clone(), gate);
+        let deps = self.request_deps(at);
+        let mut moved = index;
+        moved[axis] = self.ix.loaded(at, size, deps);
+        let cond = self.cond(Cond::Loaded(at, size));
+        out.conds.push(cond);
+        let mut conds = self.gates[gate as usize].clone();
+        conds.push(cond);
+        let gate = self.gate(conds);
+        out.children
+            .push(self.intern(dag, node.src[0], moved, gate));
+        out.children.push(at);
         out
     }
 }

@@ -110,6 +110,21 @@ impl Client {
         memory.ok_or_else(|| format!("no memory {}", request.bar).into())
     }
 
+    /// The cards that a client asks for: those of AMD whose device fits a pair of a mask and what is left.
+    fn names(&self, vendor: u64, pairs: &[u8]) -> Vec<u8> {
+        let pairs = pairs.chunks_exact(8).map(|pair| {
+            let half = |at: usize| u16::from_le_bytes([pair[at], pair[at + 1]]);
+            (half(0), half(4))
+        });
+        let pairs: Vec<_> = pairs.collect();
+        let meant =
+            |device: u16| vendor == 0x1002 && pairs.iter().any(|(mask, of)| device & mask == *of);
+        let all = self.devices.iter().enumerate();
+        let names = all.filter(|(_, device)| meant(**device));
+        let names: Vec<_> = names.map(|(i, _)| i.to_string()).collect();
+        names.join("\n").into_bytes()
+    }
+
     /// What is answered, and what follows it.
     fn answer(&mut self, request: &Request, payload: &[u8]) -> Done<(u64, u64, Vec<u8>)> {
         let [first, second, third] = request.arguments;
@@ -121,18 +136,7 @@ impl Client {
         };
         Ok(match request.command {
             cmd::PROBE => {
-                let pairs = payload.chunks_exact(8).map(|pair| {
-                    let half = |at: usize| u16::from_le_bytes([pair[at], pair[at + 1]]);
-                    (half(0), half(4))
-                });
-                let pairs: Vec<_> = pairs.collect();
-                let meant = |device: u16| {
-                    third == 0x1002 && pairs.iter().any(|(mask, of)| device & mask == *of)
-                };
-                let all = self.devices.iter().enumerate();
-                let names = all.filter(|(_, device)| meant(**device));
-                let names: Vec<_> = names.map(|(i, _)| i.to_string()).collect();
-                let names = names.join("\n").into_bytes();
+                let names = self.names(third, payload);
                 (names.len() as u64, 0, names)
             }
             cmd::MAP_BAR => {

@@ -248,21 +248,7 @@ impl Config {
                 "driver={driver}: expected a release of branch 535, 550, 570 or 580"
             )));
         };
-        let mut all = Vec::new();
-        for name in chips.split('+') {
-            let Some(chip) = Chip::by_name(name) else {
-                return Err(Wrong(format!(
-                    "chip={name}: expected ga102, ad102, h100, h200 or gb202"
-                )));
-            };
-            if branch < chip.since {
-                return Err(Wrong(format!(
-                    "chip={name}: expected a driver of branch {} or newer, found {driver}",
-                    chip.since
-                )));
-            }
-            all.push(chip);
-        }
+        let mut all = chips_of(&chips, branch, &driver)?;
         match gpus {
             Some(gpus) if all.len() == 1 => all = vec![all[0]; gpus],
             Some(_) => return Err(Wrong("gpus goes with one chip".into())),
@@ -298,6 +284,26 @@ impl Config {
 fn count(text: &str) -> Result<usize, Wrong> {
     let number = text.parse().ok().filter(|&n| n <= 16);
     number.ok_or_else(|| Wrong(format!("gpus={text}: expected 0 to 16")))
+}
+
+/// The chips of a list, which a driver must know.
+fn chips_of(list: &str, branch: Branch, driver: &str) -> Result<Vec<&'static Chip>, Wrong> {
+    let mut all = Vec::new();
+    for name in list.split('+') {
+        let Some(chip) = Chip::by_name(name) else {
+            return Err(Wrong(format!(
+                "chip={name}: expected ga102, ad102, h100, h200 or gb202"
+            )));
+        };
+        if branch < chip.since {
+            return Err(Wrong(format!(
+                "chip={name}: expected a driver of branch {} or newer, found {driver}",
+                chip.since
+            )));
+        }
+        all.push(chip);
+    }
+    Ok(all)
 }
 
 /// A file that is refused. Addresses of PCI functions have colons in them.

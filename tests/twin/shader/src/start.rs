@@ -35,38 +35,10 @@ pub(crate) struct Place {
     pub number: u32,
 }
 
-/// A wave at its start. `v` is memory to use for its VGPRs.
-pub(crate) fn wave<'a>(
-    launch: &Launch,
-    place: Place,
-    bus: Bus<'a>,
-    room: &'a Room,
-    seat: Seat<'a>,
-    mut v: Vec<Lanes>,
-    random: &mut Random,
-) -> Result<Wave<'a>, Stop> {
+/// The SGPRs of a wave: what the launch has for all, which workgroup it is; the others have any value.
+fn scalars(launch: &Launch, place: Place, random: &mut Random) -> [u32; 128] {
     let Launch { generation, .. } = *launch;
-    let [rsrc1, rsrc2, _] = launch.rsrc;
-    let halves = launch.halves();
-    let scratch = if launch.scratch_wave == 0 {
-        0
-    } else if place.number >= launch.scratch_waves {
-        let what = format!(
-            "a workgroup of {} waves, scratch for {}",
-            place.waves, launch.scratch_waves
-        );
-        return Err(Stop::Rule(&SCRATCH_WAVES, what));
-    } else {
-        launch.scratch_base + u64::from(place.number) * u64::from(launch.scratch_wave)
-    };
-
-    let Registers { vgprs, accs, .. } = registers(launch);
-    let stored = if accs > 0 { 256 + accs } else { vgprs };
-    v.resize(stored * halves, [0; 32]);
-    // Whatever was there before: no value that a program could count on.
-    for lanes in &mut v {
-        lanes.fill(random.word());
-    }
+    let [_, rsrc2, _] = launch.rsrc;
     let mut s = [0; 128];
     for register in &mut s[..106] {
         *register = random.word();
@@ -91,18 +63,19 @@ pub(crate) fn wave<'a>(
             s[next] = place.number * launch.scratch_wave;
         }
     }
+    s
+}
 
-    // Work-items are numbered x first, and packed into waves.
-    let lanes = 32 * halves as u32;
-    let first = place.wave * lanes;
-    let items: u32 = place.size.iter().product();
+/// Tells lanes their work-items, which are numbered x first, and packed into waves. `first` is that of lane 0.
+fn number_items(launch: &Launch, place: Place, first: u32, v: &mut [Lanes]) {
+    let halves = launch.halves();
     let [sx, sy, _] = place.size.map(|n| n.max(1));
-    let dimensions = rsrc2 >> 11 & 3;
-    for lane in 0..lanes {
+    let dimensions = launch.rsrc[1] >> 11 & 3;
+    for lane in 0..32 * halves as u32 {
         let item = first + lane;
         let [ix, iy, iz] = [item % sx, item / sx % sy, item / (sx * sy)];
         let (half, lane) = ((lane / 32) as usize, (lane % 32) as usize);
-        if generation == Gen::Rdna2 {
+        if launch.generation == Gen::Rdna2 {
             for (d, id) in [ix, iy, iz].into_iter().enumerate() {
                 if d as u32 <= dimensions {
                     v[d * halves + half][lane] = id;
@@ -115,6 +88,44 @@ pub(crate) fn wave<'a>(
             v[half][lane] = ix | iy << 10 | iz << 20;
         }
     }
+}
+
+/// A wave at its start. `v` is memory to use for its VGPRs.
+pub(crate) fn wave<'a>(
+    launch: &Launch,
+    place: Place,
+    bus: Bus<'a>,
+    room: &'a Room,
+    seat: Seat<'a>,
+    mut v: Vec<Lanes>,
+    random: &mut Random,
+) -> Result<Wave<'a>, Stop> {
+    let Launch { generation, .. } = *launch;
+    let halves = launch.halves();
+    let scratch = if launch.scratch_wave == 0 {
+        0
+    } else if place.number >= launch.scratch_waves {
+        let what = format!(
+            "a workgroup of {} waves, scratch for {}",
+            place.waves, launch.scratch_waves
+        );
+        return Err(Stop::Rule(&SCRATCH_WAVES, what));
+    } else {
+        launch.scratch_base + u64::from(place.number) * u64::from(launch.scratch_wave)
+    };
+
+    let Registers { vgprs, accs, .. } = registers(launch);
+    let stored = if accs > 0 { 256 + accs } else { vgprs };
+    v.resize(stored * halves, [0; 32]);
+    // Whatever was there before: no value that a program could count on.
+    for lanes in &mut v {
+        lanes.fill(random.word());
+    }
+    let s = scalars(launch, place, random);
+    let lanes = 32 * halves as u32;
+    let first = place.wave * lanes;
+    let items: u32 = place.size.iter().product();
+    number_items(launch, place, first, &mut v);
     let active = items.saturating_sub(first).min(lanes);
     Ok(Wave {
         generation,
@@ -124,7 +135,7 @@ pub(crate) fn wave<'a>(
         m0: random.word(),
         exec: u64::MAX.checked_shr(64 - active).unwrap_or(0),
         scc: false,
-        mode: mode(generation, rsrc1),
+        mode: mode(generation, launch.rsrc[0]),
         v,
         vgprs,
         halves,

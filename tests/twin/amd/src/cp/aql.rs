@@ -128,6 +128,35 @@ impl Aql {
         self.running.is_none() && self.pm4.pending.is_empty() && self.asked.is_none() && !self.once
     }
 
+    /// Starts the grids of a dispatch, or asks for the memory that they need.
+    fn dispatch(
+        &mut self,
+        cx: &mut Cx,
+        ring: &mut Ring,
+        slot: &Slot,
+        end: End,
+    ) -> Result<Step, Stop> {
+        self.acquire(cx, slot.words[0]);
+        let launches = match object::launches(cx, slot)? {
+            Ready::Runs(launches) => launches,
+            Ready::Asks(value) => return self.ask(cx, value),
+        };
+        self.once = launches.iter().any(|(_, launch)| launch.scratch_wave > 0)
+            && properties(cx)?.contains(aql::QueueProperties::USE_SCRATCH_ONCE);
+        self.take(cx, ring, slot)?;
+        let (who, end) = (cx.who.clone(), Some(end));
+        self.pm4.pending.push(
+            cx,
+            Work::Run {
+                who,
+                launches,
+                number: 0,
+                end,
+            },
+        )?;
+        Ok(Step::Next)
+    }
+
     /// Runs one packet, or one PM4 packet of an indirect buffer.
     pub fn step(&mut self, cx: &mut Cx, ring: &mut Ring) -> Result<Step, Stop> {
         if let Some(end) = &self.running {
@@ -203,26 +232,7 @@ impl Aql {
                 }
                 self.pass(cx, ring, &slot, end)?;
             }
-            packet::KERNEL_DISPATCH => {
-                self.acquire(cx, header);
-                let launches = match object::launches(cx, &slot)? {
-                    Ready::Runs(launches) => launches,
-                    Ready::Asks(value) => return self.ask(cx, value),
-                };
-                self.once = launches.iter().any(|(_, launch)| launch.scratch_wave > 0)
-                    && properties(cx)?.contains(aql::QueueProperties::USE_SCRATCH_ONCE);
-                self.take(cx, ring, &slot)?;
-                let (who, end) = (cx.who.clone(), Some(end));
-                self.pm4.pending.push(
-                    cx,
-                    Work::Run {
-                        who,
-                        launches,
-                        number: 0,
-                        end,
-                    },
-                )?;
-            }
+            packet::KERNEL_DISPATCH => return self.dispatch(cx, ring, &slot, end),
             packet::VENDOR_SPECIFIC => {
                 let body = pm4_ib(&slot)?;
                 end.start = Some(cx.core.clock.now());

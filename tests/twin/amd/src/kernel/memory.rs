@@ -187,6 +187,58 @@ impl Process {
         Ok(())
     }
 
+    /// How many bytes there will be. Flags that mean nothing together, or nothing at all, are told.
+    fn checked_size(&self, flags: Alloc, size: u64) -> Result<u64> {
+        if (flags & Alloc::TYPES).iter().count() > 1 {
+            self.broken(&TYPES, format!("ALLOC_MEMORY_OF_GPU with {flags:?}"));
+        }
+        let unknown = flags.difference(Alloc::all());
+        if !unknown.is_empty() {
+            self.broken(
+                &FLAGS,
+                format!("ALLOC_MEMORY_OF_GPU with unknown {unknown:?} of {flags:?}"),
+            );
+        }
+        let mut bytes = size;
+        if flags.contains(Alloc::AQL_QUEUE_MEM) {
+            self.broken(
+                &DOUBLE,
+                format!("ALLOC_MEMORY_OF_GPU of {size:#x} bytes with AQL_QUEUE_MEM"),
+            );
+            bytes >>= 1;
+        }
+        if flags.contains(Alloc::DOORBELL) && size != mmap::DOORBELL_BYTES {
+            return self.fail(Errno::EINVAL, || {
+                format!("doorbells have 0x2000 bytes, not {size:#x}")
+            });
+        }
+        if flags & (Alloc::DOORBELL | Alloc::MMIO_REMAP) == Alloc::MMIO_REMAP && size != PAGE {
+            return self.fail(Errno::EINVAL, || {
+                format!("MMIO_REMAP has 0x1000 bytes, not {size:#x}")
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// Memory of the client.
+    fn pinned(&self, address: u64, bytes: u64, write: bool) -> Result<MemKind> {
+        if address == 0 {
+            return self.fail(Errno::EINVAL, || {
+                "USERPTR without an address in mmap_offset".into()
+            });
+        }
+        let whole = bytes.checked_next_multiple_of(PAGE).unwrap_or(0);
+        match self.caller.pin(address, whole, write) {
+            Ok(pages) => {
+                let pages = Arc::new(pages);
+                Ok(MemKind::Userptr { address, pages })
+            }
+            Err(errno) => self.fail(errno, || {
+                format!("{bytes:#x} bytes of the client at {address:#x}")
+            }),
+        }
+    }
+
     pub(super) fn alloc_memory(&self, call: &mut Call) -> Result {
         let args: &mut AllocMemoryOfGpuArgs = call.args()?;
         let (va, size) = (args.va_addr, args.size);
@@ -211,57 +263,15 @@ impl Process {
             return self.fail(Errno::EINVAL, || "PUBLIC VRAM needs a large BAR".into());
         }
         self.bound(&kfd, gpu, Errno::ENODEV)?;
-        if (flags & Alloc::TYPES).iter().count() > 1 {
-            self.broken(&TYPES, format!("ALLOC_MEMORY_OF_GPU with {flags:?}"));
-        }
-        if Alloc::from_bits(args.flags).is_none() {
-            let unknown = flags.difference(Alloc::all());
-            self.broken(
-                &FLAGS,
-                format!("ALLOC_MEMORY_OF_GPU with unknown {unknown:?} of {flags:?}"),
-            );
-        }
-        let mut bytes = size;
-        if flags.contains(Alloc::AQL_QUEUE_MEM) {
-            self.broken(
-                &DOUBLE,
-                format!("ALLOC_MEMORY_OF_GPU of {size:#x} bytes with AQL_QUEUE_MEM"),
-            );
-            bytes >>= 1;
-        }
-        if flags.contains(Alloc::DOORBELL) && size != mmap::DOORBELL_BYTES {
-            return self.fail(Errno::EINVAL, || {
-                format!("doorbells have 0x2000 bytes, not {size:#x}")
-            });
-        }
-        if flags & (Alloc::DOORBELL | Alloc::MMIO_REMAP) == Alloc::MMIO_REMAP && size != PAGE {
-            return self.fail(Errno::EINVAL, || {
-                format!("MMIO_REMAP has 0x1000 bytes, not {size:#x}")
-            });
-        }
+        let bytes = self.checked_size(flags, size)?;
         let (kind, name) = if flags.contains(Alloc::VRAM) {
             let public = flags.contains(Alloc::PUBLIC);
             (MemKind::Vram { public }, "VRAM")
         } else if flags.contains(Alloc::GTT) {
             (MemKind::Gtt, "GTT")
         } else if flags.contains(Alloc::USERPTR) {
-            let address = args.mmap_offset;
-            if address == 0 {
-                return self.fail(Errno::EINVAL, || {
-                    "USERPTR without an address in mmap_offset".into()
-                });
-            }
             let write = flags.contains(Alloc::WRITABLE);
-            let whole = bytes.checked_next_multiple_of(PAGE).unwrap_or(0);
-            let pages = match self.caller.pin(address, whole, write) {
-                Ok(pages) => Arc::new(pages),
-                Err(errno) => {
-                    return self.fail(errno, || {
-                        format!("{bytes:#x} bytes of the client at {address:#x}")
-                    });
-                }
-            };
-            (MemKind::Userptr { address, pages }, "userptr")
+            (self.pinned(args.mmap_offset, bytes, write)?, "userptr")
         } else if flags.contains(Alloc::DOORBELL) {
             (MemKind::Doorbell(kfd.doorbells(gpu)?), "doorbells")
         } else if flags.contains(Alloc::MMIO_REMAP) {

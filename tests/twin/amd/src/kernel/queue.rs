@@ -139,8 +139,8 @@ impl Process {
         Ok(u64::from(bytes.max(MIN_QUEUE_RING_SIZE)))
     }
 
-    pub(super) fn create_queue(&self, call: &mut Call) -> Result {
-        let args: &mut CreateQueueArgs = call.args()?;
+    /// What a client asks for, as far as it is checked before the GPU is looked at.
+    fn wanted(&self, args: &mut CreateQueueArgs, by_engine: bool) -> Result<Wanted> {
         let ring = (args.ring_base_address, args.ring_size);
         let ring_bytes = self.checked(args.queue_percentage, args.queue_priority, ring)?;
         args.ring_size = ring_bytes as u32;
@@ -154,13 +154,40 @@ impl Process {
                 return self.fail(Errno::EFAULT, || format!("{what} at {address:#x}"));
             }
         }
-        let by_engine =
-            args.queue_type == queue_type::SDMA_BY_ENG_ID && self.kernel(Version::Linux6_12);
         if args.queue_type > queue_type::SDMA_XGMI && !by_engine {
             return self.fail(Errno::ENOTSUPP, || {
                 format!("queue type {}", args.queue_type)
             });
         }
+        Ok(Wanted {
+            ring: (args.ring_base_address, ring_bytes),
+            wptr: args.write_pointer_address,
+            rptr: args.read_pointer_address,
+            eop: (args.eop_buffer_address, args.eop_buffer_size),
+            context: (args.ctx_save_restore_address, args.ctx_save_restore_size),
+            ctl_stack: args.ctl_stack_size,
+            compute: matches!(
+                args.queue_type,
+                queue_type::COMPUTE | queue_type::COMPUTE_AQL
+            ),
+        })
+    }
+
+    fn free_id(&self, kfd: &Kfd, gpu: usize) -> Result<u32> {
+        if kfd.queues.values().filter(|queue| queue.gpu == gpu).count() >= MAX_QUEUES_OF_GPU {
+            return self.fail(Errno::ENOSPC, || "127 queues on that GPU".into());
+        }
+        match (0..MAX_QUEUES).find(|id| !kfd.queues.contains_key(id)) {
+            Some(id) => Ok(id),
+            None => self.fail(Errno::ENOMEM, || "1024 queues".into()),
+        }
+    }
+
+    pub(super) fn create_queue(&self, call: &mut Call) -> Result {
+        let args: &mut CreateQueueArgs = call.args()?;
+        let by_engine =
+            args.queue_type == queue_type::SDMA_BY_ENG_ID && self.kernel(Version::Linux6_12);
+        let wanted = self.wanted(args, by_engine)?;
         let gpu = self.gpu(args.gpu_id)?;
         let mut kfd = self.kfd();
         let space = self.bound(&kfd, gpu, Errno::ESRCH)?;
@@ -172,30 +199,12 @@ impl Process {
             });
         }
         let doorbells = kfd.doorbells(gpu)?;
-        let compute = matches!(
-            args.queue_type,
-            queue_type::COMPUTE | queue_type::COMPUTE_AQL
-        );
-        let wanted = Wanted {
-            ring: (args.ring_base_address, ring_bytes),
-            wptr: args.write_pointer_address,
-            rptr: args.read_pointer_address,
-            eop: (args.eop_buffer_address, args.eop_buffer_size),
-            context: (args.ctx_save_restore_address, args.ctx_save_restore_size),
-            ctl_stack: args.ctl_stack_size,
-            compute,
-        };
         let pinned = if self.kernel(Version::Linux6_12) {
             self.buffers_6_12(&kfd, &space, &wanted)?
         } else {
             self.buffers_6_8(&space, &wanted)?
         };
-        if kfd.queues.values().filter(|queue| queue.gpu == gpu).count() >= MAX_QUEUES_OF_GPU {
-            return self.fail(Errno::ENOSPC, || "127 queues on that GPU".into());
-        }
-        let Some(id) = (0..MAX_QUEUES).find(|id| !kfd.queues.contains_key(id)) else {
-            return self.fail(Errno::ENOMEM, || "1024 queues".into());
-        };
+        let id = self.free_id(&kfd, gpu)?;
         let sdma = self.sdma_place(&kfd, gpu, args)?;
         let doorbell = match sdma {
             Some((engine, place)) => 0x100 + 10 * engine + (place & 1) * MIRROR + (place >> 1),
@@ -221,6 +230,7 @@ impl Process {
             hung: false,
             gws: false,
         };
+        let (compute, context) = (wanted.compute, wanted.context);
         let desc = QueueDesc {
             process: self.id,
             vm: space.vm.clone(),
@@ -230,12 +240,12 @@ impl Process {
                 _ => QueueKind::Pm4,
             },
             ring: wanted.ring.0,
-            ring_bytes,
+            ring_bytes: wanted.ring.1,
             rptr: wanted.rptr,
             wptr: wanted.wptr,
             eop: if compute { wanted.eop } else { (0, 0) },
             cwsr: if compute {
-                (wanted.context.0, wanted.context.1.into())
+                (context.0, context.1.into())
             } else {
                 (0, 0)
             },
@@ -256,7 +266,7 @@ impl Process {
             | u64::from(args.gpu_id) << mmap::GPU_ID_SHIFT
             | (u64::from(doorbell) * 8);
         let hardware = queue.hardware;
-        let area = if compute { wanted.context.0 } else { 0 };
+        let area = if compute { context.0 } else { 0 };
         lock(&self.contexts).insert((gpu, hardware), area);
         let faults = self.machine.injector.queue();
         queue.hung = faults

@@ -432,6 +432,35 @@ fn sensors(tree: &mut Tree, config: &Config, device: &str, index: usize) {
     }
 }
 
+/// The blocks of a chip.
+fn discovery(tree: &mut Tree, chip: &Chip, device: &str) {
+    for (hardware_id, name, version, instances) in [
+        (11, "GC", chip.gc, chip.xccs),
+        (42, "SDMA0", chip.sdma, chip.sdma_engines.max(1)),
+        (108, "NBIF", chip.nbif, 1),
+    ] {
+        let die = format!("{device}/ip_discovery/die/0");
+        tree.add(
+            &format!("{die}/{name}"),
+            Node::Link(hardware_id.to_string()),
+        );
+        for instance in 0..instances {
+            let folder = format!("{die}/{hardware_id}/{instance}");
+            for (part, value) in ["major", "minor", "revision"].iter().zip(version) {
+                tree.text(&format!("{folder}/{part}"), value);
+            }
+            let bases = bases(hardware_id, chip);
+            let lines: Vec<_> = bases.iter().map(|base| format!("0x{base:08X}")).collect();
+            tree.text(&format!("{folder}/base_addr"), lines.join("\n"));
+            tree.text(&format!("{folder}/num_base_addresses"), bases.len());
+            tree.text(&format!("{folder}/hw_id"), hardware_id);
+            tree.text(&format!("{folder}/num_instance"), instance);
+            tree.text(&format!("{folder}/harvest"), "0x0");
+        }
+    }
+    tree.text(&format!("{device}/ip_discovery/die/num_dies"), 1);
+}
+
 fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
     let (chip, minor) = (config.chip, place.minor);
     let device = format!("/sys/devices/pci0000:00/{}", place.pci());
@@ -496,31 +525,7 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
         place.pci(),
     );
     tree.text(&format!("{device}/uevent"), text);
-    for (hardware_id, name, version, instances) in [
-        (11, "GC", chip.gc, chip.xccs),
-        (42, "SDMA0", chip.sdma, chip.sdma_engines.max(1)),
-        (108, "NBIF", chip.nbif, 1),
-    ] {
-        let die = format!("{device}/ip_discovery/die/0");
-        tree.add(
-            &format!("{die}/{name}"),
-            Node::Link(hardware_id.to_string()),
-        );
-        for instance in 0..instances {
-            let folder = format!("{die}/{hardware_id}/{instance}");
-            for (part, value) in ["major", "minor", "revision"].iter().zip(version) {
-                tree.text(&format!("{folder}/{part}"), value);
-            }
-            let bases = bases(hardware_id, chip);
-            let lines: Vec<_> = bases.iter().map(|base| format!("0x{base:08X}")).collect();
-            tree.text(&format!("{folder}/base_addr"), lines.join("\n"));
-            tree.text(&format!("{folder}/num_base_addresses"), bases.len());
-            tree.text(&format!("{folder}/hw_id"), hardware_id);
-            tree.text(&format!("{folder}/num_instance"), instance);
-            tree.text(&format!("{folder}/harvest"), "0x0");
-        }
-    }
-    tree.text(&format!("{device}/ip_discovery/die/num_dies"), 1);
+    discovery(tree, chip, &device);
     for name in [
         format!("renderD{minor}"),
         format!("card{}", minor - FIRST_MINOR),

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use drivers_spec::nv::abi::Struct;
+use drivers_spec::nv::abi::{self, Struct};
 use drivers_spec::nv::{class, escape, status};
 use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
@@ -125,8 +125,8 @@ impl Process {
         }
     }
 
-    /// RM's part.
-    fn escape(&self, file: &Arc<File>, request: u32, argument: u64) -> Result {
+    /// The escape of a request, and where its arguments lie, of how many bytes.
+    fn asked(&self, request: u32, argument: u64) -> Result<(&'static abi::Call, u64, usize)> {
         let (machine, branch) = (&self.machine, self.machine.branch());
         if Ioctl::kind_of(request) != escape::KIND {
             machine.broken(&KIND, format!("request {request:#x}"));
@@ -147,15 +147,37 @@ impl Process {
             .filter(|&size| size < 1 << 14 && nr < 256);
         let call = plain.and_then(|size| escape::of_request(branch, size << 16 | nr));
         self.pull(at, size)?;
-        let Some(call) = call else {
-            if let Some((_, name)) = OTHERS.iter().find(|(number, _)| *number == nr) {
-                return machine.reject(&UNKNOWN, libc::EINVAL, format!("{name}, of {size} bytes"));
-            }
-            let same = escape::ESCAPES.iter().find(|call| call.number == nr);
-            let name = same.map_or("an unknown escape", |call| call.name);
-            let what = format!("{name} ({nr:#x}) of {size} bytes on branch {branch}");
-            return machine.reject(&SIZE, libc::EINVAL, what);
-        };
+        if let Some(call) = call {
+            return Ok((call, at, size));
+        }
+        if let Some((_, name)) = OTHERS.iter().find(|(number, _)| *number == nr) {
+            return machine.reject(&UNKNOWN, libc::EINVAL, format!("{name}, of {size} bytes"));
+        }
+        let same = escape::ESCAPES.iter().find(|call| call.number == nr);
+        let name = same.map_or("an unknown escape", |call| call.name);
+        let what = format!("{name} ({nr:#x}) of {size} bytes on branch {branch}");
+        machine.reject(&SIZE, libc::EINVAL, what)
+    }
+
+    /// Whether an escape goes to the file of the driver, or to that of a GPU; none where both take it.
+    fn wants_control(&self, number: u32, at: u64) -> Result<Option<bool>> {
+        Ok(match number {
+            n if n == escape::RM_ALLOC_MEMORY.number => Some(false),
+            n if n == escape::NUMA_INFO.number => Some(false),
+            n if n == escape::REGISTER_FD.number => None,
+            n if n == escape::ALLOC_OS_EVENT.number => None,
+            n if n == escape::FREE_OS_EVENT.number => None,
+            n if n == escape::RM_GET_EVENT_DATA.number => None,
+            n if n == escape::WAIT_OPEN_COMPLETE.number => None,
+            n if n == escape::RM_ALLOC.number && self.is_event(at)? => None,
+            _ => Some(true),
+        })
+    }
+
+    /// RM's part.
+    fn escape(&self, file: &Arc<File>, request: u32, argument: u64) -> Result {
+        let machine = &self.machine;
+        let (call, at, size) = self.asked(request, argument)?;
         let call_on = Call {
             machine,
             process: self,
@@ -169,17 +191,7 @@ impl Process {
             "process {}: {} on {:?}",
             self.id, call.name, file.kind
         ));
-        let wanted = match call.number {
-            n if n == escape::RM_ALLOC_MEMORY.number => Some(false),
-            n if n == escape::NUMA_INFO.number => Some(false),
-            n if n == escape::REGISTER_FD.number => None,
-            n if n == escape::ALLOC_OS_EVENT.number => None,
-            n if n == escape::FREE_OS_EVENT.number => None,
-            n if n == escape::RM_GET_EVENT_DATA.number => None,
-            n if n == escape::WAIT_OPEN_COMPLETE.number => None,
-            n if n == escape::RM_ALLOC.number && self.is_event(at)? => None,
-            _ => Some(true),
-        };
+        let wanted = self.wants_control(call.number, at)?;
         let control = file.kind == Kind::Ctl;
         if wanted.is_some_and(|wanted| wanted != control) {
             let what = format!("{} on {:?}", call.name, file.kind);

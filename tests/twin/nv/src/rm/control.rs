@@ -97,31 +97,14 @@ fn is_for(control: u32, class: u32) -> bool {
 }
 
 impl Call<'_> {
-    /// RM_CONTROL.
-    pub(crate) fn control(&self, args: &escape::Control) -> Result {
-        let mut state = self.machine.state();
-        self.client(&state, args.h_client)?;
-        let object = self.object(&state, args.h_client, args.h_object)?;
-        let (class, gpu) = (object.class, object.gpu);
+    /// The name of a control, which is checked; none where it has none, and is done.
+    fn known(&self, args: &escape::Control, class: u32) -> Result<Option<&'static str>> {
         let branch = self.machine.branch();
-        if let Some(gpu) = gpu
-            && class == class::NV20_SUBDEVICE_0.number
-            && args.params_size == 0
-        {
-            let by = (args.h_client, args.h_object);
-            let acquire = control::ACQUIRE_COMPUTE_MODE_RESERVATION;
-            if args.cmd == acquire.number {
-                self.machine.inject(acquire.name)?;
-            }
-            if let Some(done) = self.reservation(&mut state, gpu, by, args.cmd) {
-                return done;
-            }
-        }
         let Some(known) = abi::find(control::CONTROLS, branch, args.cmd) else {
             if is_for(args.cmd, class)
                 && let Some(done) = self.without_name(args.cmd, args.params_size)
             {
-                return done;
+                return done.map(|()| None);
             }
             let what = format!("control {:#x} of class {class:#x}", args.cmd);
             let unsupported = status::NV_ERR_NOT_SUPPORTED;
@@ -139,7 +122,62 @@ impl Call<'_> {
             let invalid = status::NV_ERR_INVALID_PARAM_STRUCT;
             return self.machine.refuse(&SIZE, invalid, what);
         }
-        self.machine.inject(known.name)?;
+        Ok(Some(known.name))
+    }
+
+    /// Controls that tell what went wrong, and that begin again.
+    fn of_fault(&self, state: &mut State, args: &escape::Control, gpu: usize) -> Option<Result> {
+        let is = |one: abi::Call| one.number == args.cmd;
+        let (client, object, at) = (args.h_client, args.h_object, args.params);
+        Some(match args.cmd {
+            _ if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) => self.answer(at, |params| {
+                self.mmu_fault(state, client, object, params);
+                Ok(())
+            }),
+            _ if is(control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO) => {
+                self.answer(at, |params| {
+                    self.mmu_faults(state, client, params);
+                    Ok(())
+                })
+            }
+            _ if is(control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES) => {
+                self.answer(at, |params| self.sm_states(state, client, gpu, params))
+            }
+            _ if is(control::NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES) => {
+                let params = self.process.get(at);
+                params.map(|params| self.clear_sm_states(state, client, &params))
+            }
+            _ if is(control::NV906F_CTRL_CMD_RESET_CHANNEL) => {
+                let params = self.process.get(at);
+                params.and_then(|params| self.reset_channel(state, client, object, &params))
+            }
+            _ => return None,
+        })
+    }
+
+    /// RM_CONTROL.
+    pub(crate) fn control(&self, args: &escape::Control) -> Result {
+        let mut state = self.machine.state();
+        self.client(&state, args.h_client)?;
+        let object = self.object(&state, args.h_client, args.h_object)?;
+        let (class, gpu) = (object.class, object.gpu);
+        if let Some(gpu) = gpu
+            && class == class::NV20_SUBDEVICE_0.number
+            && args.params_size == 0
+        {
+            let by = (args.h_client, args.h_object);
+            let acquire = control::ACQUIRE_COMPUTE_MODE_RESERVATION;
+            if args.cmd == acquire.number {
+                self.machine.inject(acquire.name)?;
+            }
+            if let Some(done) = self.reservation(&mut state, gpu, by, args.cmd) {
+                return done;
+            }
+        }
+        let Some(name) = self.known(args, class)? else {
+            return Ok(());
+        };
+        self.machine.inject(name)?;
         let at = args.params;
         let is = |one: abi::Call| one.number == args.cmd;
         let Some(gpu) = gpu else {
@@ -192,30 +230,8 @@ impl Call<'_> {
         if is(control::NV2080_CTRL_CMD_GPU_GET_PID_INFO) {
             return self.answer(at, |params| self.pid_info(&state, gpu, params));
         }
-        let (client, object) = (args.h_client, args.h_object);
-        if is(control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) {
-            return self.answer(at, |params| {
-                self.mmu_fault(&mut state, client, object, params);
-                Ok(())
-            });
-        }
-        if is(control::NV83DE_CTRL_CMD_DEBUG_READ_MMU_FAULT_INFO) {
-            return self.answer(at, |params| {
-                self.mmu_faults(&state, client, params);
-                Ok(())
-            });
-        }
-        if is(control::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES) {
-            return self.answer(at, |params| self.sm_states(&state, client, gpu, params));
-        }
-        if is(control::NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES) {
-            let params = self.process.get(at)?;
-            self.clear_sm_states(&mut state, client, &params);
-            return Ok(());
-        }
-        if is(control::NV906F_CTRL_CMD_RESET_CHANNEL) {
-            let params = self.process.get(at)?;
-            return self.reset_channel(&mut state, client, object, &params);
+        if let Some(done) = self.of_fault(&mut state, args, gpu) {
+            return done;
         }
         drop(state);
         if let Some(done) = self.fact(gpu, args.cmd, at) {
@@ -280,9 +296,45 @@ impl Call<'_> {
         self.machine.refuse(&UNKNOWN, unsupported, what)
     }
 
+    /// Controls that tell about the engine of graphics and compute.
+    fn of_graphics(&self, chip: &Chip, cmd: u32, at: u64) -> Option<Result> {
+        let is = |one: abi::Call| one.number == cmd;
+        Some(match cmd {
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO) => self.gr_info(chip, at),
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO_V2) => self
+                .answer::<control::GrGetInfoV2>(at, |params| {
+                    let count = params.gr_info_list_size as usize;
+                    let Some(list) = params.gr_info_list.get_mut(..count) else {
+                        return self.value(format!("a list of {count}"));
+                    };
+                    list.iter_mut()
+                        .try_for_each(|info| self.one_info(chip, info))
+                }),
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_GPC_MASK) => {
+                self.answer::<control::GrGpcMask>(at, |params| {
+                    params.gpc_mask = (1 << chip.tpcs.len()) - 1;
+                    Ok(())
+                })
+            }
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_TPC_MASK) => {
+                self.answer::<control::GrTpcMask>(at, |params| {
+                    match chip.tpcs.get(params.gpc_id as usize) {
+                        Some(tpcs) => params.tpc_mask = (1 << tpcs) - 1,
+                        None => return self.value(format!("GPC {}", params.gpc_id)),
+                    }
+                    Ok(())
+                })
+            }
+            _ => return None,
+        })
+    }
+
     /// Controls that tell about a GPU.
     fn of_gpu(&self, gpu: usize, cmd: u32, at: u64) -> Result {
         let chip = self.machine.config.chips[gpu];
+        if let Some(done) = self.of_graphics(chip, cmd, at) {
+            return done;
+        }
         let is = |one: abi::Call| one.number == cmd;
         match cmd {
             _ if is(control::NV0080_CTRL_CMD_GPU_GET_CLASSLIST) => self.class_list(chip, at),
@@ -319,31 +371,6 @@ impl Call<'_> {
                     }
                     Ok(())
                 }),
-            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO) => self.gr_info(chip, at),
-            _ if is(control::NV2080_CTRL_CMD_GR_GET_INFO_V2) => self
-                .answer::<control::GrGetInfoV2>(at, |params| {
-                    let count = params.gr_info_list_size as usize;
-                    let Some(list) = params.gr_info_list.get_mut(..count) else {
-                        return self.value(format!("a list of {count}"));
-                    };
-                    list.iter_mut()
-                        .try_for_each(|info| self.one_info(chip, info))
-                }),
-            _ if is(control::NV2080_CTRL_CMD_GR_GET_GPC_MASK) => {
-                self.answer::<control::GrGpcMask>(at, |params| {
-                    params.gpc_mask = (1 << chip.tpcs.len()) - 1;
-                    Ok(())
-                })
-            }
-            _ if is(control::NV2080_CTRL_CMD_GR_GET_TPC_MASK) => {
-                self.answer::<control::GrTpcMask>(at, |params| {
-                    match chip.tpcs.get(params.gpc_id as usize) {
-                        Some(tpcs) => params.tpc_mask = (1 << tpcs) - 1,
-                        None => return self.value(format!("GPC {}", params.gpc_id)),
-                    }
-                    Ok(())
-                })
-            }
             _ if is(control::NV2080_CTRL_CMD_MC_GET_ARCH_INFO) => {
                 self.answer::<control::ArchInfo>(at, |params| {
                     (params.architecture, params.implementation) = chip.id;

@@ -62,6 +62,19 @@ fn text(to: &mut [u8], text: &str) {
     to[..text.len()].copy_from_slice(text.as_bytes());
 }
 
+/// The name of a GPU, in bytes or in UTF-16.
+fn name_string(name: &str, params: &mut query::NameString) {
+    if params.gpu_name_string_flags == 0 {
+        text(&mut params.gpu_name_string, name);
+        return;
+    }
+    let wide = name.encode_utf16().flat_map(u16::to_le_bytes);
+    params.gpu_name_string = [0; 128];
+    for (to, byte) in params.gpu_name_string[..126].iter_mut().zip(wide) {
+        *to = byte;
+    }
+}
+
 impl Call<'_> {
     /// A control that is in no table; none where it is not one of those without a name.
     pub(super) fn without_name(&self, cmd: u32, size: u32) -> Option<Result> {
@@ -77,8 +90,15 @@ impl Call<'_> {
         Some(self.machine.refuse(&UNPUBLISHED, invalid, what))
     }
 
-    /// Answers a control that tells a fact; none where it is another one.
+    /// Answers a control that tells a fact, or that is taken and changes nothing; none where it is another one.
     pub(super) fn fact(&self, gpu: usize, cmd: u32, at: u64) -> Option<Result> {
+        let zero = || self.zero(cmd, at);
+        let taken = || self.taken(cmd, at);
+        self.told(gpu, cmd, at).or_else(zero).or_else(taken)
+    }
+
+    /// What there is.
+    fn told(&self, gpu: usize, cmd: u32, at: u64) -> Option<Result> {
         let chip = self.machine.config.chips[gpu];
         let is = |one: abi::Call| one.number == cmd;
         Some(match cmd {
@@ -88,12 +108,6 @@ impl Call<'_> {
                     Ok(())
                 })
             }
-            _ if is(control::NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE) => {
-                self.zeros::<query::VirtualizationMode>(at)
-            }
-            // Bits of bugs that none of these chips has.
-            _ if is(control::NV0080_CTRL_CMD_FB_GET_CAPS_V2) => self.zeros::<query::FbCaps>(at),
-            _ if is(control::NV0080_CTRL_CMD_HOST_GET_CAPS_V2) => self.zeros::<query::HostCaps>(at),
             _ if is(control::NV2080_CTRL_CMD_GR_GET_CAPS_V2) => {
                 self.answer(at, |params: &mut query::GrCaps| {
                     params.caps_tbl = [0; 23];
@@ -101,30 +115,12 @@ impl Call<'_> {
                     Ok(())
                 })
             }
-            // No switches, and all units at full speed.
-            _ if is(control::NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO) => {
-                self.zeros::<query::FabricProbeInfo>(at)
-            }
-            _ if is(control::NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER) => {
-                self.zeros::<control::SmIssueRateModifier>(at)
-            }
             _ if is(control::NV2080_CTRL_CMD_GPU_GET_INFO_V2) => self.gpu_info(at),
             _ if is(control::NV2080_CTRL_CMD_BUS_GET_INFO_V2) => self.bus_info(gpu, at),
-            _ if is(control::NV2080_CTRL_CMD_GPU_GET_NAME_STRING) => {
-                self.answer(at, |params: &mut query::NameString| {
-                    let name = chip.product;
-                    if params.gpu_name_string_flags == 0 {
-                        text(&mut params.gpu_name_string, name);
-                        return Ok(());
-                    }
-                    let wide = name.encode_utf16().flat_map(u16::to_le_bytes);
-                    params.gpu_name_string = [0; 128];
-                    for (to, byte) in params.gpu_name_string[..126].iter_mut().zip(wide) {
-                        *to = byte;
-                    }
-                    Ok(())
-                })
-            }
+            _ if is(control::NV2080_CTRL_CMD_GPU_GET_NAME_STRING) => self.answer(at, |params| {
+                name_string(chip.product, params);
+                Ok(())
+            }),
             _ if is(control::NV2080_CTRL_CMD_GPU_GET_SHORT_NAME_STRING) => {
                 self.answer(at, |params: &mut query::ShortNameString| {
                     let name = match chip.name {
@@ -135,10 +131,7 @@ impl Call<'_> {
                     Ok(())
                 })
             }
-            // Silicon, in one piece, without errors, for any number of programs.
-            _ if is(control::NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO) => {
-                self.zeros::<query::SimulationInfo>(at)
-            }
+            // In one piece, without errors, for any number of programs.
             _ if is(control::NV2080_CTRL_CMD_GPU_GET_ACTIVE_PARTITION_IDS) => {
                 self.answer(at, |params: &mut query::ActivePartitionIds| {
                     *params = query::ActivePartitionIds::default();
@@ -188,6 +181,31 @@ impl Call<'_> {
                     Ok(())
                 })
             }
+            _ => return None,
+        })
+    }
+
+    /// What there is not: all zeros.
+    fn zero(&self, cmd: u32, at: u64) -> Option<Result> {
+        let is = |one: abi::Call| one.number == cmd;
+        Some(match cmd {
+            _ if is(control::NV0080_CTRL_CMD_GPU_GET_VIRTUALIZATION_MODE) => {
+                self.zeros::<query::VirtualizationMode>(at)
+            }
+            // Bits of bugs that none of these chips has.
+            _ if is(control::NV0080_CTRL_CMD_FB_GET_CAPS_V2) => self.zeros::<query::FbCaps>(at),
+            _ if is(control::NV0080_CTRL_CMD_HOST_GET_CAPS_V2) => self.zeros::<query::HostCaps>(at),
+            // No switches, and all units at full speed.
+            _ if is(control::NV2080_CTRL_CMD_GET_GPU_FABRIC_PROBE_INFO) => {
+                self.zeros::<query::FabricProbeInfo>(at)
+            }
+            _ if is(control::NV2080_CTRL_CMD_GR_GET_SM_ISSUE_RATE_MODIFIER) => {
+                self.zeros::<control::SmIssueRateModifier>(at)
+            }
+            // Silicon.
+            _ if is(control::NV2080_CTRL_CMD_GPU_GET_SIMULATION_INFO) => {
+                self.zeros::<query::SimulationInfo>(at)
+            }
             // No links to processors or other GPUs, and no atomic operations over the bus.
             _ if is(control::NV2080_CTRL_CMD_BUS_GET_C2C_INFO) => self.zeros::<query::C2cInfo>(at),
             _ if is(control::NV2080_CTRL_CMD_NVLINK_GET_NVLINK_STATUS) => {
@@ -196,6 +214,14 @@ impl Call<'_> {
             _ if is(control::NV2080_CTRL_CMD_BUS_GET_PCIE_SUPPORTED_GPU_ATOMICS) => {
                 self.zeros::<query::GpuAtomics>(at)
             }
+            _ => return None,
+        })
+    }
+
+    /// What is taken, and changes nothing here.
+    fn taken(&self, cmd: u32, at: u64) -> Option<Result> {
+        let is = |one: abi::Call| one.number == cmd;
+        Some(match cmd {
             // What engines tell waits for nobody here.
             _ if is(control::NV2080_CTRL_CMD_MC_SERVICE_INTERRUPTS) => {
                 self.answer(at, |_: &mut query::ServiceInterrupts| Ok(()))

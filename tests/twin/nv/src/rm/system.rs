@@ -67,17 +67,88 @@ impl Call<'_> {
         Ok(())
     }
 
+    /// The numbers of all GPUs, and what stands for none behind them.
+    fn gpu_ids(&self) -> [u32; 32] {
+        let mut ids = [u32::MAX; 32];
+        let gpus = self.machine.config.chips.len();
+        for (gpu, id) in ids.iter_mut().enumerate().take(gpus) {
+            *id = gpu_id(gpu);
+        }
+        ids
+    }
+
+    fn gpu_by_id(&self, id: u32) -> Result<usize> {
+        let mut all = 0..self.machine.config.chips.len();
+        match all.find(|&gpu| gpu_id(gpu) == id) {
+            Some(gpu) => Ok(gpu),
+            None => self.value(format!("GPU {id:#x}")),
+        }
+    }
+
+    /// Whether GPUs of a list are there. It ends at the first that is invalid; 0xffffffff first means all.
+    fn are_there(&self, ids: &[u32]) -> Result {
+        let all = self.gpu_ids();
+        let asked = ids.iter().take_while(|&&id| id != u32::MAX);
+        match asked.copied().find(|id| !all.contains(id)) {
+            None => Ok(()),
+            Some(id) => self.value(format!("GPU {id:#x}")),
+        }
+    }
+
+    /// Controls of a client about which GPUs there are.
+    fn of_gpu_list(&self, cmd: u32, at: u64) -> Option<Result> {
+        let is = |one: abi::Call| one.number == cmd;
+        Some(match cmd {
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS) => self
+                .answer::<control::AttachedIds>(at, |params| {
+                    params.gpu_ids = self.gpu_ids();
+                    Ok(())
+                }),
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_PROBED_IDS) => self
+                .answer::<control::ProbedIds>(at, |params| {
+                    params.gpu_ids = self.gpu_ids();
+                    params.excluded_gpu_ids = [u32::MAX; 32];
+                    Ok(())
+                }),
+            _ if is(control::NV0000_CTRL_CMD_GPU_ATTACH_IDS) => {
+                self.answer::<control::AttachIds>(at, |params| self.are_there(&params.gpu_ids))
+            }
+            _ if is(control::NV0000_CTRL_CMD_GPU_DETACH_IDS) => self
+                .answer(at, |params: &mut query::DetachIds| {
+                    self.are_there(&params.gpu_ids)
+                }),
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ID_INFO) => {
+                self.answer(at, |params: &mut query::IdInfoOld| {
+                    let gpu = self.gpu_by_id(params.gpu_id)?;
+                    params.device_instance = gpu as u32;
+                    params.sub_device_instance = 0;
+                    params.gpu_instance = gpu as u32;
+                    params.board_id = gpu_id(gpu);
+                    params.numa_id = -1;
+                    Ok(())
+                })
+            }
+            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2) => {
+                self.answer::<control::IdInfo>(at, |params| {
+                    let gpu = self.gpu_by_id(params.gpu_id)?;
+                    params.device_instance = gpu as u32;
+                    params.sub_device_instance = 0;
+                    params.gpu_instance = gpu as u32;
+                    params.board_id = gpu_id(gpu);
+                    params.numa_id = -1;
+                    Ok(())
+                })
+            }
+            _ => return None,
+        })
+    }
+
     /// Controls of a client.
     pub(super) fn of_client(&self, state: &State, client: u32, cmd: u32, at: u64) -> Result {
-        let gpus = self.machine.config.chips.len();
+        if let Some(done) = self.of_gpu_list(cmd, at) {
+            return done;
+        }
         let is = |one: abi::Call| one.number == cmd;
-        let ids = || {
-            let mut ids = [u32::MAX; 32];
-            for (gpu, id) in ids.iter_mut().enumerate().take(gpus) {
-                *id = gpu_id(gpu);
-            }
-            ids
-        };
         match cmd {
             _ if is(control::NV0000_CTRL_CMD_SYSTEM_GET_BUILD_VERSION) => {
                 self.answer(at, |params| self.build_version(params))
@@ -93,66 +164,6 @@ impl Call<'_> {
                         *to = [0; 256];
                         to[..text.len()].copy_from_slice(text.as_bytes());
                     }
-                    Ok(())
-                })
-            }
-            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS) => self
-                .answer::<control::AttachedIds>(at, |params| {
-                    params.gpu_ids = ids();
-                    Ok(())
-                }),
-            _ if is(control::NV0000_CTRL_CMD_GPU_GET_PROBED_IDS) => self
-                .answer::<control::ProbedIds>(at, |params| {
-                    params.gpu_ids = ids();
-                    params.excluded_gpu_ids = [u32::MAX; 32];
-                    Ok(())
-                }),
-            _ if is(control::NV0000_CTRL_CMD_GPU_ATTACH_IDS) => {
-                self.answer::<control::AttachIds>(at, |params| {
-                    let all = ids();
-                    // The list ends at the first that is invalid; 0xffffffff first means all.
-                    let asked = params.gpu_ids.iter().take_while(|&&id| id != u32::MAX);
-                    match asked.copied().find(|id| !all.contains(id)) {
-                        None => Ok(()),
-                        Some(id) => self.value(format!("GPU {id:#x}")),
-                    }
-                })
-            }
-            _ if is(control::NV0000_CTRL_CMD_GPU_DETACH_IDS) => {
-                self.answer(at, |params: &mut query::DetachIds| {
-                    let all = ids();
-                    let asked = params.gpu_ids.iter().take_while(|&&id| id != u32::MAX);
-                    match asked.copied().find(|id| !all.contains(id)) {
-                        None => Ok(()),
-                        Some(id) => self.value(format!("GPU {id:#x}")),
-                    }
-                })
-            }
-            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ID_INFO) => {
-                self.answer(at, |params: &mut query::IdInfoOld| {
-                    let mut all = 0..gpus;
-                    let Some(gpu) = all.find(|&gpu| gpu_id(gpu) == params.gpu_id) else {
-                        return self.value(format!("GPU {:#x}", params.gpu_id));
-                    };
-                    params.device_instance = gpu as u32;
-                    params.sub_device_instance = 0;
-                    params.gpu_instance = gpu as u32;
-                    params.board_id = gpu_id(gpu);
-                    params.numa_id = -1;
-                    Ok(())
-                })
-            }
-            _ if is(control::NV0000_CTRL_CMD_GPU_GET_ID_INFO_V2) => {
-                self.answer::<control::IdInfo>(at, |params| {
-                    let mut all = 0..gpus;
-                    let Some(gpu) = all.find(|&gpu| gpu_id(gpu) == params.gpu_id) else {
-                        return self.value(format!("GPU {:#x}", params.gpu_id));
-                    };
-                    params.device_instance = gpu as u32;
-                    params.sub_device_instance = 0;
-                    params.gpu_instance = gpu as u32;
-                    params.board_id = gpu_id(gpu);
-                    params.numa_id = -1;
                     Ok(())
                 })
             }

@@ -191,6 +191,27 @@ fn special(r: &mut Reading) -> Result<Special, Refusal> {
     })
 }
 
+impl Special {
+    /// Its value in each lane.
+    fn of(self, identity: &Identity) -> Lanes {
+        match self {
+            Self::Zero => [0; 32],
+            Self::Lane => each(|i| i as u32),
+            Self::Itself => each(|i| 1 << i),
+            Self::Before => each(|i| (1 << i) - 1),
+            Self::UpTo => each(|i| u32::MAX >> (31 - i)),
+            Self::After => each(|i| !(u32::MAX >> (31 - i))),
+            Self::From => each(|i| u32::MAX << i),
+            Self::Thread(axis) => identity.place[axis],
+            Self::Block(axis) => [identity.block[axis]; 32],
+            Self::Window(false) => [identity.window as u32; 32],
+            Self::Window(true) => [(identity.window >> 32) as u32; 32],
+            Self::Clock(false) => [identity.clock as u32; 32],
+            Self::Clock(true) => [(identity.clock >> 32) as u32; 32],
+        }
+    }
+}
+
 pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op, active: u32) {
     match *op {
         Op::Shuffle {
@@ -264,23 +285,7 @@ pub(crate) fn run(state: &mut State, c: &Constants, identity: &Identity, op: &Op
             state.put(to, active, &[value; 32]);
         }
         Op::Special { to, what, wide } => {
-            let lane = |i: usize| i as u32;
-            let value: Lanes = match what {
-                Special::Zero => [0; 32],
-                Special::Lane => each(lane),
-                Special::Itself => each(|i| 1 << i),
-                Special::Before => each(|i| (1 << i) - 1),
-                Special::UpTo => each(|i| u32::MAX >> (31 - i)),
-                Special::After => each(|i| !(u32::MAX >> (31 - i))),
-                Special::From => each(|i| u32::MAX << i),
-                Special::Thread(axis) => identity.place[axis],
-                Special::Block(axis) => [identity.block[axis]; 32],
-                Special::Window(false) => [identity.window as u32; 32],
-                Special::Window(true) => [(identity.window >> 32) as u32; 32],
-                Special::Clock(false) => [identity.clock as u32; 32],
-                Special::Clock(true) => [(identity.clock >> 32) as u32; 32],
-            };
-            state.put(to, active, &value);
+            state.put(to, active, &what.of(identity));
             if wide {
                 let high = if matches!(what, Special::Clock(false)) {
                     (identity.clock >> 32) as u32

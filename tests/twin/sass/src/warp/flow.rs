@@ -16,6 +16,41 @@ pub(crate) enum Meeting {
     Count,
 }
 
+/// What lanes do that join, or will.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Join {
+    /// The lanes that are here will join.
+    Begin {
+        when: Condition,
+    },
+    Await {
+        when: Condition,
+    },
+    /// With which lanes a lane joins, out of a register or into one, which may end that.
+    Load {
+        from: Place,
+    },
+    Store {
+        to: Place,
+        clear: bool,
+    },
+    /// These lanes will not join.
+    Leave {
+        when: Condition,
+    },
+}
+
+/// How warps come to a barrier of the block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meet {
+    pub how: Meeting,
+    pub barrier: Source,
+    pub count: Option<Source>,
+    pub vote: Option<Condition>,
+    pub and: bool,
+    pub or: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     /// Nothing that a model of values sees.
@@ -40,29 +75,10 @@ pub(crate) enum Op {
         base: u8,
         offset: i64,
     },
-    /// The lanes that are here will join.
+    /// At a barrier of the warp.
     Join {
-        when: Condition,
         barrier: u8,
-    },
-    Await {
-        when: Condition,
-        barrier: u8,
-    },
-    /// With which lanes a lane joins, out of a register or into one, which may end that.
-    Joined {
-        from: Place,
-        barrier: u8,
-    },
-    Joining {
-        to: Place,
-        barrier: u8,
-        clear: bool,
-    },
-    /// These lanes will not join.
-    Leave {
-        when: Condition,
-        barrier: u8,
+        what: Join,
     },
     /// All lanes of a mask, or all that there are, wait for each other.
     Together {
@@ -81,14 +97,8 @@ pub(crate) enum Op {
     /// Others may go first.
     Yield,
     Trap,
-    Meet {
-        how: Meeting,
-        barrier: Source,
-        count: Option<Source>,
-        vote: Option<Condition>,
-        and: bool,
-        or: bool,
-    },
+    /// At a barrier of the block.
+    Meet(Meet),
     /// What was counted.
     Counted {
         to: Place,
@@ -114,26 +124,8 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
             Op::Products(r.number()? as usize)
         }
         "LDGDEPBAR" => Op::Close(r.inst.control.writes),
-        "BRA" | "CALL" => {
-            let any = r.has(".ANY");
-            if r.has(".DIV") || r.has(".CONV") {
-                return gathered(r, at).map(Some);
-            }
-            let mut when = [TRUE; 2];
-            let mut count = 0;
-            while r.left() > 1 {
-                let condition = r.condition()?;
-                if let Some(when) = when.get_mut(count) {
-                    *when = condition;
-                }
-                count += 1;
-            }
-            Op::Branch {
-                any,
-                when,
-                to: target(r, at)?,
-            }
-        }
+        "BRA" | "CALL" if r.has(".DIV") || r.has(".CONV") => gathered(r, at)?,
+        "BRA" | "CALL" => branch(r, at)?,
         "RET" | "BRX" | "JMX" => {
             let when = r.condition()?;
             let operand = r.next()?;
@@ -151,30 +143,19 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
                 offset: next + r.number()?.cast_signed(),
             }
         }
-        "BSSY" => Op::Join {
-            when: r.condition()?,
-            barrier: join(r)?,
-        },
-        "BMOV" if r.has(".PQUAD") => return Err(r.refuse("it is not modelled")),
-        "BMOV" => match r.peek().map(|operand| operand.kind) {
-            Some(Kind::Join(_)) => Op::Joined {
-                barrier: join(r)?,
-                from: value(r)?,
-            },
-            _ => Op::Joining {
-                to: r.place()?,
-                barrier: join(r)?,
-                clear: r.has(".CLEAR"),
-            },
-        },
-        "BSYNC" => Op::Await {
-            when: r.condition()?,
-            barrier: join(r)?,
-        },
-        "BREAK" => Op::Leave {
-            when: r.condition()?,
-            barrier: join(r)?,
-        },
+        "BSSY" => {
+            let when = r.condition()?;
+            join(Join::Begin { when }, r)?
+        }
+        "BSYNC" => {
+            let when = r.condition()?;
+            join(Join::Await { when }, r)?
+        }
+        "BREAK" => {
+            let when = r.condition()?;
+            join(Join::Leave { when }, r)?
+        }
+        "BMOV" => lanes_of_join(r)?,
         "WARPSYNC" => {
             if r.has(".EXCLUSIVE") {
                 return Err(r.refuse("lanes one by one are not modelled"));
@@ -191,37 +172,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading, at: usize) -> Result<Option<Op>
             when: r.condition()?,
         },
         "BPT" => Op::Trap,
-        "BAR" => {
-            let how = r.choice(&[
-                (".SYNC", Meeting::Wait),
-                (".ARV", Meeting::Arrive),
-                (".RED", Meeting::Count),
-            ]);
-            let how = how.ok_or_else(|| r.refuse("it is not modelled"))?;
-            let barrier = r.source(Style::Integer)?;
-            let mut count = None;
-            if r.peek()
-                .is_some_and(|operand| !matches!(operand.kind, Kind::Predicate(_)))
-            {
-                let absent = r.peek().is_some_and(|operand| {
-                    matches!(operand.kind, Kind::Immediate(0, _) | Kind::Register(255))
-                });
-                count = Some(r.source(Style::Integer)?).filter(|_| !absent);
-            }
-            let vote = if r.left() > 0 {
-                Some(r.condition()?)
-            } else {
-                None
-            };
-            Op::Meet {
-                how,
-                barrier,
-                count,
-                vote,
-                and: r.has(".AND"),
-                or: r.has(".OR"),
-            }
-        }
+        "BAR" => Op::Meet(Meet::read(r)?),
         "B2R" if r.has(".RESULT") => {
             let to = r.place()?;
             let flag = if r.left() > 0 { Some(r.flag()?) } else { None };
@@ -246,7 +197,79 @@ fn gathered(r: &mut Reading, at: usize) -> Result<Op, Refusal> {
     })
 }
 
-fn join(r: &mut Reading) -> Result<u8, Refusal> {
+/// A branch to an instruction.
+fn branch(r: &mut Reading, at: usize) -> Result<Op, Refusal> {
+    let mut when = [TRUE; 2];
+    let mut count = 0;
+    while r.left() > 1 {
+        let condition = r.condition()?;
+        if let Some(when) = when.get_mut(count) {
+            *when = condition;
+        }
+        count += 1;
+    }
+    Ok(Op::Branch {
+        any: r.has(".ANY"),
+        when,
+        to: target(r, at)?,
+    })
+}
+
+impl Meet {
+    fn read(r: &mut Reading) -> Result<Self, Refusal> {
+        let how = r.choice(&[
+            (".SYNC", Meeting::Wait),
+            (".ARV", Meeting::Arrive),
+            (".RED", Meeting::Count),
+        ]);
+        let how = how.ok_or_else(|| r.refuse("it is not modelled"))?;
+        let barrier = r.source(Style::Integer)?;
+        let mut count = None;
+        if r.peek()
+            .is_some_and(|operand| !matches!(operand.kind, Kind::Predicate(_)))
+        {
+            let absent = r.peek().is_some_and(|operand| {
+                matches!(operand.kind, Kind::Immediate(0, _) | Kind::Register(255))
+            });
+            count = Some(r.source(Style::Integer)?).filter(|_| !absent);
+        }
+        let vote = if r.left() > 0 {
+            Some(r.condition()?)
+        } else {
+            None
+        };
+        Ok(Self {
+            how,
+            barrier,
+            count,
+            vote,
+            and: r.has(".AND"),
+            or: r.has(".OR"),
+        })
+    }
+}
+
+fn join(what: Join, r: &mut Reading) -> Result<Op, Refusal> {
+    let barrier = barrier(r)?;
+    Ok(Op::Join { barrier, what })
+}
+
+/// The lanes that lanes join with, into a barrier or out of one.
+fn lanes_of_join(r: &mut Reading) -> Result<Op, Refusal> {
+    if r.has(".PQUAD") {
+        return Err(r.refuse("it is not modelled"));
+    }
+    if let Some(Kind::Join(_)) = r.peek().map(|operand| operand.kind) {
+        let barrier = barrier(r)?;
+        let what = Join::Load { from: value(r)? };
+        return Ok(Op::Join { barrier, what });
+    }
+    let to = r.place()?;
+    let clear = r.has(".CLEAR");
+    join(Join::Store { to, clear }, r)
+}
+
+fn barrier(r: &mut Reading) -> Result<u8, Refusal> {
     let operand = r.next()?;
     match operand.kind {
         Kind::Join(n) => Ok(n & 15),

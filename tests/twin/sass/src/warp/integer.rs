@@ -109,32 +109,54 @@ impl Bit {
     }
 }
 
+/// A sum of three words. Carries go in and out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sum {
+    to: Place,
+    carry: [Flag; 2],
+    of: [Source; 3],
+    with: Option<[Condition; 2]>,
+}
+
+/// A product of two words, and a third one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    to: Place,
+    carry: Option<Flag>,
+    of: [Source; 3],
+    with: Option<Condition>,
+    signed: bool,
+    half: Half,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comparison {
+    to: [Flag; 2],
+    of: [Source; 2],
+    order: Order,
+    signed: bool,
+    combine: Combine,
+    with: Condition,
+    low: Option<Condition>,
+}
+
+/// The first source, shifted, and the second; the third is the upper half of the first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scaled {
+    to: Place,
+    carry: Flag,
+    of: [Source; 3],
+    shift: u32,
+    with: Option<Condition>,
+    high: bool,
+    sign: bool,
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
-    /// Carries go in and out.
-    Add3 {
-        to: Place,
-        carry: [Flag; 2],
-        of: [Source; 3],
-        with: Option<[Condition; 2]>,
-    },
-    Multiply {
-        to: Place,
-        carry: Option<Flag>,
-        of: [Source; 3],
-        with: Option<Condition>,
-        signed: bool,
-        half: Half,
-    },
-    Compare {
-        to: [Flag; 2],
-        of: [Source; 2],
-        order: Order,
-        signed: bool,
-        combine: Combine,
-        with: Condition,
-        low: Option<Condition>,
-    },
+    Add3(Sum),
+    Multiply(Product),
+    Compare(Comparison),
     Logic {
         to: Place,
         any: Flag,
@@ -143,16 +165,7 @@ pub(crate) enum Op {
         with: Condition,
         and: bool,
     },
-    /// The first source, shifted, and the second; the third is the upper half of the first.
-    Scale {
-        to: Place,
-        carry: Flag,
-        of: [Source; 3],
-        shift: u32,
-        with: Option<Condition>,
-        high: bool,
-        sign: bool,
-    },
+    Scale(Scaled),
     Word {
         to: Place,
         flag: Option<Flag>,
@@ -190,28 +203,8 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     let signed = !r.has(".U32");
     let int = Style::Integer;
     let op = match name {
-        "IADD" => Op::Add3 {
-            to: r.place()?,
-            carry: [
-                r.flag()?,
-                Flag {
-                    uniform: false,
-                    number: 7,
-                },
-            ],
-            of: [r.source(int)?, r.source(int)?, ZERO],
-            with: if r.has(".X") {
-                let never = Condition {
-                    uniform: false,
-                    number: 7,
-                    inverted: true,
-                };
-                Some([r.condition()?, never])
-            } else {
-                None
-            },
-        },
-        "IADD3" => Op::Add3 {
+        "IADD" => Op::Add3(Sum::of_two(r)?),
+        "IADD3" => Op::Add3(Sum {
             to: r.place()?,
             carry: [r.flag()?, r.flag()?],
             of: [r.source(int)?, r.source(int)?, r.source(int)?],
@@ -220,29 +213,9 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             } else {
                 None
             },
-        },
-        "IMAD" => {
-            let half = r
-                .choice(&[(".WIDE", Half::Both), (".HI", Half::High)])
-                .unwrap_or(Half::Low);
-            Op::Multiply {
-                to: r.place()?,
-                carry: if half == Half::Low {
-                    None
-                } else {
-                    Some(r.flag()?)
-                },
-                of: [r.source(int)?, r.source(int)?, r.source(int)?],
-                with: if r.has(".X") {
-                    Some(r.condition()?)
-                } else {
-                    None
-                },
-                signed,
-                half,
-            }
-        }
-        "ISETP" => Op::Compare {
+        }),
+        "IMAD" => Op::Multiply(Product::read(r, signed)?),
+        "ISETP" => Op::Compare(Comparison {
             to: [r.flag()?, r.flag()?],
             of: [r.source(int)?, r.source(int)?],
             order: Order::read(r)?,
@@ -254,7 +227,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             } else {
                 None
             },
-        },
+        }),
         "LOP3" => Op::Logic {
             any: r.flag()?,
             to: r.place()?,
@@ -263,27 +236,7 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
             with: r.condition()?,
             and: r.has(".PAND"),
         },
-        "LEA" => {
-            let has = |part| {
-                r.inst
-                    .modifiers
-                    .iter()
-                    .any(|text| text.split('.').any(|p| p == part))
-            };
-            let (high, sign, extended) = (has("HI"), has("SX32"), has("X"));
-            let (to, carry) = (r.place()?, r.flag()?);
-            let (a, b) = (r.source(int)?, r.source(int)?);
-            let upper = if high && !sign { r.source(int)? } else { ZERO };
-            Op::Scale {
-                to,
-                carry,
-                of: [a, b, upper],
-                shift: r.number()? as u32,
-                with: if extended { Some(r.condition()?) } else { None },
-                high,
-                sign,
-            }
-        }
+        "LEA" => Op::Scale(Scaled::read(r)?),
         "PLOP3" => return predicates(r).map(Some),
         "P2R" => {
             let to = r.place()?;
@@ -363,117 +316,251 @@ fn total(values: &[(u32, bool)]) -> u64 {
         .sum()
 }
 
+impl Sum {
+    fn of_two(r: &mut Reading) -> Result<Self, Refusal> {
+        let int = Style::Integer;
+        Ok(Self {
+            to: r.place()?,
+            carry: [
+                r.flag()?,
+                Flag {
+                    uniform: false,
+                    number: 7,
+                },
+            ],
+            of: [r.source(int)?, r.source(int)?, ZERO],
+            with: if r.has(".X") {
+                let never = Condition {
+                    uniform: false,
+                    number: 7,
+                    inverted: true,
+                };
+                Some([r.condition()?, never])
+            } else {
+                None
+            },
+        })
+    }
+
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        let &Self {
+            to,
+            carry,
+            ref of,
+            with,
+        } = self;
+        let inputs = with.map(|with| with.map(|with| state.test(with)));
+        if with.is_none() && carry.iter().all(|flag| flag.number == 7) {
+            let room = &mut [[0; 32]; 3];
+            let [a, b, d] = state.look_at(of, c, room);
+            let value = each(|i| a[i].wrapping_add(b[i]).wrapping_add(d[i]));
+            state.put(to, active, &value);
+            return;
+        }
+        // A negative number is its inverse and one more, which may carry.
+        let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
+        let negated = of.map(|source| source.negative());
+        let sums: [u64; 32] = each(|i| {
+            let carried = inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
+            total(&[
+                (v[0][i], negated[0]),
+                (v[1][i], negated[1]),
+                (v[2][i], negated[2]),
+            ]) + carried
+        });
+        state.put(to, active, &sums.map(|sum| sum as u32));
+        if carry[0].number != 7 || carry[1].number != 7 {
+            state.set(carry[0], active, mask(|i| sums[i] >> 32 >= 1));
+            state.set(carry[1], active, mask(|i| sums[i] >> 32 >= 2));
+        }
+    }
+}
+
+impl Product {
+    fn read(r: &mut Reading, signed: bool) -> Result<Self, Refusal> {
+        let int = Style::Integer;
+        let half = r
+            .choice(&[(".WIDE", Half::Both), (".HI", Half::High)])
+            .unwrap_or(Half::Low);
+        Ok(Self {
+            to: r.place()?,
+            carry: if half == Half::Low {
+                None
+            } else {
+                Some(r.flag()?)
+            },
+            of: [r.source(int)?, r.source(int)?, r.source(int)?],
+            with: if r.has(".X") {
+                Some(r.condition()?)
+            } else {
+                None
+            },
+            signed,
+            half,
+        })
+    }
+
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        let &Self {
+            to,
+            carry,
+            ref of,
+            with,
+            signed,
+            half,
+        } = self;
+        if with.is_none() && half == Half::Low {
+            let room = &mut [[0; 32]; 3];
+            let [a, b, third] = state.look_at(of, c, room);
+            let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
+            state.put(to, active, &value);
+            return;
+        }
+        let [a, b, third] = of;
+        let (a, b) = (state.get(a, c), state.get(b, c));
+        let carried = with.map_or(0, |with| state.test(with));
+        let (third, one) = match third.from {
+            _ if half == Half::Low => (state.get(third, c).map(u64::from), 0),
+            From::Immediate(low, _) if signed => {
+                ([i64::from(low.cast_signed()).cast_unsigned(); 32], 0)
+            }
+            _ => state.wide(third, c),
+        };
+        let sums: [u128; 32] = each(|i| {
+            let product = if signed {
+                (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed())).cast_unsigned()
+            } else {
+                u64::from(a[i]) * u64::from(b[i])
+            };
+            u128::from(product)
+                + u128::from(third[i])
+                + u128::from(one)
+                + u128::from(carried >> i & 1)
+        });
+        match half {
+            Half::Low => state.put(to, active, &sums.map(|sum| sum as u32)),
+            Half::High => state.put(to, active, &sums.map(|sum| (sum >> 32) as u32)),
+            Half::Both => state.put_pair(to, active, &sums.map(|sum| sum as u64)),
+        }
+        if let Some(carry) = carry {
+            state.set(carry, active, mask(|i| sums[i] >> 64 != 0));
+        }
+    }
+}
+
+impl Comparison {
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        let (room, other) = (&mut [0; 32], &mut [0; 32]);
+        let [a, b] = &self.of;
+        let (a, b) = (state.look(a, c, room), state.look(b, c, other));
+        let mut holds = if self.signed {
+            let (a, b) = (a.map(u32::cast_signed), b.map(u32::cast_signed));
+            self.order.lanes(&a, &b)
+        } else {
+            self.order.lanes(a, b)
+        };
+        if let Some(low) = self.low {
+            // Where the upper halves are the same, the lower ones decide.
+            let same = mask(|i| a[i] == b[i]);
+            holds = holds & !same | state.test(low) & same;
+        }
+        let with = state.test(self.with);
+        state.set(self.to[0], active, self.combine.of(holds, with));
+        state.set(self.to[1], active, self.combine.of(!holds, with));
+    }
+}
+
+impl Scaled {
+    fn read(r: &mut Reading) -> Result<Self, Refusal> {
+        let int = Style::Integer;
+        let has = |part| {
+            r.inst
+                .modifiers
+                .iter()
+                .any(|text| text.split('.').any(|p| p == part))
+        };
+        let (high, sign, extended) = (has("HI"), has("SX32"), has("X"));
+        let (to, carry) = (r.place()?, r.flag()?);
+        let (a, b) = (r.source(int)?, r.source(int)?);
+        let upper = if high && !sign { r.source(int)? } else { ZERO };
+        Ok(Self {
+            to,
+            carry,
+            of: [a, b, upper],
+            shift: r.number()? as u32,
+            with: if extended { Some(r.condition()?) } else { None },
+            high,
+            sign,
+        })
+    }
+
+    #[inline(always)]
+    fn run(&self, state: &mut State, c: &Constants, active: u32) {
+        let &Self {
+            shift, high, sign, ..
+        } = self;
+        // Of the first source what was shifted is negated.
+        let [a, b, upper] = self.of;
+        let x = state.raw(a.from, c);
+        let upper = state.raw(upper.from, c);
+        let y = state.get(&Source { plus: 0, ..b }, c);
+        let carried = self.with.map_or(0, |with| state.test(with));
+        let sums: [u64; 32] = each(|i| {
+            let top = if sign {
+                (x[i].cast_signed() >> 31).cast_unsigned()
+            } else {
+                upper[i]
+            };
+            let wide = u64::from(top) << 32 | u64::from(x[i]);
+            let shifted = if high {
+                (wide >> (32 - shift)) as u32
+            } else {
+                x[i] << shift
+            };
+            total(&[(shifted ^ a.xor, a.negative()), (y[i], b.negative())])
+                + u64::from(carried >> i & 1)
+        });
+        state.put(self.to, active, &sums.map(|sum| sum as u32));
+        state.set(self.carry, active, mask(|i| sums[i] >> 32 != 0));
+    }
+}
+
+/// The first source, with predicates in one of its bytes.
+#[inline(always)]
+fn gathered(state: &State, c: &Constants, of: &[Source; 2], shift: u32) -> Lanes {
+    let [rest, chosen] = of.map(|source| state.get(&source, c));
+    let predicates = state.predicates;
+    each(|i| {
+        let all = (0..7).fold(0, |all, k| all | (predicates[k] >> i & 1) << k);
+        rest[i] & !(chosen[i] << shift) | (all & chosen[i]) << shift
+    })
+}
+
+/// Sets predicates out of a byte of a word.
+#[inline(always)]
+fn scatter(state: &mut State, c: &Constants, of: &[Source; 2], shift: u32, active: u32) {
+    let [value, chosen] = of.map(|source| state.get(&source, c));
+    for number in 0..7 {
+        let lanes = active & mask(|i| chosen[i] >> number & 1 != 0);
+        let flag = Flag {
+            uniform: false,
+            number,
+        };
+        state.set(flag, lanes, mask(|i| value[i] >> shift >> number & 1 != 0));
+    }
+}
+
 impl Lanewise for Op {
     #[inline(always)]
     fn run(&self, state: &mut State, c: &Constants, active: u32) {
         match *self {
-            Op::Add3 {
-                to,
-                carry,
-                ref of,
-                with,
-            } => {
-                let inputs = with.map(|with| with.map(|with| state.test(with)));
-                if with.is_none() && carry.iter().all(|flag| flag.number == 7) {
-                    let room = &mut [[0; 32]; 3];
-                    let [a, b, d] = state.look_at(of, c, room);
-                    let value = each(|i| a[i].wrapping_add(b[i]).wrapping_add(d[i]));
-                    state.put(to, active, &value);
-                    return;
-                }
-                // A negative number is its inverse and one more, which may carry.
-                let v = of.map(|source| state.get(&Source { plus: 0, ..source }, c));
-                let negated = of.map(|source| source.negative());
-                let sums: [u64; 32] = each(|i| {
-                    let carried =
-                        inputs.map_or(0, |[a, b]| u64::from(a >> i & 1) + u64::from(b >> i & 1));
-                    total(&[
-                        (v[0][i], negated[0]),
-                        (v[1][i], negated[1]),
-                        (v[2][i], negated[2]),
-                    ]) + carried
-                });
-                state.put(to, active, &sums.map(|sum| sum as u32));
-                if carry[0].number != 7 || carry[1].number != 7 {
-                    state.set(carry[0], active, mask(|i| sums[i] >> 32 >= 1));
-                    state.set(carry[1], active, mask(|i| sums[i] >> 32 >= 2));
-                }
-            }
-            Op::Multiply {
-                to,
-                ref of,
-                with: None,
-                half: Half::Low,
-                ..
-            } => {
-                let room = &mut [[0; 32]; 3];
-                let [a, b, third] = state.look_at(of, c, room);
-                let value = each(|i| a[i].wrapping_mul(b[i]).wrapping_add(third[i]));
-                state.put(to, active, &value);
-            }
-            Op::Multiply {
-                to,
-                carry,
-                of: [ref a, ref b, ref third],
-                with,
-                signed,
-                half,
-            } => {
-                let (a, b) = (state.get(a, c), state.get(b, c));
-                let carried = with.map_or(0, |with| state.test(with));
-                let (third, one) = match third.from {
-                    _ if half == Half::Low => (state.get(third, c).map(u64::from), 0),
-                    From::Immediate(low, _) if signed => {
-                        ([i64::from(low.cast_signed()).cast_unsigned(); 32], 0)
-                    }
-                    _ => state.wide(third, c),
-                };
-                let sums: [u128; 32] = each(|i| {
-                    let product = if signed {
-                        (i64::from(a[i].cast_signed()) * i64::from(b[i].cast_signed()))
-                            .cast_unsigned()
-                    } else {
-                        u64::from(a[i]) * u64::from(b[i])
-                    };
-                    u128::from(product)
-                        + u128::from(third[i])
-                        + u128::from(one)
-                        + u128::from(carried >> i & 1)
-                });
-                match half {
-                    Half::Low => state.put(to, active, &sums.map(|sum| sum as u32)),
-                    Half::High => state.put(to, active, &sums.map(|sum| (sum >> 32) as u32)),
-                    Half::Both => state.put_pair(to, active, &sums.map(|sum| sum as u64)),
-                }
-                if let Some(carry) = carry {
-                    state.set(carry, active, mask(|i| sums[i] >> 64 != 0));
-                }
-            }
-            Op::Compare {
-                to,
-                of: [ref a, ref b],
-                order,
-                signed,
-                combine,
-                with,
-                low,
-            } => {
-                let (room, other) = (&mut [0; 32], &mut [0; 32]);
-                let (a, b) = (state.look(a, c, room), state.look(b, c, other));
-                let mut holds = if signed {
-                    order.lanes(&a.map(u32::cast_signed), &b.map(u32::cast_signed))
-                } else {
-                    order.lanes(a, b)
-                };
-                if let Some(low) = low {
-                    // Where the upper halves are the same, the lower ones decide.
-                    let same = mask(|i| a[i] == b[i]);
-                    holds = holds & !same | state.test(low) & same;
-                }
-                let with = state.test(with);
-                state.set(to[0], active, combine.of(holds, with));
-                state.set(to[1], active, combine.of(!holds, with));
-            }
+            Op::Add3(ref sum) => sum.run(state, c, active),
+            Op::Multiply(ref product) => product.run(state, c, active),
+            Op::Compare(ref comparison) => comparison.run(state, c, active),
+            Op::Scale(ref scaled) => scaled.run(state, c, active),
             Op::Logic {
                 to,
                 any,
@@ -495,39 +582,6 @@ impl Lanewise for Op {
                     let (some, with) = (mask(|i| value[i] != 0), state.test(with));
                     state.set(any, active, if and { some & with } else { some | with });
                 }
-            }
-            Op::Scale {
-                to,
-                carry,
-                of,
-                shift,
-                with,
-                high,
-                sign,
-            } => {
-                // Of the first source what was shifted is negated.
-                let (a, b) = (of[0], of[1]);
-                let x = state.raw(a.from, c);
-                let upper = state.raw(of[2].from, c);
-                let y = state.get(&Source { plus: 0, ..b }, c);
-                let carried = with.map_or(0, |with| state.test(with));
-                let sums: [u64; 32] = each(|i| {
-                    let top = if sign {
-                        (x[i].cast_signed() >> 31).cast_unsigned()
-                    } else {
-                        upper[i]
-                    };
-                    let wide = u64::from(top) << 32 | u64::from(x[i]);
-                    let shifted = if high {
-                        (wide >> (32 - shift)) as u32
-                    } else {
-                        x[i] << shift
-                    };
-                    total(&[(shifted ^ a.xor, a.negative()), (y[i], b.negative())])
-                        + u64::from(carried >> i & 1)
-                });
-                state.put(to, active, &sums.map(|sum| sum as u32));
-                state.set(carry, active, mask(|i| sums[i] >> 32 != 0));
             }
             Op::Word {
                 to,
@@ -552,25 +606,10 @@ impl Lanewise for Op {
                 }
             }
             Op::Gather { to, ref of, shift } => {
-                let [rest, chosen] = of.map(|source| state.get(&source, c));
-                let predicates = state.predicates;
-                let value = each(|i| {
-                    let all = (0..7).fold(0, |all, k| all | (predicates[k] >> i & 1) << k);
-                    rest[i] & !(chosen[i] << shift) | (all & chosen[i]) << shift
-                });
+                let value = gathered(state, c, of, shift);
                 state.put(to, active, &value);
             }
-            Op::Scatter { ref of, shift } => {
-                let [value, chosen] = of.map(|source| state.get(&source, c));
-                for number in 0..7 {
-                    let lanes = active & mask(|i| chosen[i] >> number & 1 != 0);
-                    let flag = Flag {
-                        uniform: false,
-                        number,
-                    };
-                    state.set(flag, lanes, mask(|i| value[i] >> shift >> number & 1 != 0));
-                }
-            }
+            Op::Scatter { ref of, shift } => scatter(state, c, of, shift, active),
             Op::Predicates { to, of, tables } => {
                 let [x, y, z] = of.map(|bit| bit.of(state, c));
                 for (to, table) in to.into_iter().zip(tables) {

@@ -28,22 +28,28 @@ pub(crate) enum Word {
     ExtremeOfThree(bool, bool, bool),
     /// The same of a sum and a number.
     ExtremeOfSum(bool, bool, bool),
-    /// To the right, by bits, signed; wraps; the upper half.
-    Shift {
-        right: bool,
-        wide: bool,
-        signed: bool,
-        wraps: bool,
-        high: bool,
-    },
+    Shift(Shift),
     /// The distance of two numbers, added to a third: signed.
     Distance(bool),
-    /// Products of four bytes, or of two halves with two of four bytes: signs, and which two.
-    Dot {
-        first: bool,
-        second: bool,
-        halves: Option<u32>,
-    },
+    Dot(Dot),
+}
+
+/// To the right, by bits, signed; wraps; the upper half.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shift {
+    right: bool,
+    wide: bool,
+    signed: bool,
+    wraps: bool,
+    high: bool,
+}
+
+/// Products of four bytes, or of two halves with two of four bytes: signs, and which two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Dot {
+    first: bool,
+    second: bool,
+    halves: Option<u32>,
 }
 
 /// How bytes are picked.
@@ -108,14 +114,14 @@ pub(crate) fn lower(
         "VIMNMX3" => (Word::ExtremeOfThree(signed_halves, relu, halves), 3, true),
         "VIADDMNMX" => (Word::ExtremeOfSum(signed_halves, relu, halves), 3, true),
         "SHF" => {
-            let shift = Word::Shift {
+            let shift = Shift {
                 right: r.has(".R"),
                 wide: r.has(".U64") || r.has(".S64"),
                 signed: r.has(".S64") || r.has(".S32"),
                 wraps,
                 high: r.has(".HI"),
             };
-            (shift, 3, false)
+            (Word::Shift(shift), 3, false)
         }
         "VABSDIFF" => (Word::Distance(signed), 3, false),
         "IDP" => {
@@ -133,15 +139,12 @@ pub(crate) fn lower(
             let [first, second] = signs[..] else {
                 return Err(r.refuse("two types were expected"));
             };
-            (
-                Word::Dot {
-                    first,
-                    second,
-                    halves,
-                },
-                3,
-                false,
-            )
+            let dot = Dot {
+                first,
+                second,
+                halves,
+            };
+            (Word::Dot(dot), 3, false)
         }
         _ => return Ok(None),
     }))
@@ -234,27 +237,7 @@ impl Word {
                     floor(extreme(sum, z, signed), relu)
                 })
             }
-            Word::Shift {
-                right,
-                wide,
-                signed,
-                wraps,
-                high,
-            } => {
-                let bits = if wide { 64 } else { 32 };
-                let by = if wraps { y & (bits - 1) } else { y.min(bits) };
-                let value = u64::from(z) << 32 | u64::from(x);
-                let shifted = match (right, signed) {
-                    (false, _) => value.checked_shl(by).unwrap_or(0),
-                    (true, false) => value.checked_shr(by).unwrap_or(0),
-                    (true, true) => (value.cast_signed() >> by.min(63)).cast_unsigned(),
-                };
-                if high {
-                    (shifted >> 32) as u32
-                } else {
-                    shifted as u32
-                }
-            }
+            Word::Shift(shift) => shift.of(x, y, z),
             Word::Distance(signed) => {
                 let distance = if signed {
                     x.cast_signed().abs_diff(y.cast_signed())
@@ -263,38 +246,63 @@ impl Word {
                 };
                 distance.wrapping_add(z)
             }
-            Word::Dot {
-                first,
-                second,
-                halves,
-            } => {
-                let byte = |value: u32, k: u32, signed: bool| {
-                    let byte = (value >> (8 * k)) as u8;
-                    if signed {
-                        i32::from(byte.cast_signed())
-                    } else {
-                        i32::from(byte)
-                    }
-                };
-                let half = |value: u32, k: u32, signed: bool| {
-                    let half = (value >> (16 * k)) as u16;
-                    if signed {
-                        i32::from(half.cast_signed())
-                    } else {
-                        i32::from(half)
-                    }
-                };
-                let sum = match halves {
-                    None => (0..4).fold(0_i32, |sum, k| {
-                        sum.wrapping_add(byte(x, k, first) * byte(y, k, second))
-                    }),
-                    Some(from) => (0..2).fold(0_i32, |sum, k| {
-                        sum.wrapping_add(half(x, k, first).wrapping_mul(byte(y, from + k, second)))
-                    }),
-                };
-                sum.cast_unsigned().wrapping_add(z)
-            }
+            Word::Dot(dot) => dot.of(x, y).wrapping_add(z),
         }
+    }
+}
+
+impl Shift {
+    #[inline(always)]
+    fn of(self, x: u32, y: u32, z: u32) -> u32 {
+        let bits = if self.wide { 64 } else { 32 };
+        let by = if self.wraps {
+            y & (bits - 1)
+        } else {
+            y.min(bits)
+        };
+        let value = u64::from(z) << 32 | u64::from(x);
+        let shifted = match (self.right, self.signed) {
+            (false, _) => value.checked_shl(by).unwrap_or(0),
+            (true, false) => value.checked_shr(by).unwrap_or(0),
+            (true, true) => (value.cast_signed() >> by.min(63)).cast_unsigned(),
+        };
+        if self.high {
+            (shifted >> 32) as u32
+        } else {
+            shifted as u32
+        }
+    }
+}
+
+impl Dot {
+    #[inline(always)]
+    fn of(self, x: u32, y: u32) -> u32 {
+        let byte = |value: u32, k: u32, signed: bool| {
+            let byte = (value >> (8 * k)) as u8;
+            if signed {
+                i32::from(byte.cast_signed())
+            } else {
+                i32::from(byte)
+            }
+        };
+        let half = |value: u32, k: u32, signed: bool| {
+            let half = (value >> (16 * k)) as u16;
+            if signed {
+                i32::from(half.cast_signed())
+            } else {
+                i32::from(half)
+            }
+        };
+        let (first, second) = (self.first, self.second);
+        let sum = match self.halves {
+            None => (0..4).fold(0_i32, |sum, k| {
+                sum.wrapping_add(byte(x, k, first) * byte(y, k, second))
+            }),
+            Some(from) => (0..2).fold(0_i32, |sum, k| {
+                sum.wrapping_add(half(x, k, first).wrapping_mul(byte(y, from + k, second)))
+            }),
+        };
+        sum.cast_unsigned()
     }
 }
 

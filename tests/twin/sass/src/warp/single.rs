@@ -92,6 +92,16 @@ impl Mode {
         f32::from_bits(if self.flush { flush(x) } else { x })
     }
 
+    /// A product; with the mode for it, zero times anything is zero.
+    #[inline(always)]
+    fn product(self, x: f32, y: f32) -> f64 {
+        if self.zero && (x == 0.0 || y == 0.0) {
+            0.0
+        } else {
+            f64::from(x) * f64::from(y)
+        }
+    }
+
     #[inline(always)]
     fn output(self, x: f32) -> u32 {
         let x = if self.saturate {
@@ -233,6 +243,11 @@ pub(crate) fn lower(name: &str, r: &mut Reading) -> Result<Option<Op>, Refusal> 
     }))
 }
 
+#[inline(always)]
+fn fused(a: u32, b: u32, d: u32) -> u32 {
+    canonical(f32::from_bits(a).mul_add(f32::from_bits(b), f32::from_bits(d)))
+}
+
 impl Lanewise for Op {
     #[inline(always)]
     fn run(&self, state: &mut State, c: &Constants, active: u32) {
@@ -252,12 +267,7 @@ impl Lanewise for Op {
                     each(|i| canonical(f32::from_bits(a[i]) * f32::from_bits(b[i])))
                 } else {
                     each(|i| {
-                        let (x, y) = (mode.input(a[i]), mode.input(b[i]));
-                        let product = if mode.zero && (x == 0.0 || y == 0.0) {
-                            0.0
-                        } else {
-                            f64::from(x) * f64::from(y)
-                        };
+                        let product = mode.product(mode.input(a[i]), mode.input(b[i]));
                         mode.output(single(product * by, mode.rounding))
                     })
                 };
@@ -267,21 +277,12 @@ impl Lanewise for Op {
                 let room = &mut [[0; 32]; 3];
                 let [a, b, d] = state.look_at(of, c, room);
                 let value: Lanes = if mode.plain() {
-                    each(|i| {
-                        canonical(
-                            f32::from_bits(a[i])
-                                .mul_add(f32::from_bits(b[i]), f32::from_bits(d[i])),
-                        )
-                    })
+                    each(|i| fused(a[i], b[i], d[i]))
                 } else {
                     each(|i| {
-                        let (x, y, z) = (mode.input(a[i]), mode.input(b[i]), mode.input(d[i]));
-                        let product = if mode.zero && (x == 0.0 || y == 0.0) {
-                            0.0
-                        } else {
-                            f64::from(x) * f64::from(y)
-                        };
-                        mode.output(sum(product, f64::from(z), mode.rounding))
+                        let product = mode.product(mode.input(a[i]), mode.input(b[i]));
+                        let addend = f64::from(mode.input(d[i]));
+                        mode.output(sum(product, addend, mode.rounding))
                     })
                 };
                 state.put(to, active, &value);

@@ -9,7 +9,7 @@ use super::block::{Barriers, Launch};
 use super::bulk::{self, Flights, Leaving};
 use super::copy::{Copies, Groups};
 use super::fault::Cause;
-use super::flow::{Meeting, Op};
+use super::flow::{Join, Meet, Meeting, Op};
 use super::hazard::Watch;
 use super::memory::Memory;
 use super::program::{Program, What};
@@ -406,6 +406,95 @@ impl Threads {
         self.meet();
     }
 
+    /// Lanes go to the addresses in a pair of registers, and some bytes on; the others go on.
+    fn jump(&mut self, lanes: u32, base: u8, offset: i64) -> Result<(), Cause> {
+        let (low, high) = (*self.state.register(base), *self.state.register(base + 1));
+        let (rest, next) = (self.active & !lanes, self.at + 1);
+        for i in (0..32).filter(|i| lanes >> i & 1 != 0) {
+            let address =
+                (u64::from(high[i]) << 32 | u64::from(low[i])).wrapping_add_signed(offset);
+            let to = u32::try_from(address / 16)
+                .ok()
+                .filter(|_| address % 16 == 0);
+            self.park(1 << i, to.ok_or(Cause::Outside(address))?, Wait::Turn);
+        }
+        self.park(rest, next, Wait::Turn);
+        self.active = 0;
+        Ok(())
+    }
+
+    /// What lanes do at a barrier of the warp.
+    fn join(&mut self, barrier: u8, what: Join, lanes: u32) {
+        match what {
+            Join::Begin { when } => {
+                let lanes = self.when(lanes, when);
+                let joins = &mut self.joins[usize::from(barrier)];
+                for (i, join) in joins.iter_mut().enumerate() {
+                    if lanes >> i & 1 != 0 {
+                        *join = lanes;
+                    }
+                }
+                self.at += 1;
+            }
+            Join::Await { when } => {
+                let lanes = self.when(lanes, when);
+                if lanes == self.active && self.complete(lanes, barrier) == lanes {
+                    self.at += 1;
+                } else {
+                    self.wait(lanes, Wait::Join(barrier));
+                }
+            }
+            Join::Load { from } => {
+                let value = self.state.read(from);
+                let joins = &mut self.joins[usize::from(barrier)];
+                lanes_of(lanes).for_each(|i| joins[i] = value[i]);
+                self.at += 1;
+            }
+            Join::Store { to, clear } => {
+                let joins = &mut self.joins[usize::from(barrier)];
+                self.state.put(to, lanes, joins);
+                if clear {
+                    lanes_of(lanes).for_each(|i| joins[i] = 0);
+                }
+                self.at += 1;
+            }
+            Join::Leave { when } => {
+                let lanes = self.when(lanes, when);
+                for join in &mut self.joins[usize::from(barrier)] {
+                    *join &= !lanes;
+                }
+                self.at += 1;
+                self.meet();
+            }
+        }
+    }
+
+    /// Lanes come to a barrier of the block.
+    fn arrive(&mut self, meet: &Meet, lanes: u32, around: &mut Around) -> Result<(), Cause> {
+        let first = lanes.trailing_zeros() as usize & 31;
+        let number = self.state.get(&meet.barrier, around.constants)[first] & 15;
+        let declared = around.barriers.declared;
+        if number >= u32::from(declared) {
+            return Err(Cause::Barriers {
+                barrier: number as u8,
+                count: declared,
+            });
+        }
+        let count = meet
+            .count
+            .map(|count| self.state.get(&count, around.constants)[first]);
+        let vote = meet.vote.map_or(0, |vote| self.when(lanes, vote));
+        let (number, how) = (number as u8, (meet.and, meet.or));
+        let (barriers, warp) = (&mut *around.barriers, around.warp);
+        barriers.arrive(number, warp, lanes, count, vote, how);
+        if meet.how == Meeting::Arrive {
+            self.at += 1;
+        } else {
+            self.wait(lanes, Wait::Barrier(number));
+        }
+        Ok(())
+    }
+
     fn flow(&mut self, op: &Op, lanes: u32, around: &mut Around) -> Result<(), Cause> {
         match *op {
             Op::Nothing => self.at += 1,
@@ -435,59 +524,9 @@ impl Threads {
             }
             Op::Jump { when, base, offset } => {
                 let lanes = self.when(lanes, when);
-                let (low, high) = (*self.state.register(base), *self.state.register(base + 1));
-                let (rest, next) = (self.active & !lanes, self.at + 1);
-                for i in (0..32).filter(|i| lanes >> i & 1 != 0) {
-                    let address =
-                        (u64::from(high[i]) << 32 | u64::from(low[i])).wrapping_add_signed(offset);
-                    let to = u32::try_from(address / 16)
-                        .ok()
-                        .filter(|_| address % 16 == 0);
-                    self.park(1 << i, to.ok_or(Cause::Outside(address))?, Wait::Turn);
-                }
-                self.park(rest, next, Wait::Turn);
-                self.active = 0;
+                self.jump(lanes, base, offset)?;
             }
-            Op::Join { when, barrier } => {
-                let lanes = self.when(lanes, when);
-                let joins = &mut self.joins[usize::from(barrier)];
-                for (i, join) in joins.iter_mut().enumerate() {
-                    if lanes >> i & 1 != 0 {
-                        *join = lanes;
-                    }
-                }
-                self.at += 1;
-            }
-            Op::Await { when, barrier } => {
-                let lanes = self.when(lanes, when);
-                if lanes == self.active && self.complete(lanes, barrier) == lanes {
-                    self.at += 1;
-                } else {
-                    self.wait(lanes, Wait::Join(barrier));
-                }
-            }
-            Op::Joined { from, barrier } => {
-                let value = self.state.read(from);
-                let joins = &mut self.joins[usize::from(barrier)];
-                lanes_of(lanes).for_each(|i| joins[i] = value[i]);
-                self.at += 1;
-            }
-            Op::Joining { to, barrier, clear } => {
-                let joins = &mut self.joins[usize::from(barrier)];
-                self.state.put(to, lanes, joins);
-                if clear {
-                    lanes_of(lanes).for_each(|i| joins[i] = 0);
-                }
-                self.at += 1;
-            }
-            Op::Leave { when, barrier } => {
-                let lanes = self.when(lanes, when);
-                for join in &mut self.joins[usize::from(barrier)] {
-                    *join &= !lanes;
-                }
-                self.at += 1;
-                self.meet();
-            }
+            Op::Join { barrier, what } => self.join(barrier, what, lanes),
             Op::Together { when, ref mask } => {
                 let lanes = self.when(lanes, when);
                 let masks = mask.map_or([u32::MAX; 32], |mask| {
@@ -535,34 +574,7 @@ impl Threads {
                 }
             }
             Op::Trap => return Err(Cause::Trap),
-            Op::Meet {
-                how,
-                ref barrier,
-                ref count,
-                vote,
-                and,
-                or,
-            } => {
-                let first = lanes.trailing_zeros() as usize & 31;
-                let number = self.state.get(barrier, around.constants)[first] & 15;
-                let declared = around.barriers.declared;
-                if number >= u32::from(declared) {
-                    return Err(Cause::Barriers {
-                        barrier: number as u8,
-                        count: declared,
-                    });
-                }
-                let count = count.map(|count| self.state.get(&count, around.constants)[first]);
-                let vote = vote.map_or(0, |vote| self.when(lanes, vote));
-                around
-                    .barriers
-                    .arrive(number as u8, around.warp, lanes, count, vote, (and, or));
-                if how == Meeting::Arrive {
-                    self.at += 1;
-                } else {
-                    self.wait(lanes, Wait::Barrier(number as u8));
-                }
-            }
+            Op::Meet(ref meet) => self.arrive(meet, lanes, around)?,
             Op::Counted { to, flag } => {
                 self.state.put(to, lanes, &[self.counted.0; 32]);
                 if let Some(flag) = flag {

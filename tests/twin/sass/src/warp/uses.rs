@@ -91,51 +91,99 @@ const VARIABLE: &[&str] = &[
     "BMOV", "QSPC", "SYNCS",
 ];
 
+/// What an instruction reads and writes, and how long it waits on a scoreboard. `control` is given what else it waits
+/// for.
+fn operands(inst: &Inst, control: &mut Control) -> (Vec<Item>, Vec<Item>, Option<(u8, usize)>) {
+    let (mut reads, mut writes) = (Vec::new(), Vec::new());
+    let mut until = None;
+    for operand in &inst.operands {
+        // A copy names its place in shared memory first.
+        let shared = inst.name == "LDGSTS" && reads.is_empty();
+        let list = if operand.role == Role::Write {
+            &mut writes
+        } else {
+            &mut reads
+        };
+        let mut add = |kind: u16, first: u8, count: u8, none: u8| {
+            if first != none {
+                list.extend((0..count).map(|k| kind << 8 | u16::from(first.saturating_add(k))));
+            }
+        };
+        match operand.kind {
+            Kind::Register(n) => add(0, n, operand.width, 255),
+            Kind::Uniform(n) => add(1, n, operand.width, 255),
+            Kind::Predicate(n) => add(2, n, 1, 7),
+            Kind::UniformPredicate(n) => add(3, n, 1, 7),
+            Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
+            Kind::ConstantOf(handle, _) => add(1, handle, 2, 255),
+            Kind::ConstantBy(.., base) => add(1, base, 1, 255),
+            Kind::Descriptor(n) => add(1, n, 2, 255),
+            Kind::Memory(memory) => {
+                let wide = inst.has(".E") && memory.width != 1 && !shared;
+                if let Some(base) = memory.base {
+                    add(0, base, if wide { 2 } else { 1 }, 255);
+                }
+                for uniform in [memory.uniform, memory.descriptor].into_iter().flatten() {
+                    add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 255);
+                }
+            }
+            Kind::Scoreboard(n) => until = Some((n, 0)),
+            Kind::Word(_) if inst.name == "WARPGROUP" => until = Some((PRODUCTS, 0)),
+            Kind::Immediate(count, _) if until.is_some() => {
+                until = until.map(|(n, _)| (n, count as usize))
+            }
+            Kind::Immediate(set, _) if inst.name == "DEPBAR" => control.waits |= set as u8,
+            _ => {}
+        }
+    }
+    (reads, writes, until)
+}
+
+/// Cycles as a source, and as a guard or what a branch goes by. Blackwell's 9 is from kernels of Doorbell's own,
+/// compiled by ptxas and nvrtc for sm_120.
+fn latency(chip: Chip, name: &str) -> [u8; 2] {
+    match name {
+        "IMAD" if chip >= Chip::Sm90 => [2, 13],
+        name if name.starts_with('U') || name == "VOTEU" => {
+            [2, if chip >= Chip::Sm120 { 9 } else { 11 }]
+        }
+        _ => [4, 13],
+    }
+}
+
+/// Of how many sources a scoreboard says when they were read; they come first then. Registers of lanes, but for sums of
+/// products, which are results as well. What doubles take from the warp is read when they issue: ptxas 13.5 for sm_120 writes `UMOV.64 UR8` right behind `DMUL R24, R18, -UR8`.
+/// So do stores to shared memory: in what it makes for sm_89 `UIADD3 UR4, UR4, 0xa40, URZ` is behind
+/// `STS.128 [R5+UR4], R24`, without waiting for it.
+/// And copies whether there is anything to copy: for sm_90 `ISETP.LT.AND P1, PT, R0, 0x2, !P1` is right behind
+/// `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], !P1`.
+/// And loads their addresses of the warp: for sm_120 `R2UR UR12, R192` is two behind
+/// `LDG.E R249, desc[UR12][R98.64]`, without waiting for it.
+fn held(
+    name: &str,
+    group: Group,
+    unit: Option<usize>,
+    reads: &mut [Item],
+    writes: &[Item],
+) -> usize {
+    let (sums, copies) = (matches!(group, Group::Product(_)), name == "LDGSTS");
+    let loads = name == "LDG";
+    if !(sums || copies || loads || unit == Some(DOUBLES) || name == "STS") {
+        return reads.len();
+    }
+    let read_later = |item: &Item| match item >> 8 {
+        0 => !(sums && writes.contains(item)),
+        2 => loads,
+        _ => copies,
+    };
+    reads.sort_by_key(|item| !read_later(item));
+    reads.iter().filter(|item| read_later(item)).count()
+}
+
 impl Uses {
     pub fn of(chip: Chip, inst: &Inst) -> Self {
-        let (mut reads, mut writes) = (Vec::new(), Vec::new());
-        let mut until = None;
         let mut control = inst.control;
-        for operand in &inst.operands {
-            // A copy names its place in shared memory first.
-            let shared = inst.name == "LDGSTS" && reads.is_empty();
-            let list = if operand.role == Role::Write {
-                &mut writes
-            } else {
-                &mut reads
-            };
-            let mut add = |kind: u16, first: u8, count: u8, none: u8| {
-                if first != none {
-                    list.extend((0..count).map(|k| kind << 8 | u16::from(first.saturating_add(k))));
-                }
-            };
-            match operand.kind {
-                Kind::Register(n) => add(0, n, operand.width, 255),
-                Kind::Uniform(n) => add(1, n, operand.width, 255),
-                Kind::Predicate(n) => add(2, n, 1, 7),
-                Kind::UniformPredicate(n) => add(3, n, 1, 7),
-                Kind::Constant(.., Some(base)) => add(0, base, 1, 255),
-                Kind::ConstantOf(handle, _) => add(1, handle, 2, 255),
-                Kind::ConstantBy(.., base) => add(1, base, 1, 255),
-                Kind::Descriptor(n) => add(1, n, 2, 255),
-                Kind::Memory(memory) => {
-                    let wide = inst.has(".E") && memory.width != 1 && !shared;
-                    if let Some(base) = memory.base {
-                        add(0, base, if wide { 2 } else { 1 }, 255);
-                    }
-                    for uniform in [memory.uniform, memory.descriptor].into_iter().flatten() {
-                        add(1, uniform, if inst.has(".E") { 2 } else { 1 }, 255);
-                    }
-                }
-                Kind::Scoreboard(n) => until = Some((n, 0)),
-                Kind::Word(_) if inst.name == "WARPGROUP" => until = Some((PRODUCTS, 0)),
-                Kind::Immediate(count, _) if until.is_some() => {
-                    until = until.map(|(n, _)| (n, count as usize))
-                }
-                Kind::Immediate(set, _) if inst.name == "DEPBAR" => control.waits |= set as u8,
-                _ => {}
-            }
-        }
+        let (mut reads, writes, until) = operands(inst, &mut control);
         // Whether a generic atomic was done is known when its sources are read, where that is all it returns.
         if inst.name == "ATOM" && control.writes.is_none() {
             control.writes = control.reads;
@@ -154,15 +202,6 @@ impl Uses {
             Kind::UniformPredicate(n) if n != 7 => Some(3 << 8 | u16::from(n)),
             _ => None,
         };
-        // As a source, and as a guard or what a branch goes by. Blackwell's 9 is from kernels of Doorbell's
-        // own, compiled by ptxas and nvrtc for sm_120.
-        let latency = match inst.name {
-            "IMAD" if chip >= Chip::Sm90 => [2, 13],
-            name if name.starts_with('U') || name == "VOTEU" => {
-                [2, if chip >= Chip::Sm120 { 9 } else { 11 }]
-            }
-            _ => [4, 13],
-        };
         // Hopper computes doubles at a fixed pace.
         let unit = UNITS
             .iter()
@@ -179,26 +218,7 @@ impl Uses {
         });
         let late = late.filter(|_| inst.name == "IMAD" && chip >= Chip::Sm90);
         let count = reads.len();
-        let mut held = count;
-        // Registers of lanes, but for sums of products, which are results as well. What doubles take from the
-        // warp is read when they issue: ptxas 13.5 for sm_120 writes `UMOV.64 UR8` right behind `DMUL R24, R18, -UR8`.
-        // So do stores to shared memory: in what it makes for sm_89 `UIADD3 UR4, UR4, 0xa40, URZ` is behind
-        // `STS.128 [R5+UR4], R24`, without waiting for it.
-        // And copies whether there is anything to copy: for sm_90 `ISETP.LT.AND P1, PT, R0, 0x2, !P1` is right behind
-        // `LDGSTS.E.BYPASS.128 [R19], desc[UR8][R24.64], !P1`.
-        // And loads their addresses of the warp: for sm_120 `R2UR UR12, R192` is two behind
-        // `LDG.E R249, desc[UR12][R98.64]`, without waiting for it.
-        let (sums, copies) = (matches!(group, Group::Product(_)), inst.name == "LDGSTS");
-        let loads = inst.name == "LDG";
-        if sums || copies || loads || unit == Some(DOUBLES) || inst.name == "STS" {
-            let read_later = |item: &Item| match item >> 8 {
-                0 => !(sums && writes.contains(item)),
-                2 => loads,
-                _ => copies,
-            };
-            reads.sort_by_key(|item| !read_later(item));
-            held = reads.iter().filter(|item| read_later(item)).count();
-        }
+        let held = held(inst.name, group, unit, &mut reads, &writes);
         reads.extend(writes);
         Self {
             items: reads.into(),
@@ -207,7 +227,11 @@ impl Uses {
             guard,
             control,
             until,
-            latency: if fixed { latency } else { [0; 2] },
+            latency: if fixed {
+                latency(chip, inst.name)
+            } else {
+                [0; 2]
+            },
             late,
             unpromised: varies && control.writes.is_none(),
             branches,

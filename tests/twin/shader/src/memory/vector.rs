@@ -29,6 +29,42 @@ struct Access {
 
 type Done = Result<Flow, Stop>;
 
+fn cache(inst: &Inst, row: &Row) -> Run {
+    let (invalidates, writes_back) = cache_scopes(inst, row);
+    let system = inst.generation == Gen::Rdna4 && inst.fields.cache.scope == 3;
+    Box::new(move |wave| {
+        if let Some(system) = writes_back {
+            wave.bus.memory.write_back(system);
+        }
+        if invalidates {
+            wave.bus.memory.invalidate(Port::Vector, system);
+        }
+        Ok(Flow::Next)
+    })
+}
+
+/// Loads and stores of elements that have a format.
+fn formatted(access: Access, does: Does, elements: Elements) -> Run {
+    match does {
+        Does::LoadFormat(n) => {
+            Box::new(move |wave| access.load_format(wave, &elements, n, format::Into::Whole))
+        }
+        Does::LoadFormatHalf(n) => {
+            Box::new(move |wave| access.load_format(wave, &elements, n, format::Into::Halves))
+        }
+        Does::LoadFormatHigh => {
+            Box::new(move |wave| access.load_format(wave, &elements, 1, format::Into::High))
+        }
+        Does::StoreFormat(n) => {
+            Box::new(move |wave| access.store_format(wave, &elements, n, format::Into::Whole))
+        }
+        Does::StoreFormatHalf(n) => {
+            Box::new(move |wave| access.store_format(wave, &elements, n, format::Into::Halves))
+        }
+        _ => Box::new(move |wave| access.store_format(wave, &elements, 1, format::Into::High)),
+    }
+}
+
 /// The instruction as a closure, or why it cannot run.
 pub fn lower(
     inst: &Inst,
@@ -41,17 +77,7 @@ pub fn lower(
     let generation = inst.generation;
     let fields = inst.fields;
     if matches!(does, Does::Cache) {
-        let (invalidates, writes_back) = cache_scopes(inst, row);
-        let system = generation == Gen::Rdna4 && inst.fields.cache.scope == 3;
-        return Ok(Box::new(move |wave| {
-            if let Some(system) = writes_back {
-                wave.bus.memory.write_back(system);
-            }
-            if invalidates {
-                wave.bus.memory.invalidate(Port::Vector, system);
-            }
-            Ok(Flow::Next)
-        }));
+        return Ok(cache(inst, row));
     }
     check(inst, format, does)?;
     let returns = !does.atomic() || inst.returns();
@@ -115,27 +141,7 @@ pub fn lower(
         | Does::StoreFormatHalf(_)
         | Does::StoreFormatHigh => {
             let typed = (format == Format::TypedBuffer).then_some(fields.format);
-            let elements = Elements::new(generation, typed);
-            match does {
-                Does::LoadFormat(n) => Box::new(move |wave| {
-                    access.load_format(wave, &elements, n, format::Into::Whole)
-                }),
-                Does::LoadFormatHalf(n) => Box::new(move |wave| {
-                    access.load_format(wave, &elements, n, format::Into::Halves)
-                }),
-                Does::LoadFormatHigh => {
-                    Box::new(move |wave| access.load_format(wave, &elements, 1, format::Into::High))
-                }
-                Does::StoreFormat(n) => Box::new(move |wave| {
-                    access.store_format(wave, &elements, n, format::Into::Whole)
-                }),
-                Does::StoreFormatHalf(n) => Box::new(move |wave| {
-                    access.store_format(wave, &elements, n, format::Into::Halves)
-                }),
-                _ => Box::new(move |wave| {
-                    access.store_format(wave, &elements, 1, format::Into::High)
-                }),
-            }
+            formatted(access, does, Elements::new(generation, typed))
         }
         Does::LoadTransposed(_) => return Err("transposing loads are not modelled"),
         Does::LoadLds(_) | Does::Cache | Does::Other(..) => return Err("not modelled"),

@@ -234,6 +234,31 @@ macro_rules! fetch {
 
 static NONE: Lanes = [0; 32];
 
+/// Ends an instruction whose results are words.
+#[inline(always)]
+fn put(operands: &Operands, wave: &mut Wave<'_>, half: usize, low: &mut Lanes, exec: u32) {
+    if let Some(finish) = &operands.finish {
+        finish.apply(wave, low, &mut [0; 32]);
+    }
+    operands.dst.write(wave, half, low, exec);
+}
+
+/// Ends an instruction whose results are pairs of words.
+#[inline(always)]
+fn put_wide(
+    operands: &Operands,
+    wave: &mut Wave<'_>,
+    half: usize,
+    out: &mut [Lanes; 2],
+    exec: u32,
+) {
+    if let Some(finish) = &operands.finish {
+        let [low, high] = out;
+        finish.apply(wave, low, high);
+    }
+    operands.dst.write_wide(wave, half, out, exec);
+}
+
 /// One instruction for all lanes.
 pub(super) struct Execute<'a, 'w, 'm> {
     pub(super) operands: &'a Operands,
@@ -294,10 +319,7 @@ impl Kernel for Execute<'_, '_, '_> {
                     {
                         low = f(&args);
                     }
-                    if let Some(finish) = &operands.finish {
-                        finish.apply(wave, &mut low, &mut [0; 32]);
-                    }
-                    operands.dst.write(wave, half, &low, exec);
+                    put(operands, wave, half, &mut low, exec);
                 }
                 Compute::Two(f) => {
                     let mut out = f(&args);
@@ -308,11 +330,7 @@ impl Kernel for Execute<'_, '_, '_> {
                     {
                         out = f(&args);
                     }
-                    if let Some(finish) = &operands.finish {
-                        let [low, high] = &mut out;
-                        finish.apply(wave, low, high);
-                    }
-                    operands.dst.write_wide(wave, half, &out, exec);
+                    put_wide(operands, wave, half, &mut out, exec);
                 }
                 Compute::Bits(f) => bits_out |= u64::from(f(&args) & exec) << (32 * half),
                 Compute::OneBits(f) => {
@@ -324,10 +342,7 @@ impl Kernel for Execute<'_, '_, '_> {
                     {
                         (low, bits) = f(&args);
                     }
-                    if let Some(finish) = &operands.finish {
-                        finish.apply(wave, &mut low, &mut [0; 32]);
-                    }
-                    operands.dst.write(wave, half, &low, exec);
+                    put(operands, wave, half, &mut low, exec);
                     bits_out |= u64::from(bits & exec) << (32 * half);
                 }
                 Compute::TwoBits(f) => {
@@ -339,11 +354,7 @@ impl Kernel for Execute<'_, '_, '_> {
                     {
                         (out, bits) = f(&args);
                     }
-                    if let Some(finish) = &operands.finish {
-                        let [low, high] = &mut out;
-                        finish.apply(wave, low, high);
-                    }
-                    operands.dst.write_wide(wave, half, &out, exec);
+                    put_wide(operands, wave, half, &mut out, exec);
                     bits_out |= u64::from(bits & exec) << (32 * half);
                 }
             }

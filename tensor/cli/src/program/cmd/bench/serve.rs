@@ -50,79 +50,36 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     };
     // Called plainly, captured, replayed.
     let (_, _, expected) = (call()?, call()?, call()?);
-    let sample = || {
-        let mut times = Vec::with_capacity(CALLS);
-        for _ in 0..CALLS {
-            std::thread::sleep(PAUSE);
-            let mut found = Vec::new();
-            times.push(timed(&mut || {
-                found = call()?;
-                Ok(())
-            })?);
-            if found != expected {
-                return Err(Error::Check(
-                    "a concurrent replay returned different values".into(),
-                ));
-            }
-        }
-        Ok::<_, Error>(times)
-    };
+    let sample = || sample(&call, &expected);
     let alone = sample()?;
-    let (done, made) = (AtomicBool::new(false), AtomicUsize::new(0));
-    let busy = std::thread::scope(|scope| {
-        for _ in 0..OTHERS {
-            let done = &done;
-            scope.spawn(move || {
-                let mut state = 1u64;
-                while !done.load(Ordering::Relaxed) {
-                    state = std::hint::black_box(
-                        state
-                            .wrapping_mul(6_364_136_223_846_793_005)
-                            .wrapping_add(1),
-                    );
-                }
-            });
-        }
-        let times = sample();
-        done.store(true, Ordering::Relaxed);
-        times
-    })?;
-    done.store(false, Ordering::Relaxed);
+    let busy = beside(&compute, sample)?;
+    let made = AtomicUsize::new(0);
     let other = Jit::new(engine, |x: &[Tensor]| {
         Ok(vec![x[0].tanh()?.sum(&[1], false)?.softmax(1)?])
     });
     let seed = SystemTime::now().duration_since(UNIX_EPOCH);
     let seed = seed.map_or(1, |t| t.as_nanos() as u64);
-    let beside = std::thread::scope(|scope| {
-        for thread in 0..OTHERS as u64 {
-            let (other, done, made) = (&other, &done, &made);
-            scope.spawn(move || {
-                let mut state = seed ^ (thread << 32);
-                let mut side = || {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    ((state >> 33) % SIDE) as usize + 2
-                };
-                while !done.load(Ordering::Relaxed) {
-                    let shape = [side(), side(), side()];
-                    let fresh = Tensor::ones(engine, &shape, DType::F32);
-                    // The first call runs plainly, the second has the graph made.
-                    let run = fresh.and_then(|x| {
-                        other.call(std::slice::from_ref(&x))?;
-                        other.call(&[x])
-                    });
-                    if run.is_err() {
-                        return;
-                    }
-                    made.fetch_add(1, Ordering::Relaxed);
-                }
+    let make = |thread: u64, done: &AtomicBool| {
+        let mut state = seed ^ (thread << 32);
+        let mut side = || {
+            state = next(state);
+            ((state >> 33) % SIDE) as usize + 2
+        };
+        while !done.load(Ordering::Relaxed) {
+            let shape = [side(), side(), side()];
+            let fresh = Tensor::ones(engine, &shape, DType::F32);
+            // The first call runs plainly, the second has the graph made.
+            let run = fresh.and_then(|x| {
+                other.call(std::slice::from_ref(&x))?;
+                other.call(&[x])
             });
+            if run.is_err() {
+                return;
+            }
+            made.fetch_add(1, Ordering::Relaxed);
         }
-        let times = sample();
-        done.store(true, Ordering::Relaxed);
-        times
-    })?;
+    };
+    let graphs = beside(&make, sample)?;
     say!(
         "serve: {} graphs were created during {CALLS} calls",
         made.load(Ordering::Relaxed)
@@ -130,14 +87,67 @@ pub(super) fn rows(session: &Opened, rows: &mut Vec<Row>) -> Result<(), Error> {
     let micros = |times: &[f64]| times.iter().map(|s| s * 1e6).collect::<Vec<f64>>();
     let alone = Row::new("serve alone", 1, "us", micros(&alone));
     let busy = Row::new("serve beside busy threads", 1, "us", micros(&busy));
-    let beside = Row::new("serve beside new graphs", 1, "us", micros(&beside));
-    let (worst, own) = (beside.max / alone.median, beside.max / busy.max);
+    let graphs = Row::new("serve beside new graphs", 1, "us", micros(&graphs));
+    let (worst, own) = (graphs.max / alone.median, graphs.max / busy.max);
     rows.extend([
         Row::new("serve worst wait", 1, "of alone", vec![worst]),
         Row::new("serve worst wait of graphs", 1, "of busy", vec![own]),
         alone,
         busy,
-        beside,
+        graphs,
     ]);
     Ok(())
+}
+
+/// Times of calls one after the other.
+fn sample(
+    call: &dyn Fn() -> tensor::Result<Vec<f32>>,
+    expected: &[f32],
+) -> Result<Vec<f64>, Error> {
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        std::thread::sleep(PAUSE);
+        let mut found = Vec::new();
+        times.push(timed(&mut || {
+            found = call()?;
+            Ok(())
+        })?);
+        if found != expected {
+            return Err(Error::Check(
+                "a concurrent replay returned different values".into(),
+            ));
+        }
+    }
+    Ok(times)
+}
+
+/// The times of a sample while other threads work. Each is given its number, and what tells it to end.
+fn beside(
+    work: &(dyn Fn(u64, &AtomicBool) + Sync),
+    sample: impl Fn() -> Result<Vec<f64>, Error>,
+) -> Result<Vec<f64>, Error> {
+    let done = &AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for thread in 0..OTHERS as u64 {
+            scope.spawn(move || work(thread, done));
+        }
+        let times = sample();
+        done.store(true, Ordering::Relaxed);
+        times
+    })
+}
+
+/// Computes until it is told to end.
+fn compute(_thread: u64, done: &AtomicBool) {
+    let mut state = 1u64;
+    while !done.load(Ordering::Relaxed) {
+        state = std::hint::black_box(next(state));
+    }
+}
+
+/// The next state of a generator of numbers.
+fn next(state: u64) -> u64 {
+    state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1)
 }
