@@ -80,7 +80,7 @@ impl Seen {
     }
 
     /// Records progress that no counter shows.
-    pub fn moves(&self) {
+    pub fn note_progress(&self) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1 = Instant::now();
     }
@@ -255,7 +255,7 @@ mod tests {
         let start = Instant::now();
         assert!(seen.note(&[1, 3]) <= start.elapsed());
         let start = Instant::now();
-        seen.moves();
+        seen.note_progress();
         assert!(seen.note(&[1, 3]) <= start.elapsed());
     }
 

@@ -100,7 +100,10 @@ impl Hardware for CpuHardware {
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         let mut at = 0;
         while at < words.len() {
-            let piece = self.ring.own().whole(&words[at..], MAX_INDIRECT as usize);
+            let piece = self
+                .ring
+                .own()
+                .packet_boundary(&words[at..], MAX_INDIRECT as usize);
             let address = GpuVa(address + at as u64 * 4);
             out.extend([
                 header(op::INDIRECT, INDIRECT_WORDS),

@@ -110,7 +110,7 @@ impl Progress {
             moves |= is_inside(steps) && runs(worker);
         }
         if moves {
-            self.seen.moves();
+            self.seen.note_progress();
         }
         let own = self.seen.note(&marks);
         match held {

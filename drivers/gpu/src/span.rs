@@ -87,7 +87,7 @@ pub fn words(bytes: u64) -> Result<(), String> {
 /// # Errors
 /// They have bytes in common.
 #[inline]
-pub fn apart(dst: Val, src: Val, bytes: u64) -> Result<(), String> {
+pub fn check_disjoint(dst: Val, src: Val, bytes: u64) -> Result<(), String> {
     let (Val::Const(dst), Val::Const(src)) = (dst, src) else {
         return Ok(());
     };
@@ -131,8 +131,13 @@ mod tests {
     #[test]
     fn a_copy_goes_elsewhere() {
         let at = Val::Const;
-        assert!(apart(at(100), at(0), 100).is_ok() && apart(at(0), at(100), 100).is_ok());
-        assert!(apart(at(99), at(0), 100).is_err() && apart(at(5), at(5), 1).is_err());
-        assert!(apart(at(5), at(5), 0).is_ok());
+        assert!(
+            check_disjoint(at(100), at(0), 100).is_ok()
+                && check_disjoint(at(0), at(100), 100).is_ok()
+        );
+        assert!(
+            check_disjoint(at(99), at(0), 100).is_err() && check_disjoint(at(5), at(5), 1).is_err()
+        );
+        assert!(check_disjoint(at(5), at(5), 0).is_ok());
     }
 }

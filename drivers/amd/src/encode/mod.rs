@@ -17,7 +17,7 @@
 //!    the device reads, at a multiple of [`DATA_ALIGN`], until the submission is done; the host's writes
 //!    to it come before the doorbell.
 //! 3. Where words are cut (the ring is smaller than the submission; the end of an SDMA ring),
-//!    [`Language::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
+//!    [`Language::packet_boundary`] says how many words are whole packets. PM4 may straddle the end of the ring and
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
 //! 4. A bound submission of PM4 runs from an indirect buffer, which [`pm4::indirect`] names for the ring; on several XCCs
@@ -111,18 +111,18 @@ impl Language {
     /// them if they fit; 0 if the first packet does not.
     ///
     /// A packet that skips others (COND_EXE of SDMA) is one with what it skips.
-    pub fn whole(self, gfx: Gfx, words: &[u32], room: usize) -> usize {
+    pub fn packet_boundary(self, gfx: Gfx, words: &[u32], room: usize) -> usize {
         match self {
-            Language::Pm4 => pm4::whole(words, room),
-            Language::Aql => whole(words, room, |_| aql::PACKET),
-            Language::Sdma => whole(words, room, |words| sdma::length(gfx, words)),
+            Language::Pm4 => pm4::packet_boundary(words, room),
+            Language::Aql => packet_boundary(words, room, |_| aql::PACKET),
+            Language::Sdma => packet_boundary(words, room, |words| sdma::length(gfx, words)),
         }
     }
 }
 
 /// How many of the first words are whole packets and take no more than `room` dwords; `length` gives
 /// that of the first packet.
-fn whole(words: &[u32], room: usize, length: impl Fn(&[u32]) -> usize) -> usize {
+fn packet_boundary(words: &[u32], room: usize, length: impl Fn(&[u32]) -> usize) -> usize {
     if words.len() <= room {
         return words.len();
     }

@@ -45,8 +45,8 @@ pub fn length(header: u32) -> usize {
 }
 
 /// How many of the first words are whole packets and take no more than `room` dwords; PRED_EXEC with what it is about.
-pub fn whole(words: &[u32], room: usize) -> usize {
-    super::whole(words, room, |words| {
+pub fn packet_boundary(words: &[u32], room: usize) -> usize {
+    super::packet_boundary(words, room, |words| {
         let own = length(words[0]);
         match pm4::OPCODE.get(words[0]) as u8 {
             pm4::PRED_EXEC => {

@@ -23,7 +23,7 @@ pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64
     span::transfers(bytes, max, COPY_PACKETS)
         .and_then(|()| span::reached(dst, bytes, BITS))
         .and_then(|()| span::reached(src, bytes, BITS))
-        .and_then(|()| span::apart(dst, src, bytes))
+        .and_then(|()| span::check_disjoint(dst, src, bytes))
         .map_err(|why| setup.refused("copy", why))
 }
 

@@ -78,7 +78,7 @@ impl Hardware for AmdHardware {
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         let mut at = 0;
         while at < words.len() {
-            let piece = pm4::whole(&words[at..], pm4::INDIRECT_MAX).max(1);
+            let piece = pm4::packet_boundary(&words[at..], pm4::INDIRECT_MAX).max(1);
             let address = address + at as u64 * 4;
             out.extend_from_slice(&pm4::indirect(address, piece as u32));
             at += piece;

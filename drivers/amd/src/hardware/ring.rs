@@ -44,8 +44,8 @@ impl OwnRing for AmdRing {
         &self.queue.ring
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        self.queue.language.whole(self.gfx, words, room)
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
+        self.queue.language.packet_boundary(self.gfx, words, room)
     }
 
     #[inline]
@@ -113,7 +113,7 @@ fn place_sdma(ring: &Ring<AmdRing>, at: u64, words: &[u32]) -> Result<u64, Trans
     if words.len() <= to_end {
         return ring.put(at, words);
     }
-    let fit = ring.own().whole(words, to_end);
+    let fit = ring.own().packet_boundary(words, to_end);
     let (first, second) = words.split_at(fit);
     let window = ring.own().window();
     window.write_words(ring.index(at) * 4, first)?;

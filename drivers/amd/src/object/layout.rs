@@ -29,14 +29,14 @@ pub(super) struct Placed {
 }
 
 /// The room for an image, whose growth is checked.
-struct Room {
+struct ImageExtent {
     size: u64,
     align: u64,
 }
 
-impl Room {
-    fn new() -> Room {
-        Room {
+impl ImageExtent {
+    fn new() -> ImageExtent {
+        ImageExtent {
             size: 0,
             // Code is aligned to 256 bytes, whatever its section says.
             align: 256,
@@ -84,7 +84,7 @@ fn copy(image: &mut [u8], at: u64, bytes: &[u8]) -> Option<()> {
 /// Lays out the sections of an unlinked object and resolves its relocations.
 pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
     let endian = file.endian();
-    let mut room = Room::new();
+    let mut room = ImageExtent::new();
     let mut places = HashMap::new();
     for section in file.sections() {
         let header = section.elf_section_header();
@@ -285,7 +285,7 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
             .enumerate()
             .filter(|(_, header)| header.p_type(endian) == elf::PT_LOAD)
     };
-    let mut room = Room::new();
+    let mut room = ImageExtent::new();
     for (i, header) in loads() {
         let name = format!("segment {i}");
         let (address, size) = (header.p_vaddr(endian), header.p_memsz(endian));

@@ -91,10 +91,10 @@ impl<H: Load> Engine<H> {
             shared,
             is_stopped: AtomicBool::new(false),
         });
-        let moves: Arc<dyn RunnableWork> = inner.clone();
+        let work: Arc<dyn RunnableWork> = inner.clone();
         core.backend
             .space()
-            .watch_runnable_work(Arc::downgrade(&moves));
+            .watch_runnable_work(Arc::downgrade(&work));
         let watched: Arc<dyn progress::Queues> = inner.clone();
         progress::watch(Arc::downgrade(&watched));
         let queues: Arc<dyn Queues> = inner.clone();
@@ -255,9 +255,9 @@ impl<H: Load> Handle for Inner<H> {
 
 impl<H: Load> RunnableWork for Inner<H> {
     fn has_runnable_work(&self) -> bool {
-        let moves =
+        let is_runnable =
             |c: &Arc<Channel<H>>| matches!(c.is_idle(), Ok(false)) && inflight::held(c).is_none();
-        self.channels.iter().any(moves)
+        self.channels.iter().any(is_runnable)
     }
 }
 

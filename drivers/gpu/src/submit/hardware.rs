@@ -129,7 +129,7 @@ pub trait Submit: Send + Sync + 'static {
     fn most(&self) -> usize;
 
     /// How many of the first words are whole packets and fit `room`; 0 if the first one does not.
-    fn whole(&self, words: &[u32], room: usize) -> usize;
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize;
 
     /// Missing space to submit this many more words while `used` is in use; 0 if they fit.
     fn missing(&self, used: u64, words: usize) -> u64;

@@ -23,8 +23,8 @@ pub trait OwnRing: Send + Sync + Sized + 'static {
     /// Its memory; the number of dwords is a power of two.
     fn window(&self) -> &Window;
 
-    /// See [`Submit::whole`].
-    fn whole(&self, words: &[u32], room: usize) -> usize;
+    /// See [`Submit::packet_boundary`].
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize;
 
     /// Writes words for which there is room behind position `at`. Returns the position behind them.
     ///
@@ -136,8 +136,8 @@ impl<R: OwnRing> Submit for Ring<R> {
         (self.size() - R::FENCE - R::END) as usize
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        self.own.whole(words, room)
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
+        self.own.packet_boundary(words, room)
     }
 
     #[inline]

@@ -259,7 +259,7 @@ impl<H: Hardware> Channel<H> {
         // Checked before anything is written, so that nothing is submitted by half.
         let mut rest = words;
         while !rest.is_empty() {
-            let piece = self.way().whole(rest, most);
+            let piece = self.way().packet_boundary(rest, most);
             if piece == 0 {
                 return Err(self.refused(format!(
                     "a packet of more than {most} dwords does not fit the ring of {}: open the \
@@ -272,7 +272,7 @@ impl<H: Hardware> Channel<H> {
         rest = words;
         let mut doorbell = 0;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(self.way().whole(rest, most));
+            let (now, later) = rest.split_at(self.way().packet_boundary(rest, most));
             doorbell = match self.write_when_free(host, now) {
                 // Some pieces are on their way and cannot be taken back.
                 Err(error) if rest.len() < words.len() => return Err(self.core.lose(error)),

@@ -30,7 +30,7 @@
 //!
 //! 1. Once: [`Encoder::open`] gives the words that a channel begins with.
 //! 2. A submission is the words of [`Encoder::begin`], then the packets' words, in segments that entries of the
-//!    ring lead to ([`push::entry`]); [`push::whole`] says where words may be cut. The data block lies anywhere
+//!    ring lead to ([`push::entry`]); [`push::packet_boundary`] says where words may be cut. The data block lies anywhere
 //!    that the device reads below [`DATA_END`], at a multiple of [`DATA_ALIGN`], until the submission is done.
 //! 3. Bound words stay where they are, and an entry leads to them again.
 

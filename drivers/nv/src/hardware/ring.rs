@@ -28,7 +28,7 @@ impl OwnRing for NvRing {
         &self.0.ring
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
         words.len().min(room) / ENTRY * ENTRY
     }
 

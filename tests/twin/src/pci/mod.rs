@@ -108,7 +108,7 @@ pub trait Target: Send {
     fn reset(&mut self, kind: ResetKind);
 
     /// Whether nothing goes on behind it until somebody accesses it, or changes memory that it waits for.
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         true
     }
 
@@ -226,9 +226,9 @@ impl Function {
 
     /// Whether nothing goes on in it until somebody accesses it, or changes memory that it waits for: what it was told
     /// to do is done, and what was wrong with that is reported.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let mut slots = self.slots.iter();
-        slots.all(|slot| lock(&slot.target).is_at_rest())
+        slots.all(|slot| lock(&slot.target).is_idle())
     }
 
     /// Its way to memory of the host.

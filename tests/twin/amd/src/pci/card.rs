@@ -231,8 +231,8 @@ impl Target for Doorbells {
 
     fn reset(&mut self, _: ResetKind) {}
 
-    fn is_at_rest(&self) -> bool {
-        lock(&self.0).engines.are_at_rest()
+    fn is_idle(&self) -> bool {
+        lock(&self.0).engines.are_idle()
     }
 }
 

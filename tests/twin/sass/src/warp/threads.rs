@@ -277,7 +277,7 @@ impl Threads {
     }
 
     /// Lets lanes go on for which all others have come, or will not come any more.
-    fn meet(&mut self) {
+    fn reconverge(&mut self) {
         let mut k = 0;
         while let Some(&group) = self.others.get(k) {
             let lanes = match group.wait {
@@ -403,7 +403,7 @@ impl Threads {
         self.at += 1;
         self.active &= !lanes;
         self.park(lanes, self.at, wait);
-        self.meet();
+        self.reconverge();
     }
 
     fn flow(&mut self, op: &Op, lanes: u32, around: &mut Around) -> Result<(), Cause> {
@@ -486,7 +486,7 @@ impl Threads {
                     *join &= !lanes;
                 }
                 self.at += 1;
-                self.meet();
+                self.reconverge();
             }
             Op::Together { when, ref mask } => {
                 let lanes = self.when(lanes, when);
@@ -510,7 +510,7 @@ impl Threads {
                     self.copies.end(memories)?;
                     bulk::leave(memories, &mut self.leaving, None)?;
                 }
-                self.meet();
+                self.reconverge();
             }
             Op::Yield => {
                 self.at += 1;
