@@ -18,7 +18,7 @@ use crate::wave::{Lanes, Wave};
 /// Waves wait for each other in vain.
 pub static BARRIER_DIVERGED: Rule = Rule {
     name: "BARRIER-DIVERGED",
-    text: "every wave of a workgroup comes to a barrier or ends, and signals it before it waits",
+    text: "every wave of a workgroup reaches a barrier or ends, and signals it before it waits",
     source: "ISA documents, s_barrier and s_barrier_wait",
     proof: Proof::Sourced,
 };

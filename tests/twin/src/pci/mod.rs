@@ -35,8 +35,7 @@ pub use bus::{Behind, Bus, FREED, GIVEN, HostMemory, MASTER, OnInterrupt};
 /// Memory accesses are answered only while the command register enables them.
 pub static MEM_DECODE: Rule = Rule {
     name: "PCI-MEM-DECODE",
-    text: "a BAR answers only while PCI_COMMAND_MEMORY is set; else reads are all ones and writes \
-           are lost",
+    text: "a BAR is accessed while PCI_COMMAND_MEMORY is set; otherwise reads are all ones and writes are lost",
     source: "PCI Local Bus Specification 3.0, 6.2.2",
     proof: Proof::Sourced,
 };
