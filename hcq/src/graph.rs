@@ -208,7 +208,7 @@ impl GraphBuilder {
             position[i] = in_lane[node.lane].len() as u64;
         }
 
-        // What must be ordered, and how: waits that nothing earlier implies, and who signals.
+        // The required order: waits that no earlier one implies, and the nodes that signal.
         let mut seen = vec![vec![0u64; lanes]; lanes];
         let mut before: Vec<Vec<u64>> = Vec::with_capacity(self.nodes.len());
         let mut barrier_at = vec![0u64; lanes];
@@ -376,7 +376,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::Graph`] for a wrong number of values, [`Error::Timeout`] if the previous run hangs or a
-    /// ring stays full, or the loss of a device. See the module for what is left then.
+    /// ring stays full, or the loss of a device. The module describes the state after an error.
     pub fn replay(
         &mut self,
         values: &[u64],

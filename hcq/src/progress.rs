@@ -180,7 +180,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(80);
 
-    /// Waits on a virtual clock for what is silent since some moment of it, which may change. Says when it was over.
+    /// Waits on a virtual clock for a device without progress since a moment that may change. Returns the time of the end.
     fn wait(
         deadline: impl FnOnce(Deadline) -> Deadline,
         mut moved: impl FnMut(Duration) -> Duration,

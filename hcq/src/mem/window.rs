@@ -282,7 +282,7 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn read<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
-        // Where it is inlined, there is the mapped access and nothing else.
+        // Inlined, this is the mapped access alone.
         if let Access::Mapped { view, .. } = &self.access
             && let Ok(value) = view.read(at(offset))
         {
@@ -338,7 +338,7 @@ impl Window {
         Ok(value)
     }
 
-    /// Writes a word that a device looks at: what was written before is there first (where neither is mapped
+    /// Writes a word that a device reads; earlier writes are visible before it (if neither is mapped
     /// write-combining; else see [`Window::ring`]).
     ///
     /// # Errors
@@ -594,7 +594,7 @@ impl Window {
         }
     }
 
-    /// That `count` elements lie inside, and aligned: what a view checks by itself.
+    /// Checks that `count` elements are inside and aligned, as a view does.
     fn aligned<W: Word>(
         &self,
         verb: &str,
