@@ -18,7 +18,7 @@ use crate::options::Options;
 /// An AMD GPU.
 pub type AmdDevice = Gpu<AmdHardware>;
 
-/// The GPU behind an interface.
+/// The GPU of a backend.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that

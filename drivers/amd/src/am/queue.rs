@@ -70,7 +70,7 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
         prepared.map_err(lost)?;
     }
     let mut buffers = vec![ring.clone(), control.clone()];
-    // Its drop takes out what has come so far.
+    // Its drop removes a partly loaded queue.
     let slot = Slot::take(handle.card(), language, handle.number())?;
     let number = slot.number();
     let mut rings = Vec::new();
@@ -93,7 +93,7 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
             let xccs = am.gfx().xccs();
             for (i, xcc) in xccs.iter().enumerate() {
                 let events = memory(END_OF_PIPE, MemoryKind::Device, "end-of-pipe buffer")?;
-                // Behind the slot: also where what follows fails, the queue leaves before its buffer goes.
+                // After the slot: the queue is removed before its buffer is freed, also on later errors.
                 buffers.push(events.clone());
                 // PM4 has a queue on each XCC, AQL one that all of them have.
                 let (place, doorbell) = match language {
@@ -155,7 +155,7 @@ pub(super) fn create(handle: &Handle<Am>, request: &QueueRequest<'_>) -> Result<
 /// Doorbells of an XCC: the range that it listens to.
 const DOORBELLS: u32 = 32;
 
-/// Writes the image of a queue to where it has its place.
+/// Writes the image of a queue to its memory.
 fn image(am: &Am, xcc: &Xcc, number: u32, queue: &mqd::Queue) -> Result<Mqd> {
     let (card, hubs) = (am.card(), am.mmu());
     let xccs = am.gfx().xccs().len() as u64;

@@ -1,7 +1,7 @@
-//! Scratch: memory of lanes that do not fit their registers.
+//! Scratch: per-lane memory for values that do not fit in registers.
 //!
-//! Hardware hands a slot of it to each wave that runs. How many slots there are, and how large they
-//! are, is told in COMPUTE_TMPRING_SIZE; memory for all of them is there before a kernel starts.
+//! Hardware assigns a slot to each running wave. COMPUTE_TMPRING_SIZE has the number of slots and their
+//! size; memory for all of them is allocated before a kernel starts.
 
 use drivers_spec::amd::regs;
 use hcq::GpuVa;

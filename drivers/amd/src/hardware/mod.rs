@@ -1,10 +1,10 @@
-//! [`AmdHardware`]: a queue of an AMD GPU, as [`drivers_gpu`] takes it.
+//! [`AmdHardware`]: a queue of an AMD GPU, for [`drivers_gpu`].
 //!
 //! | file | idea |
 //! |---|---|
 //! | here | encoder and ring as one queue |
-//! | [`ring`] | how packets lie in a ring, and how the hardware is told of them |
-//! | [`parts`] | what a queue is made of |
+//! | [`ring`] | the layout of packets in a ring, and the doorbell |
+//! | [`parts`] | the parts of a queue |
 //! | [`scratch`] | the scratch memory of kernels |
 //! | [`decode`] | packets read back, for messages and traces |
 

@@ -19,12 +19,12 @@ const LARGEST_ALIGN: u64 = 1 << 16;
 /// Source: LLVM, BinaryFormat/ELF.h, SHN_AMDGPU_LDS.
 const SHN_AMDGPU_LDS: u16 = 0xff00;
 
-/// An image, with what is needed to find kernels in it.
+/// An image, with its kernel symbols.
 pub(super) struct Placed {
     pub image: Vec<u8>,
     pub align: u64,
     pub absolute: Vec<Absolute>,
-    /// Symbols of descriptors, sorted, and where each descriptor lies.
+    /// Symbols of descriptors, sorted, with the offset of each descriptor.
     pub descriptors: Vec<(String, u64)>,
 }
 
@@ -38,7 +38,7 @@ impl ImageExtent {
     fn new() -> ImageExtent {
         ImageExtent {
             size: 0,
-            // Code is aligned to 256 bytes, whatever its section says.
+            // Code is aligned to 256 bytes, whatever the alignment of its section.
             align: 256,
         }
     }
@@ -96,7 +96,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
         }
         let name = section.name().unwrap_or("?");
         let size = header.sh_size(endian);
-        // Before room is made: an object is at least as large as what it brings along.
+        // Before the image is allocated: an object is at least as large as its contents.
         if kind == elf::SHT_PROGBITS {
             section.data()?;
         }
@@ -215,7 +215,7 @@ fn symbol_name(file: &File<'_>, index: SymbolIndex) -> String {
     }
 }
 
-/// Where a symbol lies in the image.
+/// The offset of a symbol in the image.
 fn symbol_offset(
     file: &File<'_>,
     index: SymbolIndex,
