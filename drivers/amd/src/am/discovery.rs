@@ -98,7 +98,7 @@ pub enum DiscoveryError {
 pub struct Ip {
     /// The die that it is on.
     pub die: u16,
-    /// The actual value.
+    /// The kind of block.
     pub hw_id: u16,
     /// Which one of these.
     pub instance: u8,

@@ -25,8 +25,8 @@ pub struct Scratch {
 const LANES: u64 = 64;
 
 impl Scratch {
-    /// How much memory `lane_bytes` of each lane take, so that every wave which a chip with these units
-    /// can hold has a slot; where it will lie is still open ([`Scratch::at`]). `None` if a lane cannot
+    /// The memory for `lane_bytes` per lane, with a slot for every wave that a chip with these units
+    /// can hold; its address is set later ([`Scratch::at`]). `None` if a lane cannot
     /// have that much.
     pub fn plan(chip: &Chip, units: &Units, lane_bytes: u32) -> Option<Scratch> {
         let generation = chip.generation;

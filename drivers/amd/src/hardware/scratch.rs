@@ -79,12 +79,12 @@ impl Scratches {
 }
 
 impl AmdHardware {
-    /// Tells the command processor of an AQL queue, which is at rest, where scratch is, and has the queue
-    /// mapped anew.
+    /// Sets the scratch address of an idle AQL queue, and maps the queue
+    /// again.
     ///
     /// # Errors
-    /// [`Error::Os`], and it goes on with what it had `before`; the loss of the device, where the queue has left the hardware and
-    /// is not back.
+    /// [`Error::Os`], and the queue keeps the memory of `before`; the loss of the device, if the queue was unmapped and cannot
+    /// be mapped again.
     fn set_scratch(&self, core: &Core, scratch: &Scratch, before: &Scratch) -> Result<()> {
         let set = self.write_scratch(core, scratch).map_err(|e| match e {
             gone @ Error::Fault { .. } => core.lose(gone),

@@ -1,4 +1,4 @@
-//! Words of a push buffer: methods behind their headers, and the entries of a ring that lead to them.
+//! Words of a push buffer: headers with their methods, and the ring entries for them.
 
 use drivers_spec::nv::chip::Method;
 use drivers_spec::nv::push::header::{

@@ -37,7 +37,7 @@ pub struct NvHardware {
 
 impl Hardware for NvHardware {
     type Way = Ring<NvRing>;
-    // The kernel driver tells of interrupts by GPU.
+    // The kernel driver reports interrupts per GPU.
     const WAKES_ALL: bool = true;
 
     #[inline]

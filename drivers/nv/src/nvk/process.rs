@@ -72,7 +72,7 @@ impl Process {
         })
     }
 
-    /// Lets two GPUs reach each other's memory, if there is a way.
+    /// Enables peer access between two GPUs, if they support it.
     fn enable_peer_access(&self, gpu: &Gpu, other: &Gpu) {
         let Some(uvm) = &self.session.uvm else { return };
         // Of one that was open before, and had the same number.
