@@ -65,7 +65,7 @@ pub(crate) fn copy(
 ) -> Result<()> {
     check_range(setup, dst, bytes, MOST)
         .and_then(|()| check_range(setup, src, bytes, MOST))
-        .and_then(|()| span::apart(dst, src, bytes))
+        .and_then(|()| span::check_disjoint(dst, src, bytes))
         .map_err(|why| setup.refused("copy", why))?;
     let mut done = 0;
     while done < bytes {
