@@ -12,7 +12,8 @@ use hcq::{AllocSpec, Command, Deadline, QueueKind, Span, Stream, Val, Width};
 
 const BYTES: u64 = 1 << 20;
 
-fn main() -> hcq::Result<()> {
+/// Runs it; a test does, too.
+pub fn main() -> hcq::Result<()> {
     let soon = || Deadline::after(Duration::from_secs(5));
     let device: Arc<dyn hcq::Device> = CpuDevice::open(Config::default())?;
     println!(

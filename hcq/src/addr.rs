@@ -36,12 +36,12 @@ pub enum AddrError {
         /// Bytes, or the other address, that was subtracted.
         bytes: u64,
     },
-    /// An address that is not valid for the device that was to use it.
+    /// An address that is not valid for the device that should use it.
     #[error("addresses of {of} are not valid in {asked}: the two share no memory")]
     OtherDomain {
-        /// Whose addresses they are.
+        /// The domain of the addresses.
         of: Domain,
-        /// Who was to use them.
+        /// The domain that should use them.
         asked: Domain,
     },
 }

@@ -17,8 +17,7 @@ pub trait Clock: Send + Sync {
 pub struct MonotonicClock;
 
 impl MonotonicClock {
-    /// What it shows when it is first read. What a device did before that, by its own clock, has a
-    /// time as well, which is not negative.
+    /// Its value at the first read: large enough that earlier events of a device's own clock have positive times.
     const START: Duration = Duration::from_secs(1 << 20);
 }
 

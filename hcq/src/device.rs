@@ -37,7 +37,7 @@ pub struct DeviceInfo {
 /// Recommended batch sizes (estimates).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Costs {
-    /// Commands per submission: with far fewer, submission overhead dominates; with more, the device idles meanwhile
+    /// Commands per submission: with far fewer, submission overhead dominates; with more, the device idles during encoding
     /// and the ring holds too few submissions.
     pub batch: usize,
     /// Submissions in flight before the host waits for the oldest one.

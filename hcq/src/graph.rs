@@ -423,7 +423,7 @@ impl Graph {
     ///
     /// # Errors
     /// [`Error::Graph`] for a wrong number of values, [`Error::Timeout`] if the previous run hangs or a
-    /// ring stays full, or the loss of a device. See the module for what is left then.
+    /// ring stays full, or the loss of a device. The module describes the state after an error.
     pub fn replay(
         &mut self,
         values: &[u64],

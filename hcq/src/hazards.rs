@@ -64,9 +64,9 @@ impl Span {
 /// writes.
 #[derive(Default, Debug)]
 pub struct Hazards {
-    /// Who wrote or read what last. Short: an entry is dropped when a write covers it.
+    /// The last accesses to each range. The list is short: an entry is dropped when a write covers it.
     touched: Vec<Touch>,
-    /// The answer; kept, so that nothing is allocated.
+    /// The result; its memory is reused.
     found: Vec<usize>,
 }
 

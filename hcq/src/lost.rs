@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
 
-/// How many forks lie between this process and the one that was started.
+/// Number of forks between the initial process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
 
 /// Number of forks since the initial process, counted by [`lose_all_by_fork`]. Owners of state that a child does not
@@ -46,7 +46,7 @@ pub(crate) fn inherited(device: &DeviceId) -> Error {
 /// Whether a device is lost or stopped. Keeps the first cause of the loss.
 pub struct LostState {
     device: DeviceId,
-    /// That of the process which opened the device.
+    /// The generation of the process that opened the device.
     generation: u32,
     cause: OnceLock<Arc<Error>>,
     kept: Mutex<Kept>,
@@ -133,7 +133,7 @@ impl LostState {
 
     /// Keeps something that the device may use, lost or not, until it is stopped.
     pub fn keep(&self, what: Box<dyn Any + Send>) {
-        // The memory is the parent's, and a fork may have inherited a lock that nobody opens.
+        // The memory is the parent's, and a fork may have inherited a lock that no thread releases.
         if self.is_inherited() {
             std::mem::forget(what);
             return;
@@ -222,7 +222,7 @@ mod tests {
         lost.keep(Box::new(things[3].clone()));
         assert!(lost.is_lost() && !lost.runs_on());
         assert_eq!(counts(), [1, 1, 1, 1]);
-        // Who is never stopped keeps it for ever.
+        // A device that is never stopped keeps it.
         let never = LostState::new(DeviceId::new("CPU", 1));
         never.keep(Box::new(things[0].clone()));
         drop(never);

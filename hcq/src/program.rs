@@ -89,7 +89,7 @@ impl ArgLayout {
         }
     }
 
-    /// So many buffers.
+    /// A layout of `count` buffers.
     pub fn buffers(count: usize) -> Self {
         ArgLayout::new(std::iter::repeat_n(ArgKind::Buffer, count))
     }

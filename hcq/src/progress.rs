@@ -80,7 +80,7 @@ impl Seen {
     }
 
     /// Records progress that no counter shows.
-    pub fn moves(&self) {
+    pub fn note_progress(&self) {
         let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         seen.1 = Instant::now();
     }
@@ -180,7 +180,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_millis(80);
 
-    /// Waits on a virtual clock for what is silent since some moment of it, which may change. Says when it was over.
+    /// Waits on a virtual clock for a device without progress since a moment that may change. Returns the time of the end.
     fn wait(
         deadline: impl FnOnce(Deadline) -> Deadline,
         mut moved: impl FnMut(Duration) -> Duration,
@@ -255,7 +255,7 @@ mod tests {
         let start = Instant::now();
         assert!(seen.note(&[1, 3]) <= start.elapsed());
         let start = Instant::now();
-        seen.moves();
+        seen.note_progress();
         assert!(seen.note(&[1, 3]) <= start.elapsed());
     }
 

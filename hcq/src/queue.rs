@@ -60,7 +60,7 @@ pub trait Queue: Send + Sync {
     /// The timeline that counts its submissions; the same for every handle of the queue.
     fn timeline(&self) -> &Timeline;
 
-    /// Takes the next value for a turn, whose packets wait for `after`.
+    /// Reserves the next value for a turn; its packets wait for `after`.
     ///
     /// # Errors
     /// [`Error::Command`].

@@ -89,7 +89,7 @@ impl Signal {
     /// The largest value seen by the host through any handle. Does not read the signal.
     #[inline]
     pub fn seen(&self) -> u64 {
-        // Acquire, with the release in `see`: who finds a value here sees what was done before it.
+        // Acquire, with the release in `see`: a thread that reads a value sees the writes before it.
         self.0.seen.load(Ordering::Acquire)
     }
 
@@ -157,7 +157,7 @@ impl Point {
     /// # Errors
     /// The loss of the device.
     pub fn reached(&self) -> Result<bool> {
-        // What was seen once needs no other look.
+        // A value that was seen is not read again.
         Ok(self.signal.seen() >= self.value || self.signal.value()? >= self.value)
     }
 
@@ -204,7 +204,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A signal without device; its timestamp says how often it was looked at.
+    /// A signal without a device; its timestamp counts the reads.
     pub(crate) fn counted() -> Signal {
         Signal::new("counted", GpuVa(0x1000), Arc::new(Counted::default()))
     }
@@ -229,7 +229,7 @@ pub(crate) mod tests {
         assert_eq!((signal.clone().seen(), looks()), (7, 1));
         assert!(!point(8).reached().unwrap());
         assert_eq!((signal.seen(), looks()), (7, 2));
-        // Memory says 5.
+        // The value in memory is 5.
         assert_eq!(signal.value().unwrap(), 7);
     }
 }

@@ -95,7 +95,7 @@ impl<P: Any + Send> Staging<P> {
         Ok(())
     }
 
-    /// The piece whose turn it is, once it is free.
+    /// The next piece, once it is free.
     fn free(&mut self) -> Result<(&P, &mut Option<Point>), Error> {
         let piece = self.next;
         self.next = 1 - piece;

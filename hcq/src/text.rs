@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character acts on a terminal instead of being shown, or turns the direction of what is beside it.
+/// Whether a character controls a terminal instead of being printed, or changes the text direction.
 /// Line ends and tabs are layout.
 fn acts(c: char) -> bool {
     let turns =

@@ -29,12 +29,12 @@ pub struct Timeline {
     device: DeviceId,
     unit: String,
     signal: Signal,
-    /// Who has made it: a fork may have inherited a lock that nobody opens.
+    /// The process that created it: a fork may have inherited a lock that no thread releases.
     process: u32,
-    /// The point of the last submission, for who does not wait for the lock: a full ring keeps it for long.
+    /// The point of the last submission, for readers that do not take the lock: a full ring holds it for long.
     last: AtomicU64,
     state: Mutex<State>,
-    /// A reserved turn was taken or given up.
+    /// Notified when a reserved turn begins or is cancelled.
     given: Condvar,
 }
 
@@ -45,13 +45,13 @@ struct State {
     packets: CommandBuffer,
     /// The driver's.
     own: Box<dyn Any + Send>,
-    /// Somebody has the next turn reserved, and so many wait for that.
+    /// Whether the next turn is reserved, and the number of threads that wait for it.
     is_reserved: bool,
     waiting: usize,
 }
 
 impl Timeline {
-    /// The timeline of a new queue; `signal` has value 0 and is set by nobody else. The packets of all submissions
+    /// The timeline of a new queue; `signal` has value 0 and no other writer. The packets of all submissions
     /// start with the words of `head`. `own` is the driver's state.
     pub fn new(
         device: &DeviceId,
@@ -155,8 +155,8 @@ impl Timeline {
         }
     }
 
-    /// Until the turn is dropped, nobody else submits to the queue. It stays where it is made: to move it would cost a
-    /// submission more than the lock.
+    /// Until the turn is dropped, no other thread submits to the queue. It is constructed in place: moving it would cost
+    /// more than the lock.
     #[inline]
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn {
@@ -189,7 +189,7 @@ impl Timeline {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock once nobody has the next turn reserved.
+    /// Waits until the next turn is not reserved, and returns the lock.
     #[inline]
     fn next(&self) -> MutexGuard<'_, State> {
         let state = self.lock();
@@ -210,7 +210,7 @@ impl Timeline {
         state
     }
 
-    /// The lock for who has the next turn reserved, and has not any more.
+    /// Returns the lock to the owner of the reserved turn, and ends the reservation.
     fn give(&self) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         state.is_reserved = false;
@@ -228,10 +228,10 @@ impl fmt::Debug for Timeline {
     }
 }
 
-/// What lies under a timeline's lock.
+/// The state under a timeline's lock.
 pub struct Held<'a> {
     state: MutexGuard<'a, State>,
-    /// What was let go meanwhile: dropped after the lock, as it may use the queue.
+    /// Values to drop after the lock is released, because their drop may use the queue.
     freed: Vec<Keep>,
 }
 
@@ -242,7 +242,7 @@ impl<'a> Held<'a> {
         Held { state, freed }
     }
 
-    /// What is the driver's, with what it lets go of; none if it is of another type.
+    /// The driver's state, and the list of values to drop later; `None` if the state has another type.
     #[inline]
     pub fn own<T: Any>(&mut self) -> Option<(&mut T, &mut Vec<Keep>)> {
         Some((self.state.own.downcast_mut()?, &mut self.freed))
@@ -391,7 +391,7 @@ pub struct Parts<'a, T> {
     pub packets: Option<&'a mut CommandBuffer>,
 }
 
-/// Whether `next` has another high half than `last`: devices that compare 32 bits cannot tell their
+/// Whether the high halves of `next` and `last` differ: devices that compare 32 bits cannot tell their
 /// order by the low half.
 pub(crate) const fn crosses_epoch(last: u64, next: u64) -> bool {
     last >> 32 != next >> 32
@@ -400,49 +400,49 @@ pub(crate) const fn crosses_epoch(last: u64, next: u64) -> bool {
 /// The low half of a value.
 const LOW: u64 = u32::MAX as u64;
 
-/// Submissions that take a [`Counter`] past a multiple of 2^32, at least.
+/// Minimum number of submissions with which a [`Counter`] passes a multiple of 2^32.
 pub const CROSSING: u32 = 1 << 16;
 
 /// The values of a queue's submissions, such that devices which compare 32 bits may wait for any of
 /// them at any time.
 ///
-/// Such a device waits for the high half of a value first, then for the low one, and would wait too
-/// long if the low half started over meanwhile. Therefore it does not at once: behind `h:ffff_ffff` the
-/// signal keeps the low half and counts with the high one, for [`CROSSING`] submissions. Waits for
-/// what came before end meanwhile, however late they begin, and points of the crossing itself
-/// ask for the high half alone:
+/// Such a device waits for the high half of a value first, then for the low half, and would wait too
+/// long if the low half wrapped in between. Therefore it does not wrap at once: after `h:ffff_ffff` the
+/// signal keeps the low half and counts with the high half, for [`CROSSING`] submissions. Waits for
+/// earlier points end during that time, however late they begin. Points of the crossing itself
+/// need the high half only:
 ///
 /// | | signal | point |
 /// |---|---|---|
 /// | before | `h:ffff_fffe`, `h:ffff_ffff` | the same |
 /// | crossing | `h+1:ffff_ffff`, `h+2:ffff_ffff`... | `h+1:0000_0000`, `h+2:0000_0000`... |
-/// | behind it | `k:0000_0000`, `k:0000_0001`... | the same |
+/// | after it | `k:0000_0000`, `k:0000_0001`... | the same |
 ///
-/// It goes on until the host has seen the signal at `h+1:0000_0000` or more. From then on an encoder knows
-/// of every value before the crossing that it is reached ([`Signal::seen`]), and leaves such a wait out.
-/// What is left is a device that begins to wait for a point after more than [`CROSSING`] later ones were
-/// reached, and was told to before it was reached itself. The values last for 2^48 submissions.
+/// The crossing lasts until the host has seen the signal at `h+1:0000_0000` or more. From then on the encoder knows
+/// that every value before the crossing is reached ([`Signal::seen`]), and omits such waits.
+/// One case remains: a wait that was encoded before its point was reached, and that begins after more than
+/// [`CROSSING`] later points were reached. The values last for 2^48 submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Counter {
     last: Step,
-    /// Submissions of the next crossing, or of the one under way.
+    /// Remaining submissions of the next or the current crossing.
     left: u32,
-    /// The first point of the crossing under way.
+    /// The first point of the current crossing.
     border: u64,
 }
 
 /// The values of one submission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What it sets the signal to.
+    /// The value that it writes to the signal.
     pub signal: u64,
-    /// What the signal has reached once it is done: at most as much, and more than any submission
-    /// before has set.
+    /// A value that the signal has reached when the submission is complete: at most `signal`, and more than any earlier
+    /// submission has set.
     pub point: u64,
 }
 
 impl Counter {
-    /// Goes on behind a value of the signal.
+    /// Continues after a value of the signal.
     pub const fn after(value: u64) -> Counter {
         Counter {
             last: Step {
@@ -581,7 +581,7 @@ mod tests {
         assert_eq!(asked, 50);
         let behind = counter.next(|_| true).unwrap().last();
         assert_eq!(behind.signal as u32, 0);
-        // The next crossing has a border of its own.
+        // The next crossing has another first point.
         let next = Counter::after(behind.signal | u64::from(u32::MAX));
         assert_ne!(next.next(|_| panic!()).unwrap().border, border);
     }

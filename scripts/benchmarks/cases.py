@@ -1,4 +1,4 @@
-"""The models that are measured, and what is aimed at for them."""
+"""The measured models and their targets."""
 
 import json
 import pathlib
@@ -13,10 +13,10 @@ MODELS = {name: (FOLDER / "random" / f"light_{name}" / "model.onnx", {}) for nam
 MODELS |= {f"minilm B{batch}S{sequence}": (FOLDER / "minilm" / "model.onnx",
                                            {"batch": batch, "sequence": sequence})
            for batch, sequence in ((1, 128), (8, 128))}
-# Trained ones, with the inputs that lie beside them.
+# Trained models, with the inputs stored beside them.
 ZOO = {}
-# Those whose weights outweigh the program and its compiler, some 70 MB: for these the whole process
-# is held against the size of the model.
+# Models with weights larger than the program and its compiler (about 70 MB): their memory bound is that
+# of the whole process.
 LARGE = ["resnet50", "bvlc_alexnet", "vgg19", "zfnet512", "minilm B1S128", "minilm B8S128"]
 # tinygrad takes most of a minute to compile one.
 TINYGRAD = ["resnet50"]
@@ -26,7 +26,7 @@ ROWS = [STEADY, COLD, WARM, MEMORY]
 
 
 def find_zoo():
-    """Takes in what scripts/zoo has fetched."""
+    """Adds the models that scripts/zoo has fetched."""
     ZOO.update({path.parent.name: (path, {}) for path in sorted(FOLDER.glob("zoo/*/model.onnx"))
                 if not path.parent.name.endswith(".part")})
     MODELS.update(ZOO)
@@ -36,23 +36,23 @@ find_zoo()
 
 
 def chosen(names, wanted):
-    """The models of which a row is wanted."""
+    """The models with at least one wanted row."""
     return [name for name in names if any(wanted(f"{name} {row}") for row in ROWS)]
 
 
 def given(name):
-    """The file with the inputs of a model, where they are not made up."""
+    """The file with the inputs of a model; None if they are generated."""
     path = MODELS[name][0].parent / "inputs.npz"
     return path if path.exists() else None
 
 
 def facts(name):
-    """What is known of a model besides its file."""
+    """The stored facts of a model: kind, weights, activations."""
     return json.loads((MODELS[name][0].parent / "facts.json").read_text())
 
 
 def memory_bound(name):
-    """MB: twice the weights and the two largest activations; nothing where that is not known."""
+    """MB: twice the weights plus the two largest activations; None if unknown."""
     dims = MODELS[name][1]
     try:
         known = facts(name)
@@ -60,7 +60,7 @@ def memory_bound(name):
         return None
     largest = known["activations"]
     if dims:
-        # Kept for the largest case. Of those measured here, all that differ do so in the batch.
+        # Stored for the largest case; the measured cases differ in the batch only.
         batch, sequence = known["cases"][-1]
         assert sequence == dims["sequence"]
         largest = [size * dims["batch"] / batch for size in largest]

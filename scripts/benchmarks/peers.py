@@ -3,15 +3,15 @@
     python peers.py numpy|tinygrad [--only REGEX]
     python peers.py onnxruntime|openvino|tinygrad --model NAME     one of cases.py, in this process
 
-A row is what `doorbell bench --json` prints too: name, threads, unit, which way is better, and the
-least, middle and best value of the samples; `value` is the middle. A row that could not be measured
-has `missing` with the reason. The number of BLAS threads is that of OPENBLAS_NUM_THREADS, which the
-library reads when it is loaded: hence one process per number of threads.
+Rows have the form of `doorbell bench --json`: name, threads, unit, whether higher or lower is better, and
+minimum, median and maximum of the samples; `value` is the median. A row that could not be measured
+has `missing` with the reason. OPENBLAS_NUM_THREADS sets the number of BLAS threads; the library reads
+it when it is loaded, so each number of threads needs a process.
 
-A model has a process of its own, because the rows are of a process: seconds from opening the file to
-the first result (without the import of the peer), milliseconds of each later run, and the most memory
-that the process had. Whether the first run is a cold one is up to XDG_CACHE_HOME, where tinygrad
-keeps compiled kernels; the others keep nothing, so their first run stands for both.
+A model has a process of its own: its rows are the seconds from opening the file to
+the first result (without the import of the peer), the milliseconds of each later run, and the peak memory
+of the process. tinygrad caches compiled kernels in XDG_CACHE_HOME, which decides whether its first run is
+cold; the other peers have no cache, so their first run counts as both.
 """
 
 import argparse
@@ -28,7 +28,7 @@ THREADS = int(os.environ.get("OPENBLAS_NUM_THREADS", "1"))
 MB = 1 << 20
 # Sampling of a row ends after this many samples or seconds, whichever comes first.
 SAMPLES, SECONDS = 25, 1.0
-# Runs of a model that are timed, at most.
+# Maximum number of timed runs of a model.
 RUNS = 1000
 # Threads of a model: within a node, and between nodes.
 WITHIN, BETWEEN = 2, 1
@@ -45,7 +45,7 @@ def emit(peer, name, threads, unit, better, values=None, missing=None):
 
 
 def sample(work, most=SAMPLES):
-    """Seconds of each run, after one that warms up."""
+    """Seconds of each run, after a warm-up run."""
     work()
     times, start = [], time.perf_counter()
     while len(times) < 3 or (len(times) < most and time.perf_counter() - start < SECONDS):
@@ -56,10 +56,10 @@ def sample(work, most=SAMPLES):
 
 
 def measure(peer, name, threads, unit, better, value, prepare):
-    """`prepare` gives the work; `value` makes seconds a value. A failure becomes a row."""
+    """`prepare` returns the work; `value` converts seconds to the value. A failure becomes a row."""
     try:
         values = [value(t) for t in sample(prepare())]
-    except Exception as error:  # A peer that cannot do this row must not stop the others.
+    except Exception as error:  # A failure of this peer must not stop the others.
         missing = f"{type(error).__name__}: {error}".split("\n")[0][:200]
         return emit(peer, name, threads, unit, better, missing=missing)
     emit(peer, name, threads, unit, better, values)
@@ -150,7 +150,7 @@ def tinygrad_rows(wanted):
             (x + 1.0).realize()
         return lambda: (x + 1.0).realize()
 
-    # 0: it decides by itself how many threads it uses, so its rows stand beside any number.
+    # 0: it chooses its number of threads, so its rows are compared with any number.
     if wanted("gemm f32 1024"):
         measure("tinygrad", "gemm f32 1024", 0, "GFLOP/s", "higher",
                 lambda t: 2 * 1024 ** 3 / t / 1e9, lambda: gemm(1024))
@@ -162,13 +162,13 @@ def tinygrad_rows(wanted):
 
 
 def peak():
-    """MB that this process had in memory at most."""
+    """Peak memory of this process in MB."""
     status = open("/proc/self/status").read()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024 / MB
 
 
 def model_inputs(specs, dims):
-    """Normal numbers; ones where the model wants whole numbers, as every index and mask may be 1."""
+    """Normal numbers for floats; ones for integers, because 1 is a valid index and mask."""
     import numpy as np
     rng = np.random.default_rng(1)
     made = {}
@@ -179,7 +179,7 @@ def model_inputs(specs, dims):
 
 
 def model_feed(name):
-    """The inputs of a model that lie beside it, where some do."""
+    """The inputs stored beside a model, if any."""
     import numpy as np
     path = cases.given(name)
     return dict(np.load(path)) if path else None
@@ -213,7 +213,7 @@ def openvino_model(path, dims, given):
         specs = [(i.any_name, [d.get_length() if d.is_static else str(d) for d in i.partial_shape],
                   "float" in str(i.element_type)) for i in run.inputs]
         made = given or model_inputs(specs, dims)
-        # An input that nothing reads is not there any more.
+        # The compiler removes unused inputs.
         feed = {i: made[next(n for n in i.names if n in made)] for i in run.inputs}
         request = run.create_infer_request()
         return lambda: request.infer(feed, share_inputs=True, share_outputs=True)
@@ -247,7 +247,7 @@ def model_rows(peer, name):
         work()
         times = sample(work, RUNS)
     except Exception as error:
-        # OpenVINO says first where in its own code it was.
+        # OpenVINO's message starts with a position in its source.
         lines = [line.strip() for line in str(error).split("\n") if line.strip()]
         lines = [line for line in lines if not line.startswith("Exception from")] or lines
         missing = f"{type(error).__name__}: {' '.join(lines)}"[:200]

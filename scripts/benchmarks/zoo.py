@@ -7,7 +7,7 @@ import statistics
 import cases
 
 PEERS = ["onnxruntime", "openvino"]
-# What is aimed at: the row of the means -> a bound, and whether more is better.
+# Targets: the row of the means -> a bound, and whether higher is better.
 TARGETS = {"steady": (1.0, True), "slowest": (0.7, True), "cold": (3.0, False), "warm": (1.0, False)}
 HEAD = ["model", "kind", "Doorbell ms", "onnxruntime ms", "OpenVINO ms", "ratio", "cold s", "warm s",
         "onnxruntime s", "OpenVINO s", "MB", "onnxruntime MB", "OpenVINO MB"]
@@ -22,7 +22,7 @@ def figure(x):
 
 
 class Results:
-    """Values by contender, model, row and round; and why there are none."""
+    """Values by contender, model, row and round; and the reasons for missing ones."""
 
     def __init__(self):
         self.values = collections.defaultdict(dict)
@@ -40,7 +40,7 @@ class Results:
         return figure(statistics.median(got.values())) if got else ""
 
     def ratio(self, name, row, peers, over=None):
-        """How many times the best of some peers takes of what we take, in the middle of the rounds."""
+        """The time of the fastest of some peers divided by ours, median of the rounds."""
         ours, some = self.values.get(("doorbell", name, row), {}), []
         for turn, value in ours.items():
             theirs = [self.values[p, name, over or row][turn] for p in peers
@@ -54,7 +54,7 @@ class Results:
         return [name for name in cases.ZOO if name in seen]
 
     def steady(self):
-        """How many times the better peer takes, by model."""
+        """The time of the faster peer divided by ours, by model."""
         return {n: self.ratio(n, cases.STEADY, PEERS) for n in self.names()}
 
     def table(self):
@@ -69,17 +69,17 @@ class Results:
                 f"{steady[n]:.2f}x" if steady[n] else "", *of(cases.COLD, own), *of(cases.WARM, own),
                 *of(cases.COLD, ort, vino), *of(cases.MEMORY, own, ort, vino)]) + " |")
         known = [r for r in steady.values() if r]
-        # First results are held against ONNX Runtime's, and are times of ours in one of its.
+        # First results are compared with ONNX Runtime's only: our time divided by its time.
         first = {state: [1 / r for n in names if (r := self.ratio(n, row, PEERS[:1]))]
                  for state, row in (("cold", cases.COLD), ("warm", cases.WARM))}
         rows = []
         if known:
             least = min((r, n) for n, r in steady.items() if r)
             rows.append(("steady", "steady, geometric mean of the ratios", mean(known)))
-            rows.append(("slowest", f"steady, the least ratio ({least[1]})", least[0]))
+            rows.append(("slowest", f"steady, the lowest ratio ({least[1]})", least[0]))
         for state, times in first.items():
             if times:
-                rows.append((state, f"first result {state}, geometric mean of times onnxruntime's", mean(times)))
+                rows.append((state, f"first result {state}, geometric mean of times relative to onnxruntime's", mean(times)))
         failed = [n for n in names if ("doorbell", n) in self.missing]
         lines += ["", "| all | | target | |", "|---|---:|---:|---|"]
         for key, text, value in rows:
@@ -95,10 +95,10 @@ class Results:
 TEXT = """
 ## Zoo
 
-Trained models that packages ship as files (`scripts/zoo list`), with inputs like the real thing, on
-two threads, in 32-bit floats where the model has these. *ratio* is the time of the better peer by
-ours; *cold* is the time to the first result with nothing compiled, *warm* with what the run before
-left, both from the start of the process; a peer's is from loading the model. Memory is the most that
-the process had.
+Trained models that packages ship as files (`scripts/zoo list`), with realistic inputs, on
+two threads, in 32-bit floats where the model uses them. *ratio* is the time of the faster peer divided by
+ours; *cold* is the time to the first result with an empty compile cache, *warm* with the cache of the previous
+run, both from the start of the process; a peer's is from loading the model. Memory is the peak of
+the process.
 
 """

@@ -429,7 +429,7 @@ pub struct Node {
     /// The parameter whose value it is or was, by its number.
     owner: OnceLock<u64>,
     /// Made in a [`no_grad`](crate::no_grad()).
-    apart: bool,
+    no_grad: bool,
 }
 
 /// What a node is computed from.
@@ -472,7 +472,7 @@ impl Node {
 
     /// Whether no gradient goes to its sources, whatever it computes.
     pub(crate) fn ends_gradients(&self) -> bool {
-        self.apart || matches!(self.op, Op::Detach)
+        self.no_grad || matches!(self.op, Op::Detach)
     }
 
     /// Whether the sources were given up.
@@ -557,8 +557,8 @@ impl Tensor {
 
     /// The same with other sources, and what goes with them.
     pub(crate) fn remade(&self, op: Op, src: &[&Tensor], shape: &[usize]) -> Tensor {
-        let apart = self.0.apart || no_grad::is_on();
-        Tensor::placed(self.engine(), op, src, shape, self.dtype(), apart)
+        let no_grad = self.0.no_grad || no_grad::is_on();
+        Tensor::placed(self.engine(), op, src, shape, self.dtype(), no_grad)
     }
 
     fn placed(
@@ -567,7 +567,7 @@ impl Tensor {
         src: &[&Tensor],
         shape: &[usize],
         dtype: DType,
-        apart: bool,
+        no_grad: bool,
     ) -> Tensor {
         Tensor(Arc::new(Node {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
@@ -581,7 +581,7 @@ impl Tensor {
             engine: engine.clone(),
             storage: Slot::default(),
             owner: OnceLock::new(),
-            apart,
+            no_grad,
         }))
     }
 

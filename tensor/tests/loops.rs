@@ -5,7 +5,7 @@ mod support;
 
 use tensor::exec::{DeviceExecutor, Interpreter};
 use tensor::loops::{Order, Recurrence, recur};
-use tensor::schedule::{BufferId, Limits, OutputRequest, Place, Schedule, Work};
+use tensor::schedule::{BufferId, BufferKind, Limits, OutputRequest, Schedule, Work};
 use tensor::{DType, Engine, Error, Frozen, Jit, Result, Tensor};
 
 /// Numbers without pattern, small.
@@ -389,7 +389,7 @@ fn states_that_nobody_wants_have_a_place() {
                 let buffers = &repeat.body.buffers;
                 for (i, info) in buffers.iter().enumerate() {
                     let b = BufferId(i as u32);
-                    let result = matches!(info.place, Place::Result(_));
+                    let result = matches!(info.kind, BufferKind::Result(_));
                     for step in (0..steps).filter(|&step| result && repeat.works(b, step)) {
                         let offset = repeat.part(b, step).offset;
                         assert!(offset >= repeat.body.arena.bytes, "{steps} {i} {offset}");

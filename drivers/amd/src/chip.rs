@@ -30,7 +30,7 @@ pub struct Chip {
     pub vgpr_bytes: u32,
     /// Bytes of LDS of a workgroup at most.
     pub lds_bytes: u32,
-    /// The packets of its compute queues, unless somebody asks for the others.
+    /// The default packets of its compute queues.
     pub compute: Language,
 }
 
@@ -70,8 +70,8 @@ pub struct Generation {
     pub gfx: Gfx,
     /// The form of ACQUIRE_MEM.
     pub acquire: AcquireForm,
-    /// Cache actions that make what the queue has done visible to its next kernel: vector and scalar
-    /// caches, and what lies between them and GL2.
+    /// Cache actions that make the queue's writes visible to its next kernel: vector and scalar
+    /// caches, and the caches between them and GL2.
     pub acquire_queue: u32,
     /// The same from outside of the queue: everything, with GL2 and the instruction cache.
     pub acquire_system: u32,
@@ -83,7 +83,7 @@ pub struct Generation {
     pub release_system: u32,
     /// There is a wait that compares 64 bits.
     pub wait64: bool,
-    /// Bytes of one DMA_DATA at most, a multiple of what it copies best.
+    /// Maximum bytes of one DMA_DATA, a multiple of its preferred size.
     pub dma_max: u32,
     /// DMA_DATA goes through GL2. Else it copies below it.
     pub dma_through_gl2: bool,
@@ -99,7 +99,7 @@ pub struct Generation {
     pub initiator_wave32: u32,
     /// Bytes of the unit of RSRC2.LDS_SIZE.
     pub lds_granule: u32,
-    /// Where scratch is told.
+    /// The register of the scratch address.
     pub scratch_base: ScratchBase,
     /// Word 3 of a buffer resource of scratch, but for the stride of its index. `None` where
     /// kernels reach scratch by its registers only.
@@ -135,7 +135,7 @@ pub struct Save {
     pub stack_max: u32,
 }
 
-/// L0, scalar cache, GL1, metadata: what stands between a kernel and GL2.
+/// L0, scalar cache, GL1, metadata: the caches between a kernel and GL2.
 const GCR_QUEUE: u32 = acquire::GLM_WB.put(1)
     | acquire::GLM_INV.put(1)
     | acquire::GLK_WB.put(1)
@@ -416,8 +416,8 @@ pub fn target_name(version: u32) -> String {
     format!("gfx{major}{minor:x}{step:x}")
 }
 
-/// What the topology says about the units of a GPU. Counts are those of all XCCs together, as the
-/// kernel driver tells them.
+/// The units of a GPU from the topology. Counts are totals of all XCCs, as the
+/// kernel driver reports them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Units {
     /// `simd_count`.
@@ -474,7 +474,7 @@ impl QueueSizes {
     pub fn new(chip: &Chip, units: &Units) -> Option<QueueSizes> {
         /// Bytes of scalar registers and of hardware registers of a compute unit.
         const SGPRS_AND_STATE: u64 = 0x4000 + 0x1000;
-        /// Bytes of the header of the control stack, and of what stands before the first wave.
+        /// Bytes of the header of the control stack, and of the data before the first wave.
         const STACK_HEADER: u64 = 40 + 8;
         let save = &chip.generation.save;
         let cus = u64::from(units.cus());

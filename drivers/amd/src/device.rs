@@ -18,11 +18,11 @@ use crate::options::Options;
 /// An AMD GPU.
 pub type AmdDevice = Gpu<AmdHardware>;
 
-/// The GPU behind an interface.
+/// The GPU of a backend.
 ///
 /// # Errors
-/// [`Error::OutOfMemory`]; [`Error::Os`] for what is refused; [`Error::NoDevice`] for options that
-/// the GPU cannot have.
+/// [`Error::OutOfMemory`]; [`Error::Os`] for refused calls; [`Error::NoDevice`] for options that
+/// the GPU does not support.
 pub fn over(backend: &Arc<dyn AmdBackend>, options: &Options) -> Result<Arc<AmdDevice>> {
     let core = Arc::new(Core::new(backend.clone(), options.coredumps.clone()));
     let gpu = backend.gpu();

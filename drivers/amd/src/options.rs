@@ -58,7 +58,7 @@ pub struct Recorded {
     pub writes: bool,
     /// A copy by SDMA has at most 4 MiB.
     pub copies: bool,
-    /// Kernels that PM4 starts have caches emptied before them, and are waited for behind.
+    /// PM4 launches invalidate caches before each kernel, and wait after it.
     pub barriers: bool,
 }
 

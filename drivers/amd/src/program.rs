@@ -1,4 +1,4 @@
-//! Kernels on the device: code in VRAM, with its name known to whoever explains a fault.
+//! Kernels on the device: code in VRAM, registered with its name for fault reports.
 
 use std::fmt::Display;
 use std::sync::Arc;

@@ -151,7 +151,7 @@ fn packets_of_sdma_go_around_the_end_of_a_ring_whole() {
     let words = golden.ours(case).words;
     let language = golden.encoder(case).language();
     assert_eq!(language, Language::Sdma);
-    let whole = |words: &[u32], room| language.whole(GFX1100.generation.gfx, words, room);
+    let whole = |words: &[u32], room| language.packet_boundary(GFX1100.generation.gfx, words, room);
     // Room for the wait and the copy, for the wait alone, for nothing.
     let lengths = [words.len(), 13, 12, 6, 5, 0].map(|room| whole(&words, room));
     assert_eq!(lengths, [words.len(), 13, 6, 6, 0, 0]);

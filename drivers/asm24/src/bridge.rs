@@ -1,8 +1,8 @@
-//! [`Bridge`]: writes that wait for their turn, reads, and the bridge's own memory.
+//! [`Bridge`]: queued writes, reads, and the bridge's own memory.
 //!
-//! Control transfers are done in their order, and so are bulk transfers; between the two there is none. So a stream's
-//! bulk transfer may be under way with the request that arms it: the endpoint takes nothing before. But the next
-//! request waits until the bulk transfer is through, since it would end the stream.
+//! Control transfers are ordered, and so are bulk transfers; there is no order between the two. A stream's
+//! bulk transfer may therefore be submitted together with the request that arms it: the endpoint accepts no data before. The
+//! next request waits until the bulk transfer is complete, because it would end the stream.
 //!
 //! After the first failed transfer no more are made: the bridge's state is then unknown.
 
@@ -18,7 +18,7 @@ use crate::tlp::Tlp;
 use crate::traffic::{Traffic, length};
 use crate::writes::{FEW, Piece, Step, Writes};
 
-/// Requests that are under way together at most.
+/// Maximum number of requests in flight.
 const MOST: usize = 32;
 
 /// Bytes that wait for their turn at most, and bytes of a stream.
@@ -31,7 +31,7 @@ const POWER: Duration = Duration::from_secs(10);
 /// The slowest stream that counts as one: some fifteen times slower than what the firmware does.
 const SLOWEST: u64 = 128 << 10;
 
-/// How often a TLP is sent that nobody took, and how long it is waited between.
+/// Attempts for a TLP without a completion, and the pause between them.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a function may take after power came until it answers. Source: PCI Express Base Specification, 6.6.1.
@@ -44,7 +44,7 @@ pub struct Bridge {
     state: Mutex<State>,
 }
 
-/// What is on its way.
+/// Transfers in flight.
 #[derive(Default)]
 pub(crate) struct State {
     writes: Writes,
@@ -69,7 +69,7 @@ impl Bridge {
         Ok(bridge)
     }
 
-    /// A copy that an earlier process has left armed would take what comes next: a small one takes its place.
+    /// A copy that an earlier process left armed would take the next bulk transfer: a small copy replaces it.
     ///
     /// Source: asm2464pd-firmware, handmade/src/main.c, request 0xF2, sets the one engine up anew; pull request 75.
     fn settle(&self) -> Result<(), TransportError> {
@@ -120,10 +120,10 @@ impl Bridge {
         self.queue(&mut state, &mut transfers, POWER)
     }
 
-    /// Sends a TLP that is answered, behind all writes, and returns the element that it reads.
+    /// Sends a TLP with a completion, after all writes, and returns the element that it reads.
     ///
     /// # Errors
-    /// The transport's; [`Fault::Beyond`] if nobody behind the bridge takes it.
+    /// The transport's; [`Fault::Beyond`] if no device behind the bridge completes it.
     pub fn ask(&self, tlp: &Tlp) -> Result<u32, TransportError> {
         let mut state = self.lock();
         let mut words = [0];
@@ -148,7 +148,7 @@ impl Bridge {
         Ok(())
     }
 
-    /// Writes what is queued.
+    /// Sends queued writes.
     ///
     /// # Errors
     /// The transport's.
@@ -245,7 +245,7 @@ impl Bridge {
         self.queue(state, &mut transfers, limit)
     }
 
-    /// Sends TLPs that are answered, behind all writes: the last of these and the first try are one wait.
+    /// Sends TLPs with completions, after all writes: the last of these and the first attempt share one wait.
     fn ask_all(
         &self,
         state: &mut State,
@@ -363,7 +363,7 @@ impl Bridge {
         self.queue(state, transfers, CONTROL)
     }
 
-    /// Puts a bulk transfer to the device on its way, and does not wait for it.
+    /// Submits a bulk transfer to the device without waiting for it.
     pub(crate) fn submit(
         &self,
         state: &mut State,
@@ -445,7 +445,7 @@ impl Drop for Bridge {
     }
 }
 
-/// How long a stream of so many bytes may take, with what is queued with it.
+/// Timeout of a stream of that many bytes, including the queued requests.
 const fn limit(bytes: usize) -> Duration {
     CONTROL.saturating_add(Duration::from_millis(bytes as u64 * 1000 / SLOWEST))
 }

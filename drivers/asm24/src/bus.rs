@@ -28,7 +28,7 @@ const LOW: u64 = 0x1000_0000;
 const HIGH: u64 = 0x8_0000_0000;
 /// The end of the addresses below 4 GiB.
 const LOW_END: u64 = 1 << 32;
-/// Bridges on the way at most.
+/// Maximum number of bridges on the path.
 const HOPS: u8 = 8;
 /// How long the link may take after the firmware has turned power on.
 const TRAINING: Duration = Duration::from_secs(2);
@@ -44,9 +44,9 @@ pub struct Found {
     pub place: Place,
     /// Who made it.
     pub vendor: u16,
-    /// What it is, by its maker.
+    /// Its device ID.
     pub device: u16,
-    /// What it is: base class, sub-class, interface.
+    /// Its class code: base class, sub-class, interface.
     pub class: u32,
 }
 
@@ -126,10 +126,10 @@ impl Config<'_> {
         self.bridge.ask(&tlp).map(|_| ())
     }
 
-    /// Gives a bridge the bus behind it, and lets through all addresses that are given away here.
+    /// Sets a bridge's secondary bus, and its windows for all assigned addresses.
     fn pass_on(&self) -> Result<(), TransportError> {
         let bus = u32::from(self.place.bus);
-        // In one write: what lies between the three is never half of them.
+        // In one write, so that the three are consistent.
         self.write(PCI_PRIMARY_BUS, bus | (bus + 1) << 8 | 0xff << 16)?;
         let window = |first: u64| (first >> 16) as u32 & 0xfff0 | 0xfff0_0000;
         self.write(PCI_MEMORY_BASE, window(LOW))?;
@@ -143,7 +143,7 @@ impl Config<'_> {
 /// Numbers the buses up to the first function that is no bridge.
 ///
 /// # Errors
-/// The transport's; [`Fault::Beyond`] where nobody answers.
+/// The transport's; [`Fault::Beyond`] without a completion.
 pub fn number(bridge: &Bridge) -> Result<Found, TransportError> {
     for bus in 0..HOPS {
         let place = Place::first(bus);
@@ -177,7 +177,7 @@ pub fn number(bridge: &Bridge) -> Result<Found, TransportError> {
 /// The transport's; [`Fault::Beyond`] for BARs that there is no room for.
 pub fn place_bars(bridge: &Bridge, place: Place) -> Result<Vec<Bar>, TransportError> {
     let config = Config { bridge, place };
-    // Addresses that change are answered by nobody meanwhile.
+    // Decoding is off while addresses change.
     config.command(Command::empty())?;
     resize(&config)?;
     let (mut low, mut high) = (LOW, HIGH);

@@ -1,6 +1,6 @@
 //! [`open`]: the function behind a bridge, as a [`Pci`].
 //!
-//! It reaches no memory of the host: its bus ends at the bridge.
+//! It cannot access host memory: its bus ends at the bridge.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! [`Bridged`]: a machine whose PCI functions are those behind its USB bridges, named by USB port.
 //!
-//! What drivers keep with it is not what they keep with the machine itself: a function behind a bridge and one on the
+//! Drivers' state of this machine is separate from that of the underlying one: a function behind a bridge and one on the
 //! bus share no memory.
 
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Bridged {
     kept: Arc<Apart>,
 }
 
-/// What is kept for functions behind bridges.
+/// Drivers' state for functions behind bridges.
 struct Apart(Kept);
 
 /// The bridges of a machine, of whatever firmware.
@@ -40,7 +40,7 @@ pub fn is_bridge(device: &UsbDevice) -> bool {
     GPU_BRIDGES.contains(&(device.vendor, device.product))
 }
 
-/// Whether a bridge has firmware that is driven here: the open one says so in its name, and has numbers of its own.
+/// Whether a bridge has the open firmware, by its product name and IDs.
 ///
 /// Source: tinygrad, runtime/support/usb.py and ops_amd.py.
 pub fn is_open(bridge: &UsbDevice) -> bool {

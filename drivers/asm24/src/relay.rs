@@ -1,12 +1,12 @@
 //! [`Buffer`]: copies through the bridge's own memory, a hundred times faster than streams of dwords.
 //!
 //! To the function the buffer has two windows: one is filled by a bulk transfer while the function empties the other.
-//! A bulk transfer that is over is not there yet for the function, and nobody tells it: so the last dword of a window
-//! changes with each part, and the function waits for that. It is always the window's last one, where no data ever lies
-//! that could look like it. A window is armed again once the function has said that it is done with it.
+//! The data of a complete bulk transfer may not be visible to the function yet, and there is no notification: the last dword
+//! of a window changes with each part, and the function waits for it. It is always the window's last dword, which never has
+//! data that could be mistaken for it. A window is armed again once the function has signalled that it has emptied it.
 //!
-//! To the host the buffer is one window. The function starts when the host says so, and what it writes to the page of
-//! completions lets the bulk transfer go.
+//! In the other direction the buffer is one window. The function starts on the host's signal, and its write to the page of
+//! completions releases the bulk transfer.
 //!
 //! Source: tinygrad, runtime/ops_amd.py, `AMDAllocator._copyin` and `_copyout`; asm2464pd-firmware, request 0xF2.
 
@@ -29,14 +29,14 @@ use crate::request;
 const WINDOW: usize = SRAM.bytes as usize / 2;
 /// Slots of a window.
 const SLOTS: usize = WINDOW / open::SLOT;
-/// Bytes of the dword that says that a window is full.
+/// Bytes of the dword that marks a window as full.
 const TAG_BYTES: usize = 4;
 /// The upper byte of that dword; the others count.
 const TAG: u32 = 0x5100_0000;
 
-/// In [`PAGE`]: where the function says how many parts it is done with.
+/// In [`PAGE`]: the number of parts that the function has completed.
 const COUNT: u64 = 0x800;
-/// In [`PAGE`]: where the host says that the buffer is free for the next part.
+/// In [`PAGE`]: the host's signal that the buffer is free for the next part.
 const TURN: u64 = 0x900;
 
 /// Bytes of a packet: a bulk transfer to the host that is not the last of a copy ends between two.
@@ -54,17 +54,17 @@ pub(crate) struct Buffer {
     turn: Mutex<Turn>,
 }
 
-/// A bulk transfer that is under way, and its bytes.
+/// A bulk transfer in flight, and its bytes.
 type UnderWay<'a> = (Box<dyn Flight + 'a>, usize);
 
-/// How far copies are.
+/// The progress of copies.
 #[derive(Default)]
 struct Turn {
     /// Whether marks of an earlier process are gone.
     is_clean: bool,
     /// Parts sent so far.
     sent: u32,
-    /// The last one that was received, as the host said it.
+    /// The last received part, as signalled by the host.
     received: u8,
 }
 
@@ -86,7 +86,7 @@ impl Buffer {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes away marks of an earlier process, which could be taken for those of this one.
+    /// Clears marks of an earlier process, which could be mistaken for those of this one.
     fn clean(&self, turn: &mut Turn) -> Result<(), TransportError> {
         if turn.is_clean {
             return Ok(());
@@ -111,7 +111,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// Waits until the function is done with so many parts: by the host's own clock, which the function's work takes.
+    /// Waits until the function has completed that many parts, by the host's clock.
     fn passed(&self, state: &mut State, parts: u32) -> Result<(), TransportError> {
         let deadline = Deadline::on(&MonotonicClock, TIMEOUT);
         let (mut pause, mut looks) = (PAUSES.0, 0);
@@ -150,7 +150,7 @@ impl Buffer {
         self.passed(&mut state, first.wrapping_add(legs.len() as u32))
     }
 
-    /// Fills one window after the other. Two transfers are under way at most.
+    /// Fills one window after the other. At most two transfers are in flight.
     fn fill<'a>(
         &'a self,
         state: &mut State,
@@ -310,7 +310,7 @@ fn wire_bytes(bytes: usize) -> usize {
     (bytes + TAG_BYTES).next_multiple_of(open::SLOT)
 }
 
-/// What goes over the wire for a part.
+/// The bytes of a part on the wire.
 fn wire(part: &[u8], tag: u32) -> Vec<u8> {
     let bytes = wire_bytes(part.len());
     let mut wire = Vec::with_capacity(bytes);

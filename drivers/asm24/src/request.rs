@@ -90,7 +90,7 @@ pub const fn arm(to_host: bool, slot: u8, bytes: usize) -> Setup {
     to_device(open::ARM, value, slot as u16 | slots << 8)
 }
 
-/// How many sectors so many bytes are.
+/// The number of sectors of that many bytes.
 pub const fn sectors(bytes: usize) -> usize {
     bytes.div_ceil(open::SECTOR)
 }
@@ -100,7 +100,7 @@ pub const fn sectors(bytes: usize) -> usize {
 pub enum Answer {
     /// It was done; data of a read.
     Done(u32),
-    /// The engine reports an error: nobody took it.
+    /// The engine reports an error: the TLP had no completion.
     Failed,
     /// Nothing came, within what the firmware waits.
     Nothing,
@@ -111,7 +111,7 @@ pub enum Answer {
 /// Status of a completion that is not success.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Unsupported request: nobody has the address.
+    /// Unsupported request: no function has the address.
     Unsupported,
     /// Configuration request retry: not ready yet.
     Retry,

@@ -2,7 +2,7 @@
 
 use hcq::transport::{Transfer, TransportError};
 
-/// What has gone over the cable.
+/// The transfers of the cable.
 #[derive(Clone, Default)]
 pub struct Traffic {
     /// Transfers that are done.

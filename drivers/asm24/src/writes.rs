@@ -19,7 +19,7 @@ pub(crate) struct Piece {
     bytes: Vec<u8>,
 }
 
-/// A step of what is written.
+/// A step of a write.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Step<'a> {
     One(Tlp),
@@ -58,7 +58,7 @@ impl Writes {
 }
 
 impl Piece {
-    /// What is no whole dword is a request of its own, before and behind those that are.
+    /// Partial dwords are separate requests, before and after the whole ones.
     pub(crate) fn steps(&self) -> Vec<Step<'_>> {
         let mut steps = Vec::new();
         let (mut address, mut bytes) = (self.address, &*self.bytes);

@@ -21,10 +21,10 @@ use crate::system;
 /// Bundles that a folder has at most.
 const MOST: usize = 64;
 
-/// Bundles of waits that a device writes at most while it is open: who waits again and again is told the same.
+/// Maximum number of bundles of waits that a device writes while it is open: repeated waits have the same cause.
 const WAITS: u32 = 4;
 
-/// From so many bytes on a bundle is packed.
+/// Bundles of at least this many bytes are compressed.
 const LONG: usize = 256 << 10;
 
 /// Bytes of a bundle at most, as a file and unpacked: more is none of ours.
@@ -39,7 +39,7 @@ const KERNELS: usize = 20_000;
 /// Values of a bundle at most.
 const VALUES: u64 = 1_000_000;
 
-/// Where bundles of a device go, and what each of them says of the machine.
+/// The folder of a device's bundles, and the machine's data in each of them.
 pub struct CoredumpWriter {
     folder: PathBuf,
     /// A wait that was shorter is no hang.
@@ -165,7 +165,7 @@ pub fn write(folder: &Path, mut bundle: Bundle) -> Result<PathBuf, String> {
         }
     };
     written.map_err(|e| {
-        // Half of one helps nobody.
+        // A partial bundle is useless.
         let _ = fs::remove_file(&path);
         format!("{}: {e}", path.display())
     })?;
@@ -202,7 +202,7 @@ fn create(folder: &Path, bundle: &Bundle, is_long: bool) -> io::Result<(File, Pa
             format!("-{n}")
         };
         let path = folder.join(format!("{moment}-{device}-{kind}{nth}{end}"));
-        // It has words of rings and of memory, which are nobody else's business.
+        // It has words of rings and of memory, which other users must not read.
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         match options.open(&path) {

@@ -1,4 +1,4 @@
-//! What is in a bundle.
+//! The contents of a bundle.
 
 use std::fmt;
 
@@ -82,7 +82,7 @@ pub struct Bundle {
     /// Its queues, each with what it does and did last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<Queue>,
-    /// What is not done of a program that was ended on a simulated card.
+    /// Unfinished work of a program that was ended on a simulated card.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub undone: Vec<Undone>,
     /// Kernels that are loaded.
@@ -190,7 +190,7 @@ pub enum Exception {
         /// Memory could not be corrected.
         #[serde(default)]
         uncorrectable: bool,
-        /// What was in its memory is lost.
+        /// The contents of its memory are lost.
         #[serde(default)]
         memory_lost: bool,
     },

@@ -56,13 +56,13 @@ impl Default for Config {
     }
 }
 
-/// How long an idle thread looks before it sleeps: about what it takes to wake it.
+/// How long an idle thread spins before it sleeps: about as long as a wake-up takes.
 const SPIN: Duration = Duration::from_micros(50);
 
 /// Words that a ring may have: room for the largest packet of fixed size, up to 256 MiB.
 const RING_WORDS: RangeInclusive<u32> = 16..=64 << 20;
 
-/// Stack of the threads that run kernels: their local arrays lie there.
+/// Stack of the threads that run kernels: it has their local arrays.
 const KERNEL_STACK: usize = 8 << 20;
 
 /// A ring of the usual size holds several hundred launches, and a batch takes a worker 20 µs at the least.
@@ -159,7 +159,7 @@ impl CpuDevice {
         let (core, pool) = (opening.core.clone(), opening.pool.clone());
         let device = Gpu::open(&core, &pool, about, move |kind, index| match index {
             0 => opening.queue(kind),
-            // The host reaches all memory: nobody copies for it.
+            // The host can access all memory without copies.
             _ => Err(opening.core.closed()),
         })?;
         Ok(device)

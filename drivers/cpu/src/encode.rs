@@ -162,7 +162,7 @@ impl Encoder {
                     0
                 }
             };
-            // Mostly one lies behind the other: nothing is written twice.
+            // They are mostly adjacent: nothing is written twice.
             if out.words.len() == at && part == Part::Whole && at + 2 <= end {
                 out.quad(value);
                 continue;

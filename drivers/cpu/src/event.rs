@@ -1,12 +1,12 @@
-//! [`Event`]: sleep until a condition that somebody else makes true, without a lost wake-up and
-//! without a system call while nobody sleeps. The doorbell of a ring is one.
+//! [`Event`]: sleeps until another thread makes a condition true, without lost wake-ups and
+//! without a system call if no thread sleeps. The doorbell of a ring is one.
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use drivers_host::futex;
 
-/// Something that may happen again and again. The condition itself lies elsewhere, in atomics.
+/// A repeatable event. The condition itself is elsewhere, in atomics.
 #[derive(Debug, Default)]
 pub(crate) struct Event {
     /// Changes with every notification that somebody may sleep for.
@@ -82,7 +82,7 @@ pub(crate) fn spin(limit: Duration, mut ready: impl FnMut() -> bool) -> bool {
                 return true;
             }
         }
-        // Most of what is waited for is there before the clock is read.
+        // Most waits end before the clock is read.
         if start.get_or_insert_with(Instant::now).elapsed() >= limit {
             return ready();
         }

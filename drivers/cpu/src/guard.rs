@@ -35,7 +35,7 @@ const ALTERNATE_STACK: usize = 64 << 10;
 /// The signature of every kernel: argument block, first group, one past the last group.
 pub(crate) type Kernel = unsafe extern "C" fn(args: *const u64, begin: u64, end: u64);
 
-/// What the signal said.
+/// The signal's data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Trap {
     /// SIGSEGV, SIGBUS, SIGFPE or SIGILL.
@@ -47,7 +47,7 @@ pub(crate) struct Trap {
     pub(crate) pc: u64,
     /// The stack pointer there.
     pub(crate) sp: u64,
-    /// Whether it was a store, where the processor says.
+    /// Whether it was a store, if the processor reports it.
     pub(crate) write: Option<bool>,
 }
 

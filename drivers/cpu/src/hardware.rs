@@ -1,4 +1,4 @@
-//! [`CpuHardware`]: a queue of the CPU, as [`drivers_gpu`] takes it: encoder, ring, and the thread behind it.
+//! [`CpuHardware`]: a queue of the CPU, for [`drivers_gpu`]: encoder, ring, and its thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -65,7 +65,7 @@ impl Drop for CpuHardware {
 
 impl Hardware for CpuHardware {
     type Way = Ring<CpuRing>;
-    // Who raises a signal wakes who waits for it.
+    // The thread that raises a signal wakes its waiters.
     const WAKES_ALL: bool = false;
 
     #[inline]
@@ -100,7 +100,10 @@ impl Hardware for CpuHardware {
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         let mut at = 0;
         while at < words.len() {
-            let piece = self.ring.own().whole(&words[at..], MAX_INDIRECT as usize);
+            let piece = self
+                .ring
+                .own()
+                .packet_boundary(&words[at..], MAX_INDIRECT as usize);
             let address = GpuVa(address + at as u64 * 4);
             out.extend([
                 header(op::INDIRECT, INDIRECT_WORDS),
@@ -123,13 +126,13 @@ impl Hardware for CpuHardware {
             return true;
         };
         if self.generation != hcq::process_generation() {
-            // A fork has none of the threads: neither to join nor to let go.
+            // A fork has none of the threads: there is nothing to join.
             std::mem::forget(thread);
             return false;
         }
         self.shared.close();
         self.ring.own().0.doorbell().notify();
-        // What it had to say of a panic is said.
+        // Its panic was reported already.
         let _ = thread.join();
         true
     }
@@ -160,7 +163,7 @@ fn walk(core: &Core, words: &[u32], start: u64, is_ring: bool, found: &mut Vec<D
         let position = start + if is_ring { at as u64 } else { 0 };
         let mut push = |doing| found.push(Done { position, doing });
         let Ok((packet, length)) = decode(&words[at..], at) else {
-            // The queue has gone on meanwhile, and others write there.
+            // The queue has advanced since, and other packets are written there.
             return push(Doing::Unknown { word: words[at] });
         };
         match packet {

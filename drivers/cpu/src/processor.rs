@@ -23,10 +23,10 @@ use crate::workers::Workers;
 /// Words of an INDIRECT packet's target at most: 256 MiB.
 pub(crate) const MAX_INDIRECT: u32 = 64 << 20;
 
-/// The most that an idle processor sleeps before it looks by itself.
+/// The longest sleep of an idle processor between two polls.
 const LONGEST_IDLE: Duration = Duration::from_millis(500);
 
-/// The most that a blocked wait sleeps: what another device's hardware writes wakes nobody.
+/// The longest sleep of a blocked wait: writes of another device's hardware wake no thread.
 const LONGEST_BLOCK: Duration = Duration::from_millis(1);
 
 /// One queue's processor; [`Processor::run`] is the body of its thread.
@@ -75,7 +75,7 @@ impl Processor {
                 self.shared.fault(self.unit.clone(), what);
             }
         }
-        // Whoever waits for room or for the end looks again and sees the loss.
+        // Waiters for room or for the end check again and see the loss.
         self.ring.space().notify();
         waiters::wake_all();
     }
@@ -284,7 +284,7 @@ impl Processor {
                 Hold::Signal { va, value } => waiters::sleep(va, value, LONGEST_BLOCK, || {
                     shared.core.lost.is_lost() || met().unwrap_or(true)
                 }),
-                // Whoever writes a plain word wakes nobody.
+                // A plain store wakes no thread.
                 Hold::Word { .. } => {
                     std::thread::sleep(nap);
                     nap = (nap * 2).min(LONGEST_BLOCK);

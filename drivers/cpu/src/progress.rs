@@ -83,7 +83,7 @@ impl Progress {
         }
     }
 
-    /// The processor blocks, or goes on.
+    /// The processor blocks, or continues.
     pub(crate) fn set_held(&self, hold: Option<Hold>) {
         let mut held = self.lock_held();
         *held = (hold, held.1 + 1);
@@ -110,7 +110,7 @@ impl Progress {
             moves |= is_inside(steps) && runs(worker);
         }
         if moves {
-            self.seen.moves();
+            self.seen.note_progress();
         }
         let own = self.seen.note(&marks);
         match held {
@@ -121,7 +121,7 @@ impl Progress {
         }
     }
 
-    /// Whether the processor stands at a wait.
+    /// Whether the processor is blocked by a wait.
     pub(crate) fn stand(&self) -> Stand {
         let (held, turns) = *self.lock_held();
         match held {
@@ -135,7 +135,7 @@ impl Progress {
         self.ring.consumed() < self.ring.submitted()
     }
 
-    /// Where the queue stands, in words; none if it has nothing to do.
+    /// The position of the queue as text; `None` if it is idle.
     pub(crate) fn report(&self) -> Option<String> {
         let (held, _) = *self.lock_held();
         if !self.is_busy() {

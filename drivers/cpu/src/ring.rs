@@ -124,7 +124,7 @@ impl OwnRing for CpuRing {
         &self.0.window
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
         if words.len() <= room {
             return words.len();
         }

@@ -1,5 +1,5 @@
-//! [`Shared`]: what the threads of one open device know besides [`Core`]: where kernels lie, and whether all handles are
-//! gone.
+//! [`Shared`]: the state of a device's threads besides [`Core`]: the addresses of kernels, and whether all handles are
+//! dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::waiters;
 /// What the threads of one open device share.
 pub struct Shared {
     pub(crate) core: Arc<Core>,
-    /// Where kernels lie.
+    /// The addresses of kernels.
     pub(crate) code: Arc<CodeArenas>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,

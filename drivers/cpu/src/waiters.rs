@@ -1,4 +1,4 @@
-//! Who sleeps until which signal has which value.
+//! The sleeping threads, by signal and value.
 //!
 //! A signal is 16 plain bytes at an address, and whoever raises it (any command processor of this
 //! process, or the host) knows nothing but that address. So sleepers enter address and value into
@@ -24,7 +24,7 @@ struct Slot {
 }
 
 struct Table {
-    /// Slots that belong to somebody.
+    /// Allocated slots.
     claimed: AtomicU64,
     /// Slots with their address and value filled in.
     armed: AtomicU64,
@@ -93,7 +93,7 @@ pub(crate) fn sleep(va: u64, value: u64, limit: Duration, ready: impl Fn() -> bo
     }
 }
 
-/// A slot of the table; given back when dropped.
+/// A slot of the table; freed on drop.
 struct Claim(usize);
 
 impl Claim {

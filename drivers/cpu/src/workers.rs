@@ -23,7 +23,7 @@ const LAUNCH: u32 = OPEN << 1;
 /// Chunks that each thread gets to take on average: more even the load, fewer cost less.
 const CHUNKS_PER_THREAD: u64 = 4;
 
-/// The most that a helper or a joining processor sleeps before it looks by itself. Wake-ups are
+/// The longest sleep of a helper or a joining processor between two polls. Wake-ups are
 /// not lost; this bounds what a broken futex could do.
 const LONGEST_SLEEP: Duration = Duration::from_millis(500);
 
@@ -133,7 +133,7 @@ impl Workers {
         );
         fork.work.notify();
         fork.take_chunks(guard, worker);
-        // From here on nobody comes in.
+        // From here on no thread enters.
         fork.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let empty = || fork.gate.load(Ordering::Acquire) & INSIDE == 0;
         if !spin(fork.spin, empty) {

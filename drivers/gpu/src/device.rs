@@ -22,8 +22,8 @@ use crate::submit::Channel;
 /// A GPU.
 ///
 /// Dropping the last handle (this one, those of its queues and what was bound to them) finishes what
-/// was submitted and destroys the queues. Work that stands at a wait which nothing submitted here can
-/// end is given up. Buffers, programs and signals keep their memory.
+/// was submitted and destroys the queues. Work behind a wait that no submission of this device can
+/// end is dropped. Buffers, programs and signals keep their memory.
 pub struct Gpu<H: Load> {
     info: DeviceInfo,
     core: Arc<Core>,
@@ -31,7 +31,7 @@ pub struct Gpu<H: Load> {
     engine: Arc<Engine<H>>,
 }
 
-/// What a vendor knows of a GPU whose way is open.
+/// A vendor's data of a GPU with an open backend.
 pub struct Opening<S> {
     /// What compilers call its chip.
     pub arch: String,
@@ -50,8 +50,8 @@ pub struct Opening<S> {
 }
 
 impl<H: Load> Gpu<H> {
-    /// The device. `open` opens a queue by its kind and number: those that are offered; and, once the host first needs
-    /// one, a copy queue behind them that is the driver's own.
+    /// The device. `open` opens a queue by its kind and number: the offered ones, and the driver's own copy queue, whose
+    /// number follows, when the host first needs it.
     ///
     /// # Errors
     /// Those of `open`.

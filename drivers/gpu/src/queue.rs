@@ -84,7 +84,7 @@ struct BoundCommands<H: Load> {
     patches: Vec<Patch>,
     /// Words, if the device reads them here, then data; none if there are neither.
     memory: Option<(Window, Piece)>,
-    /// What they name besides.
+    /// Other objects that they refer to.
     keep: Vec<Keep>,
     data_at: usize,
     /// The packets that run the words; none if the words go to the ring themselves.
@@ -143,7 +143,7 @@ impl<H: Load> BoundCommands<H> {
         Ok(bound)
     }
 
-    /// The way to their memory is broken.
+    /// Access to their memory failed.
     #[cold]
     fn broken(&self, error: TransportError) -> Error {
         self.engine.core.broken(self.channel.unit(), error)
@@ -221,14 +221,14 @@ impl<H: Load> BoundCommands<H> {
     }
 }
 
-/// What lies between two changed places is written again up to this many bytes: a store more is cheaper
-/// than a piece of a transfer more.
+/// Gaps of up to this many bytes between two changed places are rewritten: an extra store is cheaper
+/// than an extra piece of a transfer.
 const NEAR: usize = 64;
 
 /// The same at the other end of a cable, where a piece more is one wait more.
 const NEAR_BY_CABLE: usize = 4096;
 
-/// Places that are fetched before they are written: each of a large graph lies in a cache line of its own.
+/// Number of places that are prefetched before they are written: in a large graph each is in its own cache line.
 const AHEAD: usize = 16;
 
 impl<H: Load> IndirectBuffer for BoundCommands<H> {
@@ -245,7 +245,7 @@ impl<H: Load> IndirectBuffer for BoundCommands<H> {
             Some((window, _)) if window.is_remote() => NEAR_BY_CABLE,
             _ => NEAR,
         };
-        // What has changed and is not written yet, of words and of data: places mostly lie in order.
+        // Changes of words and data that are not written yet; places are mostly in order.
         let mut dirty = [0..0, 0..0];
         let changes = |known: &[u64], patch: Patch| {
             let slot = usize::from(patch.slot.0);

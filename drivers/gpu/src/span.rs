@@ -12,10 +12,10 @@ pub const fn bytes(width: Width) -> u64 {
     }
 }
 
-/// A word lies at a multiple of its bytes.
+/// Checks that a word is aligned to its size.
 ///
 /// # Errors
-/// It does not.
+/// It is not.
 #[inline]
 pub fn aligned(at: Val, width: Width) -> Result<(), String> {
     let bytes = bytes(width);
@@ -35,7 +35,7 @@ fn askew(at: Val, bytes: u64) -> String {
     format!("{place} is not aligned to the {bytes}-byte word")
 }
 
-/// A range takes no more than `most` transfers of `each` bytes: what is more comes from a wrong size.
+/// Checks that a range takes at most `most` transfers of `each` bytes: more indicates a wrong size.
 ///
 /// # Errors
 /// It takes more.
@@ -50,10 +50,10 @@ pub fn transfers(bytes: u64, each: u64, most: u64) -> Result<(), String> {
     ))
 }
 
-/// A range ends where addresses of so many bits do, or before.
+/// Checks that a range ends within an address space of `bits` bits.
 ///
 /// # Errors
-/// It ends behind.
+/// It ends after it.
 #[inline]
 pub fn reached(at: Val, bytes: u64, bits: u32) -> Result<(), String> {
     let Val::Const(at) = at else {
@@ -82,12 +82,12 @@ pub fn words(bytes: u64) -> Result<(), String> {
     }
 }
 
-/// A copy goes elsewhere than to itself. Both ranges are [`reached`].
+/// Checks that source and destination of a copy do not overlap. Both ranges are [`reached`].
 ///
 /// # Errors
 /// They have bytes in common.
 #[inline]
-pub fn apart(dst: Val, src: Val, bytes: u64) -> Result<(), String> {
+pub fn check_disjoint(dst: Val, src: Val, bytes: u64) -> Result<(), String> {
     let (Val::Const(dst), Val::Const(src)) = (dst, src) else {
         return Ok(());
     };
@@ -131,8 +131,13 @@ mod tests {
     #[test]
     fn a_copy_goes_elsewhere() {
         let at = Val::Const;
-        assert!(apart(at(100), at(0), 100).is_ok() && apart(at(0), at(100), 100).is_ok());
-        assert!(apart(at(99), at(0), 100).is_err() && apart(at(5), at(5), 1).is_err());
-        assert!(apart(at(5), at(5), 0).is_ok());
+        assert!(
+            check_disjoint(at(100), at(0), 100).is_ok()
+                && check_disjoint(at(0), at(100), 100).is_ok()
+        );
+        assert!(
+            check_disjoint(at(99), at(0), 100).is_err() && check_disjoint(at(5), at(5), 1).is_err()
+        );
+        assert!(check_disjoint(at(5), at(5), 0).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! What the processor is: cores this process may use, model, instruction sets.
+//! The processor: cores this process may use, model, instruction sets.
 //!
 //! Everything is read from /proc; what is absent there (a container may hide it) is
 //! `None` or empty here, never a guess.

@@ -36,8 +36,8 @@ impl HostFile {
         Ok(HostFile { name, file })
     }
 
-    /// One request on an argument of bytes. Interrupted calls are repeated, as libdrm does, but not
-    /// for ever: a process under a storm of signals has to get to look at its deadlines. The caller
+    /// One request with an argument of bytes. Interrupted calls are repeated, as libdrm does, but not
+    /// without limit: a process under a storm of signals has to check its deadlines. The caller
     /// has checked that the argument is as large as the request says. What the argument points to
     /// is between the caller and the kernel, which checks every address.
     fn ioctl_bytes(&self, request: u32, argument: &mut [u8]) -> Result<i32, Errno> {
@@ -63,12 +63,12 @@ impl HostFile {
     }
 }
 
-/// What the system said to an operation on a path.
+/// The system's error of an operation on a path.
 pub(crate) fn refused(path: &str, operation: &str, error: &io::Error) -> TransportError {
     TransportError::new(path, operation, fault(error))
 }
 
-/// What the system said, by its number.
+/// The system's error, by its number.
 pub(crate) fn fault(error: &io::Error) -> Fault {
     match error.raw_os_error() {
         Some(errno) => Fault::Errno(errno),
@@ -110,7 +110,7 @@ impl DevFile for HostFile {
         }
         let range = Range::of_file(&self.file, offset, map.len, prot).map_err(refused)?;
         let (ptr, owner) = (range.ptr(), Arc::new(Unforked::new(range)));
-        // SAFETY: mapped for as long as `owner` lives; nobody else knows the address.
+        // SAFETY: mapped for as long as `owner` lives; no other code has the address.
         Ok(unsafe { view(ptr, map.len, map.prot, owner) })
     }
 
@@ -118,13 +118,13 @@ impl DevFile for HostFile {
         // Drivers tell by normal data, by priority data, or by both.
         let wanted = PollFlags::POLLIN | PollFlags::POLLPRI;
         let mut files = [PollFd::new(self.file.as_fd(), wanted)];
-        // Rounded up: what is left of a limit is no busy loop.
+        // Rounded up, so that the rest of a limit is no busy loop.
         let ms = limit.as_nanos().div_ceil(1_000_000);
         let ms = i32::try_from(ms).unwrap_or(i32::MAX);
         let timeout = PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX);
         match nix::poll::poll(&mut files, timeout) {
             Ok(ready) => Ok(ready > 0),
-            // Whoever waits looks at the time.
+            // The caller checks the time.
             Err(Errno::EINTR) => Ok(false),
             Err(errno) => {
                 let fault = Fault::Errno(errno as i32);

@@ -14,7 +14,7 @@ use crate::clock::monotonic_ns;
 /// Why [`wait`] returned. A sleeper reads the word again in every case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
-    /// Somebody called [`wake`] (or the kernel woke us for no reason, which it may).
+    /// [`wake`] was called, or the wake-up was spurious.
     Woken,
     /// The word did not hold the expected value, so there was nothing to sleep for.
     Changed,

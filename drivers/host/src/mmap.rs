@@ -121,7 +121,7 @@ impl Memory {
         let range = Range::aligned(size + 2 * guard, align, guard, none, private);
         let range = range.map_err(failed)?;
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: nobody else knows of the range yet.
+        // SAFETY: no other code has the range yet.
         unsafe { range.protect(guard, size, access) }.map_err(failed)?;
         if align == HUGE_PAGE {
             range.advise_huge_pages(guard, size);

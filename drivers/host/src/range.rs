@@ -19,8 +19,8 @@ pub fn page_size() -> usize {
         .unwrap_or(4096)
 }
 
-/// A mapping of ours, unmapped on drop. Nobody accesses it through this value, which hands out its
-/// address only.
+/// A mapping of ours, unmapped on drop. This value gives out the address only and does not
+/// access the memory.
 #[derive(Debug)]
 pub(crate) struct Range {
     ptr: NonNull<u8>,
@@ -80,7 +80,7 @@ impl Range {
             .zip(NonZeroUsize::new(len))
             .ok_or(Errno::EINVAL)?;
         let flags = MapFlags::MAP_PRIVATE | MapFlags::MAP_NORESERVE | MapFlags::MAP_FIXED_NOREPLACE;
-        // SAFETY: the kernel maps nothing over what is there, it refuses.
+        // SAFETY: the kernel does not replace existing mappings, it refuses.
         let base = unsafe { mmap_anonymous(Some(at), total, ProtFlags::PROT_NONE, flags)? };
         let ptr = base.cast();
         Ok(Range { ptr, len })
@@ -108,7 +108,7 @@ impl Range {
     /// Maps `len` bytes of a file over a part of this range, shared with it.
     ///
     /// # Safety
-    /// Nobody relies on what lies there.
+    /// No code relies on the current contents.
     ///
     /// # Errors
     /// As of mmap(2), and `EINVAL` for a part that is not inside.
@@ -134,7 +134,7 @@ impl Range {
     /// Changes the access to `len` bytes from `at` on.
     ///
     /// # Safety
-    /// Nobody has references into them, nor accesses them against `prot`.
+    /// No code has references into them, or accesses them against `prot`.
     ///
     /// # Errors
     /// As of mprotect(2), and `EINVAL` for a part that is not inside.
@@ -154,7 +154,7 @@ impl Range {
     /// Gives the memory of `len` bytes from `at` on back to the system: they are zero when they are accessed again.
     ///
     /// # Safety
-    /// Nobody has references into them, or relies on what they hold.
+    /// No code has references into them, or relies on their contents.
     ///
     /// # Errors
     /// As of madvise(2), and `EINVAL` for a part that is not inside.
@@ -188,7 +188,7 @@ impl Range {
 
 impl Drop for Range {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped; whoever holds addresses into it holds this owner too.
+        // SAFETY: exactly the mapped range; holders of addresses into it also hold this owner.
         let unmapped = unsafe { munmap(self.ptr.cast(), self.len) };
         debug_assert_eq!(unmapped, Ok(()), "munmap");
     }

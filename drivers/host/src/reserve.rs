@@ -151,7 +151,7 @@ pub(crate) fn memory(bytes: u64, align: u64) -> Result<View, TransportError> {
     let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
     let owner = map_aligned(bytes, align, access, MapFlags::MAP_SHARED, "map")?;
     let (ptr, len) = (owner.range().ptr(), owner.range().len());
-    // SAFETY: mapped for reads and writes while the owner lives, and nobody else's.
+    // SAFETY: mapped for reads and writes while the owner lives, and no other code owns it.
     Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })
 }
 
@@ -164,8 +164,8 @@ pub(crate) fn of_file(file: impl AsFd, len: usize) -> Result<View, Fault> {
     let range = Range::of_file(file, 0, len, access).map_err(|e| Fault::Errno(e as i32))?;
     let owner = Unforked::new(range);
     let ptr = owner.range().ptr();
-    // SAFETY: mapped for reads and writes while the owner lives, and nobody else's. Who asks for it touches only what the
-    // file has.
+    // SAFETY: mapped for reads and writes while the owner lives, and no other code owns it. Callers access only bytes
+    // that the file has.
     Ok(unsafe { View::new(ptr, len, Arc::new(owner)) })
 }
 
@@ -204,7 +204,7 @@ impl Place {
     /// Maps a file there, and views it.
     ///
     /// # Safety
-    /// Nobody relies on what lies there.
+    /// No code relies on the current contents.
     ///
     /// # Errors
     /// As of mmap(2).

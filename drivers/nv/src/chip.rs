@@ -31,8 +31,8 @@ pub struct Units {
 }
 
 impl Chip {
-    /// The chip of an architecture and implementation as RM tells them (MC_GET_ARCH_INFO). None for one
-    /// that is not described.
+    /// The chip of an architecture and implementation from RM (MC_GET_ARCH_INFO). `None` for an
+    /// unknown one.
     pub fn by_id(id: (u32, u32)) -> Option<Chip> {
         let found = CHIPS.iter().find(|chip| chip.id == id)?;
         Some(Chip {

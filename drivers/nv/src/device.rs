@@ -16,15 +16,15 @@ use crate::options::Options;
 /// An NVIDIA GPU.
 pub type NvDevice = Gpu<NvHardware>;
 
-/// The GPU behind an interface.
+/// The GPU of a backend.
 ///
 /// # Errors
-/// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for what is refused.
+/// [`hcq::Error::OutOfMemory`]; [`hcq::Error::Os`] for refused calls.
 pub fn over(backend: &Arc<dyn NvBackend>, options: &Options) -> Result<Arc<NvDevice>> {
     let core = Arc::new(Core::new(backend.clone(), options.coredumps.clone()));
     let gpu = backend.gpu();
     let pool = Pool::new(&core);
-    // Engines are shared by channels: where there are few, the driver's own copies go the same way.
+    // Engines are shared by channels: if there are few, the driver's own copies share one.
     let engines = gpu.copy_engines.max(1);
     let copies = options.copy_queues.clamp(1, engines);
     let opening = Opening {

@@ -23,7 +23,7 @@ use crate::encode::qmd::{Bank, Code};
 pub const ALIGN: u64 = Cubin::ALIGN;
 /// Bytes of an argument at most.
 const WIDEST: usize = 8;
-/// Constant banks that a launch can have, each of so many bytes.
+/// Maximum number of constant banks of a launch, and the bytes of each.
 const BANKS: u8 = 8;
 const BANK_MAX: u64 = 64 << 10;
 
@@ -47,7 +47,7 @@ pub enum ObjectError {
     Kernel {
         /// Its name.
         kernel: String,
-        /// What was there, and what is expected.
+        /// The actual value, and the expected one.
         why: String,
     },
 }
@@ -102,7 +102,7 @@ impl Object {
         self.cubin.bytes()
     }
 
-    /// What lies at `base`, a multiple of [`ALIGN`].
+    /// The image for the address `base`, a multiple of [`ALIGN`].
     pub fn at(&self, base: u64) -> Cow<'_, [u8]> {
         self.cubin.at(base)
     }
@@ -148,7 +148,7 @@ impl Kernel<'_> {
         if params.is_empty() && self.kernel.param_bytes > 0 {
             return Ok(());
         }
-        // What has more bytes than an argument is several of them, side by side.
+        // A parameter with more bytes than an argument is several adjacent ones.
         let parts = params.iter().flat_map(|param| {
             (0..param.size.max(1)).step_by(WIDEST).map(|from| Param {
                 offset: param.offset.saturating_add(from),
@@ -193,8 +193,8 @@ impl Kernel<'_> {
         }
     }
 
-    /// Bytes of shared memory of a block, with what is the system's. `local_bytes` is what the caller asks for;
-    /// the kernel's own counts if it is more.
+    /// Bytes of shared memory of a block, including the system's. `local_bytes` is the caller's size;
+    /// the kernel's own size counts if it is larger.
     fn shared_bytes(&self, local_bytes: u32) -> Result<u32> {
         let limits = self.object.target.limits;
         let own = self.kernel.shared_bytes.max(local_bytes);

@@ -10,7 +10,7 @@ use drivers_bundle::CoredumpWriter;
 pub struct Options {
     /// Entries of the ring of a channel, each of which names a push buffer; rounded up to a power of two.
     pub entries: u32,
-    /// Bytes of the block from which the push buffers of a compute channel come, with what they point to:
+    /// Bytes of the block for the push buffers of a compute channel and their data:
     /// QMDs and constant banks.
     pub push_buffer: u64,
     /// Copy channels to offer, at least 1; at most what the GPU has copy engines for.

@@ -44,5 +44,5 @@ pub(crate) fn load(
     Ok((program, thread_bytes))
 }
 
-/// Bytes behind code that are fetched ahead: they have to be mapped.
+/// Bytes after code that are prefetched: they have to be mapped.
 const FETCHED: u64 = 4096;

@@ -103,22 +103,22 @@ impl<'a> Image<'a> {
         let file = File { name, bytes };
         let header = common(file)?;
         let code = Code::of(file, &header)?;
-        let mut taken = Taken::new(code, &header);
+        let mut parser = Parser::new(code, &header);
         match kind {
-            Kind::PspOs => psp::secure_os(&mut taken)?,
-            Kind::PspTa => psp::trusted(&mut taken)?,
-            Kind::PspAsd => taken.whole(PartId::Ta(TaFwType::PSP_ASD)),
-            Kind::PspToc => taken.whole(PartId::Psp(PspFwType::PSP_TOC)),
-            Kind::Smu => smu::take(&mut taken)?,
-            Kind::Cp(processor) => gfx::take(&mut taken, processor)?,
-            Kind::Imu => gfx::imu(&mut taken)?,
-            Kind::Mes { kiq } => gfx::scheduler(&mut taken, kiq)?,
-            Kind::Rlc => rlc::take(&mut taken)?,
-            Kind::Sdma { engines } => sdma::take(&mut taken, engines)?,
+            Kind::PspOs => psp::secure_os(&mut parser)?,
+            Kind::PspTa => psp::trusted(&mut parser)?,
+            Kind::PspAsd => parser.whole(PartId::Ta(TaFwType::PSP_ASD)),
+            Kind::PspToc => parser.whole(PartId::Psp(PspFwType::PSP_TOC)),
+            Kind::Smu => smu::take(&mut parser)?,
+            Kind::Cp(processor) => gfx::take(&mut parser, processor)?,
+            Kind::Imu => gfx::imu(&mut parser)?,
+            Kind::Mes { kiq } => gfx::scheduler(&mut parser, kiq)?,
+            Kind::Rlc => rlc::take(&mut parser)?,
+            Kind::Sdma { engines } => sdma::take(&mut parser, engines)?,
             Kind::Unused(_) => {}
             Kind::Discovery => return Err(Error::Kind { name: name.into() }),
         }
-        for part in &taken.parts {
+        for part in &parser.parts {
             signed::check(file, part)?;
         }
         let checksum = checksum(kind, file, &header, code.bytes)?;
@@ -126,8 +126,8 @@ impl<'a> Image<'a> {
             kind,
             header,
             checksum,
-            start: taken.start,
-            parts: taken.parts,
+            start: parser.start,
+            parts: parser.parts,
         })
     }
 
@@ -221,7 +221,7 @@ impl<'n, 'a> Code<'n, 'a> {
 }
 
 /// What the parser of a kind works on, and what it has found so far.
-struct Taken<'n, 'a> {
+struct Parser<'n, 'a> {
     code: Code<'n, 'a>,
     header: CommonFirmwareHeader,
     feature: Option<u32>,
@@ -229,9 +229,9 @@ struct Taken<'n, 'a> {
     parts: Vec<Part<'a>>,
 }
 
-impl<'n, 'a> Taken<'n, 'a> {
-    fn new(code: Code<'n, 'a>, header: &CommonFirmwareHeader) -> Taken<'n, 'a> {
-        Taken {
+impl<'n, 'a> Parser<'n, 'a> {
+    fn new(code: Code<'n, 'a>, header: &CommonFirmwareHeader) -> Parser<'n, 'a> {
+        Parser {
             code,
             header: *header,
             feature: None,

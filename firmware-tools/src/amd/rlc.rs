@@ -8,105 +8,105 @@ use drivers_spec::amd::fw_hdr::{
 use drivers_spec::amd::fw_type::GfxFwType;
 use zerocopy::byteorder::little_endian::U32;
 
-use super::{PartId, Taken};
+use super::{Parser, PartId};
 use crate::Error;
 
-pub(super) fn take(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
-    let minor = match taken.version() {
+pub(super) fn take(parser: &mut Parser<'_, '_>) -> Result<(), Error> {
+    let minor = match parser.version() {
         (1, _) => {
-            let v1: &RlcFirmwareHeaderV1_0 = taken.layout()?;
-            taken.feature = Some(v1.ucode_feature_version.get());
+            let v1: &RlcFirmwareHeaderV1_0 = parser.layout()?;
+            parser.feature = Some(v1.ucode_feature_version.get());
             0
         }
         (2, minor @ 0..=5) => {
-            let v2: &RlcFirmwareHeaderV2_0 = taken.layout()?;
-            taken.feature = Some(v2.ucode_feature_version.get());
+            let v2: &RlcFirmwareHeaderV2_0 = parser.layout()?;
+            parser.feature = Some(v2.ucode_feature_version.get());
             minor
         }
-        _ => return Err(taken.unknown_version("1, or 2.0 to 2.5")),
+        _ => return Err(parser.unknown_version("1, or 2.0 to 2.5")),
     };
     if minor >= 1 {
-        lists(taken)?;
+        lists(parser)?;
     }
     if minor >= 2 {
-        let v2: &RlcFirmwareHeaderV2_2 = taken.layout()?;
+        let v2: &RlcFirmwareHeaderV2_2 = parser.layout()?;
         let (offset, size) = (v2.rlc_iram_ucode_offset_bytes, v2.rlc_iram_ucode_size_bytes);
-        add(taken, &[GfxFwType::RLC_IRAM], offset, size)?;
+        add(parser, &[GfxFwType::RLC_IRAM], offset, size)?;
         let (offset, size) = (v2.rlc_dram_ucode_offset_bytes, v2.rlc_dram_ucode_size_bytes);
-        add(taken, &[GfxFwType::RLC_DRAM_BOOT], offset, size)?;
+        add(parser, &[GfxFwType::RLC_DRAM_BOOT], offset, size)?;
     }
     if minor == 3 || minor == 4 {
-        helpers(taken)?;
+        helpers(parser)?;
     }
     if minor == 4 {
-        delays(taken)?;
+        delays(parser)?;
     }
     if minor == 5 {
-        let v2: &RlcFirmwareHeaderV2_5 = taken.layout()?;
+        let v2: &RlcFirmwareHeaderV2_5 = parser.layout()?;
         let (offset, size) = (
             v2.rlc_1_iram_ucode_offset_bytes,
             v2.rlc_1_iram_ucode_size_bytes,
         );
-        add(taken, &[GfxFwType::RLX6_UCODE_CORE1], offset, size)?;
+        add(parser, &[GfxFwType::RLX6_UCODE_CORE1], offset, size)?;
         let (offset, size) = (
             v2.rlc_1_dram_ucode_offset_bytes,
             v2.rlc_1_dram_ucode_size_bytes,
         );
-        add(taken, &[GfxFwType::RLX6_DRAM_BOOT_CORE1], offset, size)?;
+        add(parser, &[GfxFwType::RLX6_DRAM_BOOT_CORE1], offset, size)?;
     }
-    taken.whole(PartId::Ip(&[GfxFwType::RLC_G]));
+    parser.whole(PartId::Ip(&[GfxFwType::RLC_G]));
     Ok(())
 }
 
 fn add(
-    taken: &mut Taken<'_, '_>,
+    parser: &mut Parser<'_, '_>,
     ids: &'static [GfxFwType],
     offset: U32,
     size: U32,
 ) -> Result<(), Error> {
-    taken.part(PartId::Ip(ids), offset.get().into(), size.get())
+    parser.part(PartId::Ip(ids), offset.get().into(), size.get())
 }
 
 /// Registers that are saved and restored around power gating.
-fn lists(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
-    let v2: &RlcFirmwareHeaderV2_1 = taken.layout()?;
-    let before = taken.parts.len();
+fn lists(parser: &mut Parser<'_, '_>) -> Result<(), Error> {
+    let v2: &RlcFirmwareHeaderV2_1 = parser.layout()?;
+    let before = parser.parts.len();
     let ids: &'static [GfxFwType] = &[GfxFwType::RLC_RESTORE_LIST_SRM_CNTL];
     let (offset, size) = (
         v2.save_restore_list_cntl_offset_bytes,
         v2.save_restore_list_cntl_size_bytes,
     );
-    add(taken, ids, offset, size)?;
+    add(parser, ids, offset, size)?;
     let feature = v2.save_restore_list_cntl_feature_ver.get();
-    taken.versions(
+    parser.versions(
         before,
         v2.save_restore_list_cntl_ucode_ver.get(),
         Some(feature),
     );
 
-    let before = taken.parts.len();
+    let before = parser.parts.len();
     let ids: &'static [GfxFwType] = &[GfxFwType::RLC_RESTORE_LIST_GPM_MEM];
     let (offset, size) = (
         v2.save_restore_list_gpm_offset_bytes,
         v2.save_restore_list_gpm_size_bytes,
     );
-    add(taken, ids, offset, size)?;
+    add(parser, ids, offset, size)?;
     let feature = v2.save_restore_list_gpm_feature_ver.get();
-    taken.versions(
+    parser.versions(
         before,
         v2.save_restore_list_gpm_ucode_ver.get(),
         Some(feature),
     );
 
-    let before = taken.parts.len();
+    let before = parser.parts.len();
     let ids: &'static [GfxFwType] = &[GfxFwType::RLC_RESTORE_LIST_SRM_MEM];
     let (offset, size) = (
         v2.save_restore_list_srm_offset_bytes,
         v2.save_restore_list_srm_size_bytes,
     );
-    add(taken, ids, offset, size)?;
+    add(parser, ids, offset, size)?;
     let feature = v2.save_restore_list_srm_feature_ver.get();
-    taken.versions(
+    parser.versions(
         before,
         v2.save_restore_list_srm_ucode_ver.get(),
         Some(feature),
@@ -115,32 +115,32 @@ fn lists(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
 }
 
 /// The processors for power and for virtualisation.
-fn helpers(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
-    let v2: &RlcFirmwareHeaderV2_3 = taken.layout()?;
-    let before = taken.parts.len();
+fn helpers(parser: &mut Parser<'_, '_>) -> Result<(), Error> {
+    let v2: &RlcFirmwareHeaderV2_3 = parser.layout()?;
+    let before = parser.parts.len();
     add(
-        taken,
+        parser,
         &[GfxFwType::RLC_P],
         v2.rlcp_ucode_offset_bytes,
         v2.rlcp_ucode_size_bytes,
     )?;
     let feature = v2.rlcp_ucode_feature_version.get();
-    taken.versions(before, v2.rlcp_ucode_version.get(), Some(feature));
-    let before = taken.parts.len();
+    parser.versions(before, v2.rlcp_ucode_version.get(), Some(feature));
+    let before = parser.parts.len();
     add(
-        taken,
+        parser,
         &[GfxFwType::RLC_V],
         v2.rlcv_ucode_offset_bytes,
         v2.rlcv_ucode_size_bytes,
     )?;
     let feature = v2.rlcv_ucode_feature_version.get();
-    taken.versions(before, v2.rlcv_ucode_version.get(), Some(feature));
+    parser.versions(before, v2.rlcv_ucode_version.get(), Some(feature));
     Ok(())
 }
 
 /// Delays of clocks, for the block and for each shader engine.
-fn delays(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
-    let v2: &RlcFirmwareHeaderV2_4 = taken.layout()?;
+fn delays(parser: &mut Parser<'_, '_>) -> Result<(), Error> {
+    let v2: &RlcFirmwareHeaderV2_4 = parser.layout()?;
     let ids: [(&'static [GfxFwType], U32, U32); 5] = [
         (
             &[GfxFwType::GLOBAL_TAP_DELAYS],
@@ -169,7 +169,7 @@ fn delays(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
         ),
     ];
     for (ids, offset, size) in ids {
-        add(taken, ids, offset, size)?;
+        add(parser, ids, offset, size)?;
     }
     Ok(())
 }

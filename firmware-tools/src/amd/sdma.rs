@@ -6,15 +6,15 @@ use drivers_spec::amd::fw_hdr::{
 use drivers_spec::amd::fw_type::GfxFwType;
 
 use super::kind::Engines;
-use super::{PartId, Taken};
+use super::{Parser, PartId};
 use crate::Error;
 
-pub(super) fn take(taken: &mut Taken<'_, '_>, engines: Engines) -> Result<(), Error> {
-    match taken.version() {
+pub(super) fn take(parser: &mut Parser<'_, '_>, engines: Engines) -> Result<(), Error> {
+    match parser.version() {
         (1, _) => {
-            let v1: &SdmaFirmwareHeaderV1_0 = taken.layout()?;
-            taken.feature = Some(v1.ucode_feature_version.get());
-            taken.whole(PartId::Ip(match engines {
+            let v1: &SdmaFirmwareHeaderV1_0 = parser.layout()?;
+            parser.feature = Some(v1.ucode_feature_version.get());
+            parser.whole(PartId::Ip(match engines {
                 Engines::First => &[GfxFwType::SDMA0],
                 Engines::Second => &[GfxFwType::SDMA1],
                 Engines::Four => &[
@@ -28,22 +28,22 @@ pub(super) fn take(taken: &mut Taken<'_, '_>, engines: Engines) -> Result<(), Er
         }
         (2, _) => {
             // The control thread first: it is what the PSP is handed first.
-            let v2: &SdmaFirmwareHeaderV2_0 = taken.layout()?;
-            taken.feature = Some(v2.ucode_feature_version.get());
+            let v2: &SdmaFirmwareHeaderV2_0 = parser.layout()?;
+            parser.feature = Some(v2.ucode_feature_version.get());
             let control = v2.ctl_ucode_offset.get().into();
             let id = PartId::Ip(&[GfxFwType::SDMA_UCODE_TH1]);
-            taken.part(id, control, v2.ctl_ucode_size_bytes.get())?;
+            parser.part(id, control, v2.ctl_ucode_size_bytes.get())?;
             let id = PartId::Ip(&[GfxFwType::SDMA_UCODE_TH0]);
-            taken.inner(id, 0, v2.ctx_ucode_size_bytes.get())?;
+            parser.inner(id, 0, v2.ctx_ucode_size_bytes.get())?;
             Ok(())
         }
         (3, _) => {
-            let v3: &SdmaFirmwareHeaderV3_0 = taken.layout()?;
-            taken.feature = Some(v3.ucode_feature_version.get());
+            let v3: &SdmaFirmwareHeaderV3_0 = parser.layout()?;
+            parser.feature = Some(v3.ucode_feature_version.get());
             let id = PartId::Ip(&[GfxFwType::SDMA_UCODE_TH0]);
-            taken.inner(id, 0, v3.ucode_size_bytes.get())?;
+            parser.inner(id, 0, v3.ucode_size_bytes.get())?;
             Ok(())
         }
-        _ => Err(taken.unknown_version("1, 2 or 3")),
+        _ => Err(parser.unknown_version("1, 2 or 3")),
     }
 }

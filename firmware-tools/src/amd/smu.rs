@@ -4,26 +4,26 @@ use drivers_spec::amd::fw_hdr::{SmcFirmwareHeaderV1_0, SmcFirmwareHeaderV2_0};
 use drivers_spec::amd::fw_hdr::{SmcFirmwareHeaderV2_1, SmcSoftPptableEntry};
 use drivers_spec::amd::fw_type::GfxFwType;
 
-use super::{PartId, Taken};
+use super::{Parser, PartId};
 use crate::Error;
 
 /// More tables than AMD's files have (six), fewer than a damaged count.
 const MOST_TABLES: u32 = 64;
 
-pub(super) fn take(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
-    let _: &SmcFirmwareHeaderV1_0 = taken.layout()?;
-    taken.whole(PartId::Ip(&[GfxFwType::SMU]));
-    match taken.version() {
+pub(super) fn take(parser: &mut Parser<'_, '_>) -> Result<(), Error> {
+    let _: &SmcFirmwareHeaderV1_0 = parser.layout()?;
+    parser.whole(PartId::Ip(&[GfxFwType::SMU]));
+    match parser.version() {
         (1, _) => Ok(()),
         (2, 0) => {
-            let v2: &SmcFirmwareHeaderV2_0 = taken.layout()?;
+            let v2: &SmcFirmwareHeaderV2_0 = parser.layout()?;
             let (offset, size) = (v2.ppt_offset_bytes.get(), v2.ppt_size_bytes.get());
-            taken.part(PartId::Table(0), offset.into(), size)
+            parser.part(PartId::Table(0), offset.into(), size)
         }
         (2, 1) => {
-            let v2: &SmcFirmwareHeaderV2_1 = taken.layout()?;
+            let v2: &SmcFirmwareHeaderV2_1 = parser.layout()?;
             let (count, start) = (v2.pptable_count.get(), v2.pptable_entry_offset.get());
-            let file = taken.code.file;
+            let file = parser.code.file;
             if count > MOST_TABLES {
                 let expected = format!("at most {MOST_TABLES}");
                 return Err(file.field("pptable_count", count, expected));
@@ -33,10 +33,10 @@ pub(super) fn take(taken: &mut Taken<'_, '_>) -> Result<(), Error> {
                 let entry: &SmcSoftPptableEntry = file.read(&format!("pptable entry {i}"), at)?;
                 let id = PartId::Table(entry.id.get());
                 let (offset, size) = (entry.ppt_offset_bytes.get(), entry.ppt_size_bytes.get());
-                taken.part(id, offset.into(), size)?;
+                parser.part(id, offset.into(), size)?;
             }
             Ok(())
         }
-        _ => Err(taken.unknown_version("1, 2.0 or 2.1")),
+        _ => Err(parser.unknown_version("1, 2.0 or 2.1")),
     }
 }

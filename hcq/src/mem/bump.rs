@@ -64,7 +64,7 @@ pub struct Bump {
     offset: u64,
     /// Offsets of the last block.
     last: Range<u64>,
-    /// What is still in use of the time before a restart, and the point that frees it.
+    /// The range that was in use before a restart, and the point that frees it.
     kept: Option<(Range<u64>, u64)>,
     /// Ends of the sealed runs, with the points that free them.
     sealed: VecDeque<(u64, u64)>,

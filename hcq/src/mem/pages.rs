@@ -142,7 +142,7 @@ pub enum PageError {
         bytes: u64,
         /// Lowest address.
         start: GpuVa,
-        /// Bits of what is above it.
+        /// Number of address bits above it.
         bits: u32,
     },
     /// The range ends past the last 64-bit address.
@@ -200,7 +200,7 @@ impl<A: Copy> Mapping<A> {
         self.to.add(at - self.start).unwrap_or(self.to)
     }
 
-    /// What of it lies in a range.
+    /// Its part within a range.
     fn part(&self, start: u64, end: u64) -> Option<Self> {
         let (start, end) = (self.start.max(start), self.end.min(end));
         (start < end).then(|| Mapping {
@@ -212,11 +212,11 @@ impl<A: Copy> Mapping<A> {
     }
 }
 
-/// What an entry has to hold.
+/// The wanted contents of an entry.
 enum Slot<A> {
-    /// Nothing, nor do those before this address.
+    /// Invalid, as all entries before this address.
     Empty(u64),
-    /// A page of a mapping, as all of its run do; log2 of the bytes of that.
+    /// A page of a mapping, as all entries of its run; log2 of the bytes of the run.
     Pages(Mapping<A>, u32),
     /// The next table.
     Table,
@@ -225,11 +225,11 @@ enum Slot<A> {
 /// A table: its level, and the first address under it.
 type Key = (usize, u64);
 
-/// What is to be done, once it is known that all of it can be.
+/// A planned change; it is applied only if all of it is possible.
 #[derive(Default)]
 struct Plan {
     tables: BTreeMap<Key, Frame>,
-    /// Words for an offset of a table, in the order in which they go.
+    /// Words for an offset of a table, in the order of the writes.
     writes: Vec<(Window, u64, Vec<u64>)>,
 }
 
@@ -381,7 +381,7 @@ impl<F: PteFormat, M: TableMemory> PageTable<F, M> {
         let (Some(first), Some(last)) = (old.first(), old.last()) else {
             return Err(PageError::NotMapped { va });
         };
-        // The page or run that an end of the range cuts is written anew, the rest stays.
+        // The page or run at an end of the range is rewritten; the rest is kept.
         let (_, (from, _)) = self.block(first, start);
         let to = match end < last.end {
             true => match self.block(last, end).1 {
@@ -452,7 +452,7 @@ impl<F: PteFormat, M: TableMemory> PageTable<F, M> {
     }
 
     /// Log2 of the bytes of the run around an address, if a mapping is made of pages of a level there:
-    /// the largest aligned block that lies inside of it, and that the format can name.
+    /// the largest aligned block within it that the format can express.
     fn run(&self, depth: usize, mapping: &Mapping<F::Attr>, at: u64) -> Option<u32> {
         let level = self.format.levels()[depth];
         let most = level.shift + level.index_bits;
@@ -855,7 +855,7 @@ mod tests {
                 return Err(QueueError::Graph("no table left".into()));
             };
             self.taken.insert(at, bytes);
-            // What was there before.
+            // The earlier entry.
             self.card.memory.fill(at as usize, 4096, 0xff).unwrap();
             let window = self.window.sub(at, bytes).unwrap();
             Ok(Frame {
@@ -874,7 +874,7 @@ mod tests {
     struct Translation<A> {
         /// Where the byte is.
         to: PhysAddr,
-        /// Bytes of the page it lies in.
+        /// Bytes of its page.
         page: u64,
         /// Attributes of the page.
         attr: A,

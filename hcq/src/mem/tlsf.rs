@@ -275,7 +275,7 @@ impl Tlsf {
                 return Some(self.heads[class]);
             }
         }
-        // Rare: look whether a smaller block happens to lie well.
+        // Rare: search for a smaller block with a suitable alignment.
         let mut at = self.class_from(class(size));
         while let Some(class) = at {
             if let Some(id) = self.list(class).find(|&id| self.holds(id, size, align)) {

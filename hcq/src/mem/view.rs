@@ -53,7 +53,7 @@ pub enum ViewError {
         len: usize,
         /// Alignment the element needs, in bytes.
         align: usize,
-        /// Low 12 bits of the address, which tell a bad offset from a bad base.
+        /// Low 12 bits of the address: they distinguish a bad offset from a bad base.
         low: usize,
     },
     /// A write to memory that is mapped for reads only.
@@ -256,8 +256,8 @@ impl View {
         Ok(())
     }
 
-    /// Asks for the part of this view at `offset`, which is about to be written: stores then do not wait
-    /// for memory, nor for the caches of who has read it. A hint: what does not lie inside is left out.
+    /// Prefetches a part of this view for writing, so that stores do not wait for memory or for the caches
+    /// of readers. A hint: bytes outside of the view are ignored.
     #[inline]
     pub fn prefetch(&self, offset: usize, len: usize) {
         let Ok(start) = self.room(offset, len) else {
@@ -403,7 +403,7 @@ macro_rules! atomics {
             #[inline]
             pub fn $load(&self, offset: usize) -> Result<$word, ViewError> {
                 let ptr = self.element::<$word>(offset, 1)?;
-                // SAFETY: checked and mapped; `View` lets nobody hold a plain reference to it.
+                // SAFETY: checked and mapped; `View` never gives out a plain reference to it.
                 Ok(unsafe { <$atomic>::from_ptr(ptr) }.load(Ordering::Acquire))
             }
 
@@ -476,7 +476,7 @@ impl fmt::Debug for View {
 /// Bytes that caches fetch at once.
 const LINE: usize = 64;
 
-/// Tells the CPU that an address is about to be written, where it can be told.
+/// Prefetches a cache line for writing, on CPUs that support it.
 #[inline]
 fn hint(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -142,7 +142,7 @@ pub trait Coherence: Send + Sync {
 }
 
 #[derive(Clone)]
-enum Arm {
+enum Access {
     Mapped {
         view: View,
         readback: Option<usize>,
@@ -164,41 +164,41 @@ enum Arm {
 #[derive(Clone)]
 pub struct Window {
     name: Arc<str>,
-    arm: Arm,
+    access: Access,
 }
 
 impl Window {
     /// A window that is mapped into this process, and coherent. `name` is for errors, e.g.
     /// `0000:03:00.0 BAR5`.
     pub fn mapped(name: impl Into<Arc<str>>, view: View) -> Window {
-        let arm = Arm::Mapped {
+        let access = Access::Mapped {
             view,
             readback: None,
         };
         let name = name.into();
-        Window { name, arm }
+        Window { name, access }
     }
 
     /// A mapped window where each access needs cache maintenance. The mapping is not accessible without it.
     pub fn managed(name: impl Into<Arc<str>>, view: View, by: Arc<dyn Coherence>) -> Window {
-        let arm = Arm::Managed { view, by, base: 0 };
+        let access = Access::Managed { view, by, base: 0 };
         let name = name.into();
-        Window { name, arm }
+        Window { name, access }
     }
 
     /// A window reached by calls.
     pub fn remote(name: impl Into<Arc<str>>, to: Arc<dyn RemoteWindow>) -> Window {
         let len = to.len();
-        let arm = Arm::Remote { to, base: 0, len };
+        let access = Access::Remote { to, base: 0, len };
         let name = name.into();
-        Window { name, arm }
+        Window { name, access }
     }
 
     /// Names the 32-bit register that [`Window::flush`] of a mapped window reads. It must have no
     /// side effect on reads. Parts of the window do not inherit it.
     #[must_use]
     pub fn with_readback(mut self, offset: usize) -> Window {
-        if let Arm::Mapped { readback, .. } = &mut self.arm {
+        if let Access::Mapped { readback, .. } = &mut self.access {
             *readback = Some(offset);
         }
         self
@@ -207,7 +207,7 @@ impl Window {
     /// The same, which keeps something for as long as its mapping is used, where it has one: see [`View::with_guard`].
     #[must_use]
     pub fn with_guard(mut self, guard: impl Any + Send + Sync) -> Window {
-        if let Arm::Mapped { view, .. } = &mut self.arm {
+        if let Access::Mapped { view, .. } = &mut self.access {
             *view = view.clone().with_guard(guard);
         }
         self
@@ -220,9 +220,9 @@ impl Window {
 
     /// Length in bytes.
     pub fn len(&self) -> u64 {
-        match &self.arm {
-            Arm::Mapped { view, .. } | Arm::Managed { view, .. } => view.len() as u64,
-            Arm::Remote { len, .. } => *len,
+        match &self.access {
+            Access::Mapped { view, .. } | Access::Managed { view, .. } => view.len() as u64,
+            Access::Remote { len, .. } => *len,
         }
     }
 
@@ -233,14 +233,14 @@ impl Window {
 
     /// Whether each access is a transfer: reads then wait for an answer, so avoid reading known values.
     pub fn is_remote(&self) -> bool {
-        matches!(self.arm, Arm::Remote { .. })
+        matches!(self.access, Access::Remote { .. })
     }
 
     /// The mapping, if there is one that needs nothing around an access.
     pub fn view(&self) -> Option<&View> {
-        match &self.arm {
-            Arm::Mapped { view, .. } => Some(view),
-            Arm::Managed { .. } | Arm::Remote { .. } => None,
+        match &self.access {
+            Access::Mapped { view, .. } => Some(view),
+            Access::Managed { .. } | Access::Remote { .. } => None,
         }
     }
 
@@ -253,19 +253,19 @@ impl Window {
             let part = view.sub(at(offset), at(len));
             part.map_err(|e| self.refused("take", at(len), offset, e))
         };
-        let arm = match &self.arm {
-            Arm::Mapped { view, .. } => Arm::Mapped {
+        let access = match &self.access {
+            Access::Mapped { view, .. } => Access::Mapped {
                 view: part(view)?,
                 readback: None,
             },
-            Arm::Managed { view, by, base } => Arm::Managed {
+            Access::Managed { view, by, base } => Access::Managed {
                 view: part(view)?,
                 by: by.clone(),
                 base: base + offset,
             },
-            Arm::Remote { to, base, .. } => {
+            Access::Remote { to, base, .. } => {
                 self.inside("take", offset, at(len))?;
-                Arm::Remote {
+                Access::Remote {
                     to: to.clone(),
                     base: base + offset,
                     len,
@@ -273,7 +273,7 @@ impl Window {
             }
         };
         let name = self.name.clone();
-        Ok(Window { name, arm })
+        Ok(Window { name, access })
     }
 
     /// Reads one naturally aligned element.
@@ -282,8 +282,8 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn read<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
-        // Where it is inlined, there is the mapped access and nothing else.
-        if let Arm::Mapped { view, .. } = &self.arm
+        // Inlined, this is the mapped access alone.
+        if let Access::Mapped { view, .. } = &self.access
             && let Ok(value) = view.read(at(offset))
         {
             return Ok(value);
@@ -293,7 +293,7 @@ impl Window {
 
     #[inline(never)]
     fn read_otherwise<W: Word>(&self, offset: u64) -> Result<W, TransportError> {
-        if let Arm::Remote { to, base, .. } = &self.arm {
+        if let Access::Remote { to, base, .. } = &self.access {
             self.aligned::<W>("read", offset, 1)?;
             return Ok(W::from_u64(to.read(base + offset, AccessWidth::of::<W>())?));
         }
@@ -308,7 +308,7 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn write<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
-        if let Arm::Mapped { view, .. } = &self.arm
+        if let Access::Mapped { view, .. } = &self.access
             && view.write(at(offset), value).is_ok()
         {
             return Ok(());
@@ -318,7 +318,7 @@ impl Window {
 
     #[inline(never)]
     fn write_otherwise<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
-        if let Arm::Remote { to, base, .. } = &self.arm {
+        if let Access::Remote { to, base, .. } = &self.access {
             self.aligned::<W>("write", offset, 1)?;
             return to.write(base + offset, AccessWidth::of::<W>(), value.to_u64());
         }
@@ -338,7 +338,7 @@ impl Window {
         Ok(value)
     }
 
-    /// Writes a word that a device looks at: what was written before is there first (where neither is mapped
+    /// Writes a word that a device reads; earlier writes are visible before it (if neither is mapped
     /// write-combining; else see [`Window::ring`]).
     ///
     /// # Errors
@@ -358,12 +358,12 @@ impl Window {
     /// As [`Window::write`].
     #[inline]
     pub fn ring<W: Word>(&self, offset: u64, value: W) -> Result<(), TransportError> {
-        match &self.arm {
-            Arm::Mapped { .. } | Arm::Managed { .. } => {
+        match &self.access {
+            Access::Mapped { .. } | Access::Managed { .. } => {
                 barrier::before_doorbell();
                 self.write(offset, value)
             }
-            Arm::Remote { to, .. } => {
+            Access::Remote { to, .. } => {
                 self.write_otherwise(offset, value)?;
                 to.send()
             }
@@ -376,17 +376,17 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     pub fn read_words<W: Word>(&self, offset: u64, words: &mut [W]) -> Result<(), TransportError> {
         let bytes = size_of_val(words);
-        match &self.arm {
-            Arm::Mapped { view, .. } => view
+        match &self.access {
+            Access::Mapped { view, .. } => view
                 .read_words(at(offset), words)
                 .map_err(|e| self.refused("read", bytes, offset, e)),
-            Arm::Managed { view, by, base } => {
+            Access::Managed { view, by, base } => {
                 self.inside("read", offset, bytes)?;
                 by.invalidate(base + offset, bytes as u64)?;
                 view.read_words(at(offset), words)
                     .map_err(|e| self.refused("read", bytes, offset, e))
             }
-            Arm::Remote { to, base, .. } => {
+            Access::Remote { to, base, .. } => {
                 self.aligned::<W>("read", offset, words.len())?;
                 let mut raw = vec![0; bytes];
                 to.read_bytes(base + offset, &mut raw)?;
@@ -407,7 +407,7 @@ impl Window {
     /// Out of bounds, misaligned, or what the transport reports.
     #[inline]
     pub fn write_words<W: Word>(&self, offset: u64, words: &[W]) -> Result<(), TransportError> {
-        if let Arm::Mapped { view, .. } = &self.arm
+        if let Access::Mapped { view, .. } = &self.access
             && view.write_words(at(offset), words).is_ok()
         {
             return Ok(());
@@ -422,16 +422,16 @@ impl Window {
         words: &[W],
     ) -> Result<(), TransportError> {
         let bytes = size_of_val(words);
-        match &self.arm {
-            Arm::Mapped { view, .. } => view
+        match &self.access {
+            Access::Mapped { view, .. } => view
                 .write_words(at(offset), words)
                 .map_err(|e| self.refused("write", bytes, offset, e)),
-            Arm::Managed { view, by, base } => {
+            Access::Managed { view, by, base } => {
                 let written = view.write_words(at(offset), words);
                 written.map_err(|e| self.refused("write", bytes, offset, e))?;
                 by.flush(base + offset, bytes as u64)
             }
-            Arm::Remote { to, base, .. } => {
+            Access::Remote { to, base, .. } => {
                 self.aligned::<W>("write", offset, words.len())?;
                 let mut raw = Vec::with_capacity(bytes);
                 for word in words {
@@ -445,7 +445,7 @@ impl Window {
     /// Asks for bytes of memory that are about to be written, see [`View::prefetch`]; where they are mapped.
     #[inline]
     pub fn prefetch(&self, offset: u64, bytes: u64) {
-        if let Arm::Mapped { view, .. } = &self.arm {
+        if let Access::Mapped { view, .. } = &self.access {
             view.prefetch(at(offset), at(bytes));
         }
     }
@@ -456,13 +456,13 @@ impl Window {
     /// Out of bounds, or what the transport reports.
     pub fn read_bytes(&self, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {
         self.inside("read", offset, to.len())?;
-        match &self.arm {
-            Arm::Mapped { view, .. } => self.copy_out(view, offset, to),
-            Arm::Managed { view, by, base } => {
+        match &self.access {
+            Access::Mapped { view, .. } => self.copy_out(view, offset, to),
+            Access::Managed { view, by, base } => {
                 by.invalidate(base + offset, to.len() as u64)?;
                 self.copy_out(view, offset, to)
             }
-            Arm::Remote { to: from, base, .. } => from.read_bytes(base + offset, to),
+            Access::Remote { to: from, base, .. } => from.read_bytes(base + offset, to),
         }
     }
 
@@ -482,17 +482,17 @@ impl Window {
         for (offset, from) in pieces {
             self.inside("write", *offset, from.len())?;
         }
-        match &self.arm {
-            Arm::Mapped { view, .. } => {
+        match &self.access {
+            Access::Mapped { view, .. } => {
                 let mut pieces = pieces.iter();
                 pieces.try_for_each(|(offset, from)| self.copy_in(view, *offset, from))
             }
-            Arm::Managed { view, by, base } => pieces.iter().try_for_each(|(offset, from)| {
+            Access::Managed { view, by, base } => pieces.iter().try_for_each(|(offset, from)| {
                 self.copy_in(view, *offset, from)?;
                 by.flush(base + offset, from.len() as u64)
             }),
-            Arm::Remote { to, base: 0, .. } => to.write_many(pieces),
-            Arm::Remote { to, base, .. } => {
+            Access::Remote { to, base: 0, .. } => to.write_many(pieces),
+            Access::Remote { to, base, .. } => {
                 let moved = pieces.iter().map(|(offset, from)| (base + offset, *from));
                 to.write_many(&moved.collect::<Vec<_>>())
             }
@@ -506,7 +506,7 @@ impl Window {
     pub fn fill(&self, offset: u64, len: u64, value: u8) -> Result<(), TransportError> {
         const PIECE: u64 = 64 << 10;
         self.inside("fill", offset, at(len))?;
-        if let Arm::Mapped { view, .. } = &self.arm {
+        if let Access::Mapped { view, .. } = &self.access {
             let filled = view.fill(at(offset), at(len), value);
             return filled.map_err(|e| self.refused("fill", at(len), offset, e));
         }
@@ -525,12 +525,12 @@ impl Window {
     /// # Errors
     /// What the transport reports.
     pub fn send(&self) -> Result<(), TransportError> {
-        match &self.arm {
-            Arm::Mapped { .. } | Arm::Managed { .. } => {
+        match &self.access {
+            Access::Mapped { .. } | Access::Managed { .. } => {
                 barrier::before_doorbell();
                 Ok(())
             }
-            Arm::Remote { to, .. } => to.send(),
+            Access::Remote { to, .. } => to.send(),
         }
     }
 
@@ -546,19 +546,19 @@ impl Window {
     /// # Errors
     /// What the transport reports, also of writes that were queued before.
     pub fn flush(&self) -> Result<(), TransportError> {
-        match &self.arm {
-            Arm::Mapped { readback, .. } => {
+        match &self.access {
+            Access::Mapped { readback, .. } => {
                 barrier::drain_writes();
                 if let Some(offset) = readback {
                     self.read::<u32>(*offset as u64)?;
                 }
                 Ok(())
             }
-            Arm::Managed { .. } => {
+            Access::Managed { .. } => {
                 barrier::drain_writes();
                 Ok(())
             }
-            Arm::Remote { to, .. } => to.flush(),
+            Access::Remote { to, .. } => to.flush(),
         }
     }
 
@@ -594,7 +594,7 @@ impl Window {
         }
     }
 
-    /// That `count` elements lie inside, and aligned: what a view checks by itself.
+    /// Checks that `count` elements are inside and aligned, as a view does.
     fn aligned<W: Word>(
         &self,
         verb: &str,
@@ -624,12 +624,17 @@ fn at(offset: u64) -> usize {
 
 impl fmt::Debug for Window {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let arm = match self.arm {
-            Arm::Mapped { .. } => "mapped",
-            Arm::Managed { .. } => "managed",
-            Arm::Remote { .. } => "remote",
+        let access = match self.access {
+            Access::Mapped { .. } => "mapped",
+            Access::Managed { .. } => "managed",
+            Access::Remote { .. } => "remote",
         };
-        write!(f, "Window({}, {arm}, {:#x} bytes)", self.name, self.len())
+        write!(
+            f,
+            "Window({}, {access}, {:#x} bytes)",
+            self.name,
+            self.len()
+        )
     }
 }
 
@@ -724,7 +729,7 @@ mod tests {
         (Window::remote("usb", cable.clone()), cable)
     }
 
-    fn arms() -> [Window; 3] {
+    fn accesses() -> [Window; 3] {
         let view = || View::alloc(64, 8).unwrap();
         let notes = Arc::new(Notes::default());
         [
@@ -736,7 +741,7 @@ mod tests {
 
     #[test]
     fn all_arms_check_alike() {
-        for w in arms() {
+        for w in accesses() {
             let w = w.sub(16, 32).unwrap();
             assert!(matches!(
                 w.read::<u32>(30).unwrap_err().fault,
@@ -769,7 +774,7 @@ mod tests {
 
     #[test]
     fn all_arms_do_alike() {
-        for whole in arms() {
+        for whole in accesses() {
             let w = whole.sub(16, 32).unwrap();
             w.write_bytes(3, b"doorbell").unwrap();
             let mut back = [0; 8];
@@ -833,7 +838,7 @@ mod tests {
 
     #[test]
     fn flush_of_a_mapped_window_reads_back() {
-        let [mapped, ..] = arms();
+        let [mapped, ..] = accesses();
         assert!(mapped.flush().is_ok());
         assert!(mapped.clone().with_readback(60).flush().is_ok());
         let error = mapped.with_readback(64).flush().unwrap_err();

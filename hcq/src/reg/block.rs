@@ -230,7 +230,7 @@ impl<G: Generations> Registers<'_, G> {
                 last: named,
             } = &mut fault
             {
-                // With its fields it says more than as a number.
+                // The text has the value's fields.
                 timeout.last = None;
                 *named = last.map(|value| format!("{value:?}"));
             }

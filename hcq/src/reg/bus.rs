@@ -76,7 +76,7 @@ pub struct Indirect {
     window: Window,
     name: &'static str,
     pair: Pair,
-    /// What lies below is reached directly.
+    /// Offsets below this are accessed directly.
     direct: u64,
     turn: Mutex<()>,
 }
@@ -283,11 +283,11 @@ impl Bus for Banked {
 }
 
 fn lock(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
-    // Whoever comes next writes the index or the bank before anything else.
+    // The next owner writes the index or the bank first, so a poisoned lock is still good.
     turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A model of registers, for the tests here: notes what it is asked for.
+/// A model of registers for these tests; it records the accesses.
 #[cfg(test)]
 pub(crate) mod card {
     use std::collections::BTreeMap;
@@ -295,7 +295,7 @@ pub(crate) mod card {
     use super::*;
     use crate::mem::window::{AccessWidth, Piece, RemoteWindow};
 
-    /// Dwords 0 and 1 are a pair, 2 is the high part of its index; a register behind it that was never
+    /// Dwords 0 and 1 are a pair, 2 is the high part of its index; a register after it that was never
     /// written holds the sum of its address.
     #[derive(Default)]
     pub struct Card {

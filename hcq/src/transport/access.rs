@@ -98,9 +98,9 @@ verbs! {
     Ioctl = "ioctl" ["request"];
     /// Maps a file: protection 1 read, 2 write, 3 both; address 0 for anywhere.
     Mmap = "mmap" ["offset" "len" "prot" "at"];
-    /// Asks for the number of a file; answers it.
+    /// Queries the number of a file; answers it.
     Number = "number" [];
-    /// Waits for what a file tells; answers whether it did.
+    /// Waits for an event of a file; answers whether one arrived.
     Poll = "poll" ["ns"];
     /// USB control transfer to the host; answers data.
     ControlIn = "control-in" ["type" "request" "value" "index" "bytes"];
@@ -361,7 +361,7 @@ impl FromStr for Record {
                 answer: Ok(answer),
             });
         }
-        // A failure has few words; the last of these is of one that nobody knows.
+        // A failure has few words; the last is the text of an unknown one.
         let words: Vec<&str> = answered.splitn(5, ' ').collect();
         let answer = match words.as_slice() {
             ["failed", "errno", n] => Err(Fault::Errno(number(n)? as i32)),

@@ -12,12 +12,12 @@ use crate::transport::TransportError;
 /// Bytes that are gathered into one transfer at most.
 const BATCH: usize = 256 << 10;
 
-/// What has gone over a cable.
+/// The transfers of a cable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Transfers {
-    /// Transfers of writes, which nobody has waited for.
+    /// Posted writes.
     pub posted: u64,
-    /// Transfers that were waited for: reads, flushes.
+    /// Transfers with a wait: reads, flushes.
     pub waited: u64,
     /// Bytes that were written.
     pub bytes: u64,
@@ -81,7 +81,7 @@ impl Cable {
         Arc::default()
     }
 
-    /// What lies behind a window, at the other end of the cable.
+    /// The memory of a window, at the far end of the cable.
     pub fn window(self: &Arc<Self>, near: &Window) -> Window {
         let far = Far {
             cable: self.clone(),
@@ -90,12 +90,12 @@ impl Cable {
         Window::remote(near.name(), Arc::new(far))
     }
 
-    /// What has gone over it.
+    /// Its transfers so far.
     pub fn transfers(&self) -> Transfers {
         self.lock().transfers
     }
 
-    /// Puts what is queued on its way.
+    /// Sends queued writes.
     ///
     /// # Errors
     /// Those of the memory.
@@ -238,7 +238,7 @@ mod tests {
             bytes: 29,
         };
         assert_eq!(cable.transfers(), one);
-        // A read waits, and what is queued goes before it.
+        // A read waits; queued writes are sent before it.
         far.write(0, 3u16).unwrap();
         assert_eq!(far.read::<u16>(0).unwrap(), 3);
         far.flush().unwrap();

@@ -66,7 +66,7 @@ pub enum Fault {
     /// The access differs from the recorded one.
     #[error("trace line {line}: expected `{expected}`, seen `{seen}`")]
     Replay {
-        /// Line of the trace, from 1; one past the last where the trace has ended.
+        /// Line of the trace, from 1; one past the last if the trace has ended.
         line: usize,
         /// What the trace has there.
         expected: String,
@@ -76,7 +76,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What the operating system said, by its number.
+    /// The error number of the operating system.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Fault::Errno(errno) => Some(*errno),

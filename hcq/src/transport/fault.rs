@@ -12,12 +12,12 @@ use super::tap::Tap;
 pub enum Inject {
     /// It fails with this errno.
     Errno(i32),
-    /// It answers as a device off the bus, this once: see [`Inject::Vanish`].
+    /// It answers once like a device that has left the bus: see [`Inject::Vanish`].
     AllOnes,
     /// It times out, without waiting.
     Timeout,
-    /// The device leaves, from here on: reads of BARs and config space are all ones, writes to
-    /// them are lost without a sign, all else fails with [`Fault::Gone`].
+    /// The device leaves the bus from here on: reads of BARs and config space are all ones, writes to
+    /// them are silently lost, all other calls fail with [`Fault::Gone`].
     Vanish,
 }
 

@@ -37,38 +37,38 @@ pub struct Bar {
 pub struct PciFunction {
     /// Its address, `dddd:bb:dd.f`.
     pub address: String,
-    /// Who made it.
+    /// Its vendor ID.
     pub vendor: u16,
-    /// What it is, by its maker.
+    /// Its device ID.
     pub device: u16,
-    /// What it is: base class, sub-class, interface.
+    /// Its class code: base class, sub-class, interface.
     pub class: u32,
     /// Its BARs of memory.
     pub bars: Vec<Bar>,
-    /// The kernel driver that has it, if one has.
+    /// The kernel driver bound to it, if any.
     pub driver: Option<String>,
-    /// The memory node that it is near to, if the machine has several.
+    /// Its NUMA node, if the machine has several.
     pub numa_node: Option<u32>,
-    /// Its IOMMU group: functions that can only be given away together.
+    /// Its IOMMU group: functions that can only be assigned together.
     pub iommu_group: Option<u32>,
 }
 
 /// A USB device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UsbDevice {
-    /// Its port, `bus-port.port`, which stays the same while it is plugged in there.
+    /// Its port, `bus-port.port`; it is stable while the device is plugged in there.
     pub port: String,
-    /// Who made it.
+    /// Its vendor ID.
     pub vendor: u16,
-    /// What it is, by its maker.
+    /// Its product ID.
     pub product: u16,
     /// Its bus.
     pub bus: u8,
-    /// Its number on the bus: another one each time that it comes back.
+    /// Its number on the bus; it changes each time the device is plugged in.
     pub number: u8,
-    /// What it runs at, in Mbit/s.
+    /// Its speed in Mbit/s.
     pub speed: u32,
-    /// What it calls itself.
+    /// Its product name.
     pub product_name: Option<String>,
     /// Its serial number, if it has one.
     pub serial: Option<String>,

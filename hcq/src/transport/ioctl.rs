@@ -81,7 +81,7 @@ pub struct Pointer {
     pub at: usize,
     /// Where the number is.
     pub count_at: usize,
-    /// Bytes of the number: 4 or 8; 0 where the kernel knows it by itself.
+    /// Bytes of the number: 4 or 8; 0 if the kernel knows the number.
     pub count_bytes: usize,
     /// Bytes of an element.
     pub element: usize,
@@ -90,7 +90,7 @@ pub struct Pointer {
 /// An ioctl whose argument is a `T`.
 pub struct IoctlOf<T> {
     ioctl: Ioctl,
-    /// `None` where the argument holds addresses that nobody has described: not to be called.
+    /// `None` if addresses in the argument are not described: calls are refused.
     pointers: Option<&'static [Pointer]>,
     of: PhantomData<fn(T)>,
 }
@@ -153,8 +153,8 @@ impl<T> IoctlOf<T> {
         }
     }
 
-    /// An ioctl whose argument holds addresses that are not described: it can be named and modelled,
-    /// and a call is refused.
+    /// An ioctl with addresses in its argument that are not described: it can be named and modelled,
+    /// but calls are refused.
     pub const fn undescribed(ioctl: Ioctl) -> IoctlOf<T> {
         IoctlOf {
             ioctl,
@@ -213,8 +213,8 @@ impl<'a, 'm> Request<'a, 'm> {
         }
     }
 
-    /// A call whose argument is laid out when it runs, for tables that know several layouts of it. The
-    /// request need not say its size: there are drivers whose requests are bare numbers.
+    /// A call with an argument that is laid out at run time, for tables with several layouts. The
+    /// request need not contain the size: requests of some drivers are plain numbers.
     ///
     /// # Safety
     /// The kernel takes no more of the argument than there is, and every address in it that the kernel
@@ -277,8 +277,8 @@ impl<'a, 'm> Request<'a, 'm> {
     /// runs. For files.
     ///
     /// # Errors
-    /// [`Fault::Short`] for an argument that is not as long as the request says, or memory that is no
-    /// whole number of elements; [`Fault::Unsupported`] for addresses that nobody has described.
+    /// [`Fault::Short`] if the length of the argument differs from the request, or if memory is no
+    /// whole number of elements; [`Fault::Unsupported`] for addresses that are not described.
     pub fn perform<R>(&mut self, call: impl FnOnce(u32, &mut [u8]) -> R) -> Result<R, Fault> {
         let (wanted, moved) = (self.bytes, self.argument.len());
         if moved != wanted {

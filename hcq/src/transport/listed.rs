@@ -59,7 +59,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Of a line with so many; the last one has all that is left.
+    /// The fields of a line, `count` in number; the last one has the rest of the line.
     fn of(line: &'a str, count: usize) -> Fields<'a> {
         let rest = line.splitn(count, '\t');
         Fields { line, rest }

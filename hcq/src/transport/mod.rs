@@ -296,9 +296,9 @@ pub trait Flight {
 }
 
 /// A completed transfer, with the bytes moved.
-struct Landed(usize);
+struct Completed(usize);
 
-impl Flight for Landed {
+impl Flight for Completed {
     fn wait(self: Box<Self>) -> Result<usize, TransportError> {
         Ok(self.0)
     }
@@ -364,7 +364,7 @@ pub trait UsbPipe: Send + Sync {
         timeout: Duration,
     ) -> Result<Box<dyn Flight + '_>, TransportError> {
         let moved = self.queue(&mut [Transfer::BulkOut(endpoint, &bytes)], timeout)?;
-        Ok(Box::new(Landed(moved.first().copied().unwrap_or(0))))
+        Ok(Box::new(Completed(moved.first().copied().unwrap_or(0))))
     }
 
     /// Clears the halt of an endpoint on both sides, which resets their toggles.

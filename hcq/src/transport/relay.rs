@@ -19,16 +19,16 @@ pub struct Mark {
     pub value: u32,
 }
 
-/// What the function does for a part of a copy.
+/// The function's work for a part of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leg {
-    /// It starts once this word is there.
+    /// It starts once this word has been written.
     pub ready: Mark,
-    /// Where the part lies on the way.
+    /// The part's address in the relay memory.
     pub at: BusAddr,
     /// Bytes of the part.
     pub bytes: usize,
-    /// What it writes once the part is copied.
+    /// The word that it writes once the part is copied.
     pub done: Mark,
 }
 

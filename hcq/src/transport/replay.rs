@@ -111,7 +111,7 @@ impl Tape {
 }
 
 impl State {
-    /// What was seen is not what is next.
+    /// The access differs from the next one of the recording.
     fn differs(&self, seen: String) -> Fault {
         let (line, expected) = match self.records.get(self.next) {
             Some((line, record)) => (*line, format!("{} {}", record.device, record.access)),

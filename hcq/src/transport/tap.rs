@@ -358,7 +358,7 @@ impl Pci for Tapped<dyn Pci> {
     fn shown(&self, n: u8, bytes: u64) -> Result<BusRanges, TransportError> {
         match &self.inner {
             Some(inner) if inner.domain() != Domain::BUS => inner.shown(n, bytes),
-            // What it reads for that is seen.
+            // Its reads go through the tap.
             _ => shown_on_bus(self, n, bytes),
         }
     }
@@ -551,7 +551,7 @@ impl Machine for Tapped<dyn Machine> {
                 moved: answer.values.len(),
             }),
         })?;
-        // Where nothing is behind the tap the addresses are those of the trace, and nobody's.
+        // Without a machine behind the tap, the addresses are those of the trace and are not reserved.
         Ok(owner.unwrap_or_else(|| Reserved::new(base, len, Arc::new(()))))
     }
 

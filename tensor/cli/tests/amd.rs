@@ -295,21 +295,6 @@ fn a_device_that_is_lost_says_why() {
     }
 }
 
-/// What people without a card type first.
-#[test]
-fn the_command_of_the_front_page_runs() {
-    let page = include_str!("../../../README.md");
-    let line = page.lines().find(|line| line.starts_with("DEV=TWINKFD"));
-    let line = line.unwrap().split(" #").next().unwrap();
-    let mut words = line.split_whitespace();
-    let device = words.next().unwrap().strip_prefix("DEV=").unwrap();
-    assert_eq!(words.next(), Some("doorbell"));
-    let args: Vec<&str> = words.collect();
-    let ran = Place::new().run(&args, &[("DEV", device)]);
-    assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.contains("held-out accuracy"), "{}", ran.out);
-}
-
 #[test]
 fn the_demonstration_learns_as_on_the_cpu() {
     let (cpu, gpu) = (losses(&[("DEV", "CPU")]), losses(&[GFX1100]));

@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::graph::{Bounds, Engine, Executor, Op, Storage, Tensor, Waiting};
 use crate::jit::tracing::refuse;
 use crate::param::cell::Pending;
-use crate::schedule::{BufferId, Limits, Offsets, OutputRequest, Place, Schedule};
+use crate::schedule::{BufferId, BufferKind, Limits, Offsets, OutputRequest, Schedule};
 
 /// How an executor works.
 #[derive(Clone)]
@@ -378,7 +378,7 @@ impl DeviceExecutor {
         let used = submit::used(schedule, compiled, done);
         let mut leaves = vec![None; schedule.buffers.len()];
         for (i, info) in schedule.buffers.iter().enumerate() {
-            if let Place::Leaf(tensor) = &info.place
+            if let BufferKind::Leaf(tensor) = &info.kind
                 && used[i]
                 && !matches!(tensor.node().op, Op::Given)
             {
@@ -496,7 +496,7 @@ impl DeviceExecutor {
         let turn = self.turn();
         for (i, leaf) in leaves.iter().enumerate() {
             // A replay that failed meanwhile has put back what it had moved.
-            if let (Some(_), Place::Leaf(tensor)) = (leaf, &schedule.buffers[i].place) {
+            if let (Some(_), BufferKind::Leaf(tensor)) = (leaf, &schedule.buffers[i].kind) {
                 buffers[i] = Some((*self.resident(tensor)?).clone());
             }
         }

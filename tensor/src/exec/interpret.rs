@@ -11,7 +11,7 @@ use crate::graph::{Engine, Executor, Storage, Tensor};
 use crate::jit::tracing::refuse;
 use crate::schedule::repeat::Part;
 use crate::schedule::{
-    BufferId, Instance, Limits, LoopNode, Offsets, OutputRequest, Place, Schedule, Work,
+    BufferId, BufferKind, Instance, Limits, LoopNode, Offsets, OutputRequest, Schedule, Work,
 };
 
 /// An executor over the kernel interpreter.
@@ -44,7 +44,7 @@ impl Interpreter {
         let mut memory: Vec<Vec<u8>> = Vec::with_capacity(schedule.buffers.len());
         for info in &schedule.buffers {
             let mut bytes = vec![0xa5; info.bytes() as usize];
-            if let Place::Leaf(tensor) = &info.place
+            if let BufferKind::Leaf(tensor) = &info.kind
                 && let Some(storage) = tensor.storage()
             {
                 tensor.engine().0.read(&storage, &mut bytes)?;
@@ -175,7 +175,7 @@ fn looped(repeat: &LoopNode, kernels: &[Instance], memory: &mut [Vec<u8>]) -> Re
         let mut arena = vec![0xa5u8; body.arena.bytes as usize];
         steps(body, kernels, &mut inner, &mut arena)?;
         for (b, info) in places().zip(&body.buffers) {
-            if matches!(info.place, Place::Result(_)) {
+            if matches!(info.kind, BufferKind::Result(_)) {
                 copy(&inner[b.0 as usize], repeat.part(b, at), memory);
             }
         }

@@ -274,7 +274,7 @@ pub fn items<'a>(
         once,
         out,
     };
-    let place = |b: BufferId| {
+    let operand = |b: BufferId| {
         let (at, bytes) = (address(b), schedule.buffers[b.0 as usize].bytes());
         (at, Some(Span::new(at, bytes)))
     };
@@ -282,7 +282,7 @@ pub fn items<'a>(
         first: true,
         edge: true,
     };
-    emit.steps(schedule, when, &place)
+    emit.steps(schedule, when, &operand)
 }
 
 struct Emit<'a, 'e> {
@@ -303,25 +303,25 @@ struct When {
 }
 
 /// Where a buffer is, and the bytes to be remembered as touched.
-type Place = (Val, Option<Span>);
+type Operand = (Val, Option<Span>);
 
 impl Emit<'_, '_> {
     fn steps(
         &mut self,
         plan: &Schedule,
         when: When,
-        place: &dyn Fn(BufferId) -> Place,
+        operand: &dyn Fn(BufferId) -> Operand,
     ) -> Result<()> {
         for step in &plan.steps {
             match &step.work {
                 Work::Copy { from, to } => {
                     let bytes = plan.buffers[from.0 as usize].bytes();
-                    self.out.copied(place(*from).0, place(*to).0, bytes);
+                    self.out.copied(operand(*from).0, operand(*to).0, bytes);
                 }
                 Work::Kernel { kernel, args } => {
-                    self.kernel(step, *kernel, args, when, place)?;
+                    self.kernel(step, *kernel, args, when, operand)?;
                 }
-                Work::Loop(repeat) => self.repeat(repeat, place)?,
+                Work::Loop(repeat) => self.repeat(repeat, operand)?,
             }
         }
         Ok(())
@@ -330,8 +330,8 @@ impl Emit<'_, '_> {
     /// The steps of a loop. Rows count as the whole that they are a part of, and what is only read
     /// counts at the first and the last step: the queue is in order, so that says it for all, and what
     /// has to be compared does not grow with the steps.
-    fn repeat(&mut self, repeat: &LoopNode, place: &dyn Fn(BufferId) -> Place) -> Result<()> {
-        let at = |part: Part| offset(place(part.buffer).0, part.offset);
+    fn repeat(&mut self, repeat: &LoopNode, operand: &dyn Fn(BufferId) -> Operand) -> Result<()> {
+        let at = |part: Part| offset(operand(part.buffer).0, part.offset);
         for step in 0..repeat.steps() {
             let when = When {
                 first: step == 0,
@@ -342,7 +342,7 @@ impl Emit<'_, '_> {
                 let at = at(part);
                 let touched = match repeat.works(b, step) {
                     true => Some(Span::new(at, repeat.body.buffers[b.0 as usize].bytes())),
-                    false if when.edge || !repeat.given(b) => place(part.buffer).1,
+                    false if when.edge || !repeat.given(b) => operand(part.buffer).1,
                     false => None,
                 };
                 (at, touched)
@@ -361,7 +361,7 @@ impl Emit<'_, '_> {
         kernel: usize,
         args: &[BufferId],
         when: When,
-        place: &dyn Fn(BufferId) -> Place,
+        operand: &dyn Fn(BufferId) -> Operand,
     ) -> Result<()> {
         let code = &self.compiled[kernel];
         let Instance {
@@ -383,7 +383,7 @@ impl Emit<'_, '_> {
                 match *arg {
                     StageArg::Param(slot) => {
                         let buffer = args[slot as usize];
-                        let (at, touched) = place(buffer);
+                        let (at, touched) = operand(buffer);
                         if step.reads.contains(&buffer) {
                             reads.extend(touched);
                         }

@@ -18,7 +18,7 @@ use crate::exec::submit::{self, Items};
 use crate::graph::{Engine, Op, Shape, Storage, Tensor};
 use crate::ops::random::Rng;
 use crate::param::{Moved, Parameter};
-use crate::schedule::{BufferId, OutputRequest, Place, Schedule};
+use crate::schedule::{BufferId, BufferKind, OutputRequest, Schedule};
 
 /// What one signature was turned into.
 pub(super) struct Capture {
@@ -124,8 +124,8 @@ impl Capture {
         let used = submit::used(schedule, &compiled, &frozen.done);
         let mut address: Vec<Val> = places.into_iter().map(Val::Const).collect();
         for (i, info) in schedule.buffers.iter().enumerate() {
-            match &info.place {
-                Place::Leaf(tensor) if matches!(tensor.node().op, Op::Given) => {
+            match &info.kind {
+                BufferKind::Leaf(tensor) if matches!(tensor.node().op, Op::Given) => {
                     let slot = slots.iter().find(|(id, _)| *id == tensor.id());
                     let Some((_, slot)) = slot else {
                         // A parameter that is only named.
@@ -139,13 +139,13 @@ impl Capture {
                     };
                     address[i] = Val::Slot(*slot, 0);
                 }
-                Place::Leaf(_) => {
+                BufferKind::Leaf(_) => {
                     if let Some(buffer) = &leaves[i] {
                         address[i] = Val::Const(buffer.va().0);
                     }
                 }
-                Place::Result(result) => address[i] = Val::Slot(results[*result], 0),
-                Place::Temporary => {}
+                BufferKind::Result(result) => address[i] = Val::Slot(results[*result], 0),
+                BufferKind::Temporary => {}
             }
         }
         let at = |b: BufferId| address[b.0 as usize];
@@ -298,8 +298,8 @@ fn states(schedule: &Schedule, used: Vec<Used>) -> Vec<(Tensor, State)> {
         parameter, given, ..
     } in used
     {
-        let own = schedule.buffers.iter().position(|info| match &info.place {
-            Place::Leaf(tensor) => tensor.id() == given.id(),
+        let own = schedule.buffers.iter().position(|info| match &info.kind {
+            BufferKind::Leaf(tensor) => tensor.id() == given.id(),
             _ => false,
         });
         let Some(own) = own.map(|i| BufferId(i as u32)) else {

@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::data::{self, External, Literal};
 use super::elem::Elem;
-use super::error::{OnnxError, Place};
+use super::error::{Location, OnnxError};
 use super::graph::Graph;
 use super::model::Model;
 use super::proto::{OptionalProto, SequenceProto, TensorProto, container_type};
@@ -283,7 +283,7 @@ pub fn read(path: &Path, ty: &Type, engine: &Engine) -> Result<Value, OnnxError>
     let file = path.display().to_string();
     let malformed = |what: String| OnnxError::Malformed {
         file: file.clone(),
-        place: Place::named("value", ""),
+        place: Location::named("value", ""),
         what,
     };
     let undecoded = |e: prost::DecodeError| malformed(format!("expected a value of {ty}: {e}"));
@@ -307,7 +307,7 @@ pub fn read(path: &Path, ty: &Type, engine: &Engine) -> Result<Value, OnnxError>
                 file: file.clone(),
                 missing: vec![super::error::Missing {
                     what,
-                    place: Place::named("value", &proto.name),
+                    place: Location::named("value", &proto.name),
                     count: 1,
                 }],
             }),

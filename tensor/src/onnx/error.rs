@@ -17,7 +17,7 @@ pub enum OnnxError {
         /// The path as it was given.
         file: String,
         /// Which part of the model.
-        place: Place,
+        place: Location,
         /// What was expected, what was found, and what to do.
         what: String,
     },
@@ -35,7 +35,7 @@ pub enum OnnxError {
         /// The path as it was given.
         file: String,
         /// The node.
-        place: Place,
+        place: Location,
         /// What was expected, what was found, and what to do.
         what: String,
     },
@@ -61,24 +61,24 @@ pub enum OnnxError {
 
 /// A part of a model, in words.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place(String);
+pub struct Location(String);
 
-impl Place {
+impl Location {
     /// The model as a whole.
-    pub(super) fn model() -> Place {
-        Place("the model".into())
+    pub(super) fn model() -> Location {
+        Location("the model".into())
     }
 
     /// A graph, a function, an initializer or a value.
-    pub(super) fn named(kind: &str, name: &str) -> Place {
-        Place(format!("{kind} {}", Quoted::new(name)))
+    pub(super) fn named(kind: &str, name: &str) -> Location {
+        Location(format!("{kind} {}", Quoted::new(name)))
     }
 
     /// A node. Many have no name of their own: then the first output stands for it.
-    pub(super) fn node(op: &str, name: &str, output: Option<&str>) -> Place {
+    pub(super) fn node(op: &str, name: &str, output: Option<&str>) -> Location {
         let op = Quoted::new(op).to_string();
         let op = op.trim_matches('"');
-        Place(match (name, output) {
+        Location(match (name, output) {
             ("", Some(output)) => format!("node {op} with output {}", Quoted::new(output)),
             ("", None) => format!("node {op} without a name"),
             (name, _) => format!("node {op} {}", Quoted::new(name)),
@@ -86,7 +86,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -98,7 +98,7 @@ pub struct Missing {
     /// The operator with its domain and version, the element type, or the form.
     pub what: String,
     /// The first place that needs it.
-    pub place: Place,
+    pub place: Location,
     /// How many places need it.
     pub count: usize,
 }
@@ -144,7 +144,7 @@ pub(super) enum Fault {
 #[derive(Debug)]
 pub(super) struct Dynamic {
     /// The innermost node that it is about; the evaluator adds it.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<Location>,
     pub(super) why: Why,
 }
 

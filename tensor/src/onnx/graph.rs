@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::data::Literal;
-use super::error::{Missing, OnnxError, Place};
+use super::error::{Location, Missing, OnnxError};
 use super::types::Type;
 
 /// Newest version of the default operator set that is known.
@@ -64,7 +64,7 @@ pub(super) struct Node {
     /// The operator.
     pub op: String,
     /// What to call it in messages.
-    pub place: Place,
+    pub place: Location,
     /// Version of its operator set.
     pub opset: i64,
     /// `None` where an optional input is left out.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 
 use super::data::{self, DataFault, External, Literal};
-use super::error::{Missing, OnnxError, Place};
+use super::error::{Location, Missing, OnnxError};
 use super::graph::{Attr, Constant, Graph, NEWEST_OPSET, Node, Port, Program, Slot};
 use super::ops;
 use super::proto::{
@@ -52,7 +52,7 @@ pub(super) fn load(
     let size = bytes.len();
     let model = ModelProto::decode(bytes).map_err(|e| {
         reader.malformed(
-            Place::model(),
+            Location::model(),
             format!(
                 "{size} bytes are not an ONNX model ({e}); the file is truncated, damaged, or of another format"
             ),
@@ -60,7 +60,7 @@ pub(super) fn load(
     })?;
     let Some(graph) = &model.graph else {
         return Err(reader.malformed(
-            Place::model(),
+            Location::model(),
             format!("no graph in {size} bytes; is this an ONNX model?"),
         ));
     };
@@ -71,14 +71,14 @@ pub(super) fn load(
             function.overload.clone(),
         );
         if reader.functions.insert(key, function).is_some() {
-            let place = Place::named("function", &function.name);
+            let place = Location::named("function", &function.name);
             return Err(reader.malformed(place, "is defined twice; remove one of them".into()));
         }
     }
     reader.opsets = reader.opsets_of(&model.opset_import);
     if reader.opsets.is_empty() {
         return Err(reader.malformed(
-            Place::model(),
+            Location::model(),
             "operator set without a version; export the model again".into(),
         ));
     }
@@ -130,7 +130,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn malformed(&self, place: Place, what: String) -> OnnxError {
+    fn malformed(&self, place: Location, what: String) -> OnnxError {
         OnnxError::Malformed {
             file: self.file.into(),
             place,
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn lacks(&mut self, what: String, place: Place) {
+    fn lacks(&mut self, what: String, place: Location) {
         match self.missing.iter_mut().find(|m| m.what == what) {
             Some(known) => known.count += 1,
             None => self.missing.push(Missing {
@@ -161,7 +161,7 @@ impl<'a> Reader<'a> {
                          onnx.version_converter)",
                         import.version
                     ),
-                    Place::model(),
+                    Location::model(),
                 );
             }
             found.insert(name.to_string(), import.version);
@@ -169,7 +169,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    fn data_fault(&self, place: Place, fault: DataFault) -> OnnxError {
+    fn data_fault(&self, place: Location, fault: DataFault) -> OnnxError {
         match fault {
             DataFault::Wrong(what) => self.malformed(place, what),
             DataFault::File(e) => OnnxError::File(e),
@@ -187,7 +187,7 @@ impl<'a> Reader<'a> {
     /// A constant; one of an unknown type is noted, and its place is empty.
     fn literal(
         &mut self,
-        place: Place,
+        place: Location,
         made: std::result::Result<Literal, DataFault>,
     ) -> Result<Arc<Literal>> {
         match made {
@@ -207,7 +207,7 @@ impl<'a> Reader<'a> {
         let slot = self.slots;
         self.slots = slot
             .checked_add(1)
-            .ok_or_else(|| self.malformed(Place::model(), "has more than 2^32 values".into()))?;
+            .ok_or_else(|| self.malformed(Location::model(), "has more than 2^32 values".into()))?;
         Ok(slot)
     }
 
@@ -238,7 +238,7 @@ impl<'a> Reader<'a> {
         // Functions in subgraphs in functions: each takes a part of the stack.
         if self.nested >= MOST_NESTED {
             let what = format!("is nested in {MOST_NESTED} functions and subgraphs");
-            return Err(self.malformed(Place::named("graph", &proto.name), what));
+            return Err(self.malformed(Location::named("graph", &proto.name), what));
         }
         self.nested += 1;
         self.scopes.push(Scope::default());
@@ -250,7 +250,7 @@ impl<'a> Reader<'a> {
                 && main
                 && !what.is_empty()
             {
-                self.lacks(what.clone(), Place::named("input", &info.name));
+                self.lacks(what.clone(), Location::named("input", &info.name));
             }
             let known = self.scopes.last().and_then(|s| s.names.get(&info.name));
             match known.copied() {
@@ -273,7 +273,7 @@ impl<'a> Reader<'a> {
         self.body(&proto.node, &mut graph.nodes)?;
         for info in &proto.output {
             let Some(slot) = self.find(&info.name) else {
-                return Err(self.undefined(Place::named("output", &info.name), &info.name));
+                return Err(self.undefined(Location::named("output", &info.name), &info.name));
             };
             let ty = value_type(info);
             graph.outputs.push(Port {
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
             (name, Err(s))
         });
         for (name, tensor) in dense.chain(sparse) {
-            let place = Place::named("initializer", name);
+            let place = Location::named("initializer", name);
             if self.defined_here(name) {
                 return Err(self.malformed(place, "is defined twice; remove one of them".into()));
             }
@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn undefined(&self, place: Place, name: &str) -> OnnxError {
+    fn undefined(&self, place: Location, name: &str) -> OnnxError {
         let mut known: Vec<&str> = Vec::new();
         for scope in self.scopes.iter().rev() {
             known.extend(scope.names.keys().map(String::as_str));
@@ -356,7 +356,7 @@ impl<'a> Reader<'a> {
         self.nodes += 1;
         if self.nodes > MOST_NODES {
             return Err(self.malformed(
-                Place::model(),
+                Location::model(),
                 format!(
                     "has more than {MOST_NODES} nodes with functions inlined; do functions call each \
                      other in a chain?"
@@ -456,7 +456,7 @@ impl<'a> Reader<'a> {
     fn inline(
         &mut self,
         function: &'a FunctionProto,
-        place: Place,
+        place: Location,
         inputs: &[Option<Slot>],
         outputs: &[Option<Slot>],
         attrs: BTreeMap<String, Attr>,
@@ -540,7 +540,11 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn attributes(&mut self, proto: &NodeProto, place: &Place) -> Result<BTreeMap<String, Attr>> {
+    fn attributes(
+        &mut self,
+        proto: &NodeProto,
+        place: &Location,
+    ) -> Result<BTreeMap<String, Attr>> {
         let mut attrs = BTreeMap::new();
         for attribute in &proto.attribute {
             let value = if attribute.ref_attr_name.is_empty() {
@@ -561,7 +565,7 @@ impl<'a> Reader<'a> {
         Ok(attrs)
     }
 
-    fn attribute(&mut self, a: &AttributeProto, place: &Place) -> Result<Option<Attr>> {
+    fn attribute(&mut self, a: &AttributeProto, place: &Location) -> Result<Option<Attr>> {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
         // The first files had no type: then the field that is filled says it.
         let kind = match a.r#type {
@@ -633,7 +637,7 @@ fn named(domain: &str, op: &str) -> String {
     }
 }
 
-fn place_of(node: &NodeProto) -> Place {
+fn place_of(node: &NodeProto) -> Location {
     let output = node.output.iter().find(|o| !o.is_empty());
-    Place::node(&node.op_type, &node.name, output.map(String::as_str))
+    Location::node(&node.op_type, &node.name, output.map(String::as_str))
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::data::Literal;
 use super::elem::Elem;
-use super::error::Place;
+use super::error::Location;
 use super::graph::Slot;
 use super::value::{Array, Value};
 use crate::graph::{Engine, Shape, Tensor};
@@ -102,7 +102,7 @@ pub struct Specialised {
     /// The value that the graph is for.
     pub value: Literal,
     /// Which node needs it first.
-    pub place: Place,
+    pub place: Location,
     /// Which of the tensors of the inputs it is.
     pub(super) tensor: usize,
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use codegen::DType;
 
-use super::error::{Dynamic, Fault, OnnxError, Place, Why};
+use super::error::{Dynamic, Fault, Location, OnnxError, Why};
 use super::eval::{self, Eval};
 use super::graph::{Program, Slot};
 use super::ops;
@@ -82,7 +82,7 @@ impl Tracer {
                 (Err(_), Some(fault)) => return Err(self.error(fault)),
                 (Err(e), None) => return Err(program.engine_error(e)),
             };
-            let place = dynamic.place.unwrap_or_else(Place::model);
+            let place = dynamic.place.unwrap_or_else(Location::model);
             let (kind, needed) = match dynamic.why {
                 Why::Value(kind, needed) => (kind, needed),
                 Why::Always(what) => return Ok((guards, Err(format!("{place}: {what}")))),
@@ -209,7 +209,7 @@ impl Tracer {
             if bytes > u128::from(most) {
                 return Err(Fault::Inner(OnnxError::Node {
                     file: self.program.file.clone(),
-                    place: Place::named("output", &port.name),
+                    place: Location::named("output", &port.name),
                     what: format!(
                         "has {} and needs {bytes} bytes, but {} has {most}; pass smaller inputs",
                         value.kind(),
@@ -227,12 +227,12 @@ impl Tracer {
             Fault::Engine(e) => self.program.engine_error(e),
             Fault::Wrong(what) | Fault::Unsupported(what) => OnnxError::Node {
                 file: self.program.file.clone(),
-                place: Place::model(),
+                place: Location::model(),
                 what,
             },
             Fault::Dynamic(Dynamic { place, .. }) => OnnxError::Node {
                 file: self.program.file.clone(),
-                place: place.unwrap_or_else(Place::model),
+                place: place.unwrap_or_else(Location::model),
                 what:
                     "a value was read while the graph was captured; this is a bug in the importer"
                         .into(),

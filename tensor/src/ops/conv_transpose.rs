@@ -31,12 +31,12 @@ struct Along {
 }
 
 /// The part of the kernel that makes a phase: every `step`-th element from `first`, of which the last
-/// meets input `q - late` for output q of the phase, and the others those `apart` before it.
+/// meets input `q - late` for output q of the phase, and the others those `dilation` before it.
 struct Part {
     first: usize,
     count: usize,
     step: usize,
-    apart: usize,
+    dilation: usize,
     late: usize,
 }
 
@@ -55,7 +55,7 @@ impl Along {
             first: first.unwrap_or(0),
             count: first.map_or(0, |first| (self.kernel - first).div_ceil(step)),
             step,
-            apart: self.dilation / common,
+            dilation: self.dilation / common,
             late: first.map_or(0, |first| (first * self.dilation - phase) / self.stride),
         }
     }
@@ -181,12 +181,12 @@ impl Tensor {
         }
         let y = x.conv(&w, None, &ConvParams::default(), groups)?;
         let strides: Shape = axes.iter().map(|a| a.stride).collect();
-        let apart = [
+        let interleave = [
             &[y.shape()[0], groups * c_group][..],
             &strides,
             &y.shape()[2..rank],
         ];
-        interleaved(&y.reshape(&apart.concat())?, axes)
+        interleaved(&y.reshape(&interleave.concat())?, axes)
     }
 
     /// Each phase a convolution of its own.
@@ -210,7 +210,7 @@ impl Tensor {
                 let part = a.part(rest % a.stride);
                 rest /= a.stride;
                 let (first, end) = a.reach();
-                dilation[i] = part.apart;
+                dilation[i] = part.dilation;
                 if part.count == 0 {
                     // Nothing goes to this phase.
                     w = w.narrow(2 + i as isize, 0, 0)?;
@@ -220,7 +220,7 @@ impl Tensor {
                 w = w
                     .narrow(2 + i as isize, part.first, span)?
                     .every(2 + i, part.step)?;
-                let back = part.late as i128 + (part.count as i128 - 1) * part.apart as i128;
+                let back = part.late as i128 + (part.count as i128 - 1) * part.dilation as i128;
                 let start = first as i128 - back;
                 x = x.window(2 + i, start, end as i128 - part.late as i128)?;
             }
@@ -237,8 +237,8 @@ impl Tensor {
             });
         }
         let y = Tensor::stack(&phases.iter().collect::<Vec<_>>(), 2)?;
-        let apart = [&one[..2], &strides, &one[2..]].concat();
-        interleaved(&y.reshape(&apart)?, axes)
+        let interleave = [&one[..2], &strides, &one[2..]].concat();
+        interleaved(&y.reshape(&interleave)?, axes)
     }
 
     /// An ordinary convolution of the input with zeros between its elements and around it.

@@ -1,6 +1,6 @@
 //! Which leaves a kernel reads, and which of its parameters are the same at every run.
 
-use super::{BufferId, Place, Schedule, Work};
+use super::{BufferId, BufferKind, Schedule, Work};
 use crate::graph::Tensor;
 
 /// A kernel step: its site, the kernel, and the leaf behind each argument that is one at all steps of
@@ -10,8 +10,8 @@ pub type KernelLeaves<'a> = (usize, usize, Vec<Option<&'a Tensor>>);
 impl Schedule {
     /// Every kernel step with its leaves.
     pub fn kernel_leaves(&self) -> Vec<KernelLeaves<'_>> {
-        let leaf = |b: BufferId| match &self.buffers[b.0 as usize].place {
-            Place::Leaf(tensor) => Some(tensor),
+        let leaf = |b: BufferId| match &self.buffers[b.0 as usize].kind {
+            BufferKind::Leaf(tensor) => Some(tensor),
             _ => None,
         };
         let mut found = Vec::new();

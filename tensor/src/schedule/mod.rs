@@ -34,7 +34,7 @@ pub struct BufferId(pub u32);
 
 /// What a buffer of a schedule is.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum BufferKind {
     /// The storage of a tensor that is in memory already.
     Leaf(Tensor),
     /// New memory for the storage of this result, by position in the request.
@@ -47,7 +47,7 @@ pub enum Place {
 #[derive(Clone, Debug)]
 pub struct BufferInfo {
     /// What it is.
-    pub place: Place,
+    pub kind: BufferKind,
     /// Element type.
     pub dtype: DType,
     /// Number of elements.

@@ -19,8 +19,8 @@ use super::kernelize::kernelize;
 use super::memory::Arena;
 use super::region::{Body, Limits};
 use super::{
-    BufferId, BufferInfo, Instance, LoopNode, Offsets, OutputRequest, Place, Schedule, Step, Value,
-    Work,
+    BufferId, BufferInfo, BufferKind, Instance, LoopNode, Offsets, OutputRequest, Schedule, Step,
+    Value, Work,
 };
 use crate::graph::{Loop, LoopOutput, Op, Storage, Tensor};
 
@@ -165,16 +165,16 @@ impl<'a> Planner<'a> {
             let next = BufferId(self.buffers.len() as u32);
             let id = *seen.entry(key).or_insert(next);
             if id == next {
-                self.add(Place::Leaf(tensor.clone()), n as u32);
+                self.add(BufferKind::Leaf(tensor.clone()), n as u32);
             }
             self.of_node.insert(n as u32, id);
         }
     }
 
-    fn add(&mut self, place: Place, like: u32) -> BufferId {
+    fn add(&mut self, kind: BufferKind, like: u32) -> BufferId {
         let node = self.dag.node(like);
         self.buffers.push(BufferInfo {
-            place,
+            kind,
             dtype: node.dtype,
             len: node.numel(),
         });
@@ -194,7 +194,7 @@ impl<'a> Planner<'a> {
                     target
                 }
                 (Some(target), None) => {
-                    let temporary = self.add(Place::Temporary, root);
+                    let temporary = self.add(BufferKind::Temporary, root);
                     self.of_node.insert(root, temporary);
                     self.copies.push((temporary, target));
                     target
@@ -205,12 +205,12 @@ impl<'a> Planner<'a> {
                     target
                 }
                 (None, None) => {
-                    let fresh = self.add(Place::Result(i), root);
+                    let fresh = self.add(BufferKind::Result(i), root);
                     self.of_node.insert(root, fresh);
                     fresh
                 }
                 (None, Some(from)) => {
-                    let fresh = self.add(Place::Result(i), root);
+                    let fresh = self.add(BufferKind::Result(i), root);
                     self.copy_out(root, from, fresh, &replaced);
                     fresh
                 }
@@ -228,7 +228,7 @@ impl<'a> Planner<'a> {
             .collect();
         for node in written {
             if !self.of_node.contains_key(&node) {
-                let id = self.add(Place::Temporary, node);
+                let id = self.add(BufferKind::Temporary, node);
                 self.of_node.insert(node, id);
             }
         }
@@ -252,10 +252,10 @@ impl<'a> Planner<'a> {
         let leaf = self.dag.node(like).leaf.is_some();
         if leaf && replaced.contains(&from) {
             // Its content changes in this schedule: save the old one first.
-            if matches!(self.buffers[to.0 as usize].place, Place::Result(_)) {
+            if matches!(self.buffers[to.0 as usize].kind, BufferKind::Result(_)) {
                 self.saves.push((from, to));
             } else {
-                let temporary = self.add(Place::Temporary, like);
+                let temporary = self.add(BufferKind::Temporary, like);
                 self.saves.push((from, temporary));
                 self.copies.push((temporary, to));
             }
@@ -373,7 +373,7 @@ impl<'a> Planner<'a> {
                 if repeat.workspace_bytes > 0 {
                     let workspace = BufferId(schedule.buffers.len() as u32);
                     schedule.buffers.push(BufferInfo {
-                        place: Place::Temporary,
+                        kind: BufferKind::Temporary,
                         dtype: DType::U8,
                         len: repeat.workspace_bytes as usize,
                     });
@@ -409,7 +409,7 @@ impl<'a> Planner<'a> {
         }
         let places = schedule.buffers.iter().enumerate();
         schedule.temporaries = places
-            .filter(|(_, b)| matches!(b.place, Place::Temporary))
+            .filter(|(_, b)| matches!(b.kind, BufferKind::Temporary))
             .map(|(i, _)| BufferId(i as u32))
             .collect();
         schedule.arena = Arena::new(&schedule.lifetimes());

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::memory::ALIGN;
-use super::{BufferId, Place, Schedule};
+use super::{BufferId, BufferKind, Schedule};
 use crate::graph::{Loop, LoopOutput};
 
 /// A loop.
@@ -113,13 +113,13 @@ impl LoopNode {
             });
         }
         let mut offsets = body.arena.offsets.iter();
-        let roles = body.buffers.iter().map(|info| match &info.place {
-            Place::Temporary => Role::Work(offsets.next().copied().unwrap_or(0)),
-            Place::Result(n) => match wanted[*n] {
+        let roles = body.buffers.iter().map(|info| match &info.kind {
+            BufferKind::Temporary => Role::Work(offsets.next().copied().unwrap_or(0)),
+            BufferKind::Result(n) => match wanted[*n] {
                 i if i < traced.states => Role::After(i),
                 i => Role::Out(goes(LoopOutput::Rows(i)).unwrap_or(BufferId(0))),
             },
-            Place::Leaf(tensor) => {
+            BufferKind::Leaf(tensor) => {
                 let param = traced.params.iter().position(|p| p.id() == tensor.id());
                 let i = param.unwrap_or(0);
                 let source = sources[i].unwrap_or(BufferId(0));

@@ -1,7 +1,7 @@
 //! VRAM layout used by the driver.
 //!
-//! The first [`BOOT`] bytes hold what the blocks are started with, each at a fixed place. A process that finds a
-//! card that an earlier one has started goes on with what lies there: the places are a contract between
+//! The first [`BOOT`] bytes hold the blocks' start data, each at a fixed offset. A process that finds a
+//! card started by an earlier process uses that data: the offsets are a contract between
 //! versions of this driver, and [`VERSION`] changes with them.
 
 use drivers_spec::amd::packet::Gfx;
@@ -42,7 +42,7 @@ pub const SCRATCH_PAGE: Area = Area::new(0x1000, 0x1000);
 pub const DUMMY_PAGE: Area = Area::new(0x2000, 0x1000);
 /// The first interrupt ring.
 pub const IH_RING0: Area = Area::new(0x3000, 256 << 10);
-/// Where its write pointer is told.
+/// The address at which its write pointer is reported.
 pub const IH_WPTR0: Area = Area::new(0x43000, 0x1000);
 /// The second interrupt ring.
 pub const IH_RING1: Area = Area::new(0x44000, 256 << 10);
@@ -56,7 +56,7 @@ pub const PSP_RING: Area = Area::new(0x87000, 64 << 10);
 pub const SMU_TABLE: Area = Area::new(0x97000, 16 << 10);
 /// Descriptors of queues, of eight XCCs and eight queues.
 pub const MQDS: Area = Area::new(0x9b000, 64 << 12);
-/// Firmware on its way to the PSP, which takes multiples of 1 MiB.
+/// Staging memory for firmware that the PSP loads, in multiples of 1 MiB.
 pub const PSP_FIRMWARE: Area = Area::new(0x10_0000, 1 << 20);
 /// Memory that the PSP keeps for itself, on chips where the driver gives it.
 pub const TMR: Area = Area::new(0x20_0000, 0x1e0_0000);
@@ -78,9 +78,9 @@ pub struct Areas {
 const TABLE_SHARE: u64 = 512;
 
 impl Areas {
-    /// Divides `bytes` bytes of VRAM; none if they are too few.
+    /// Divides `bytes` bytes of VRAM; `None` if they are too few.
     ///
-    /// Tables lie before the rest: where the BAR shows but the first part of VRAM, it shows them.
+    /// Tables precede the rest, so that a BAR that maps only the first part of VRAM maps them.
     pub fn of(bytes: u64, gfx: Gfx, gc: IpVersion) -> Option<Areas> {
         // What firmware has put at the end.
         let reserved = match gfx {
@@ -158,7 +158,7 @@ mod tests {
         let areas = Areas::of(16 << 30, Gfx::Gfx12, gc).unwrap();
         assert_eq!(areas.tables, Area::new(32 << 20, 32 << 20));
         assert_eq!(areas.rest.end(), (16 << 30) - (64 << 20));
-        // 256 MiB behind the BAR show all tables.
+        // A BAR of 256 MiB maps all tables.
         assert!(areas.tables.end() <= 256 << 20);
         assert_eq!(areas.tmr, TMR);
         let navi32 = Areas::of(16 << 30, Gfx::Gfx11, IpVersion(11, 0, 3)).unwrap();

@@ -24,10 +24,10 @@ use crate::options::Options;
 const CLOCK_HZ: u64 = 100_000_000;
 
 /// Opens the card at an address of PCI (`0000:03:00.0`), and starts it if no other device of this process has. `index`
-/// is its number in messages; `clock` is what waits of the start go by.
+/// is its number in messages; `clock` times the waits of the start.
 ///
 /// # Errors
-/// [`Error::NoDevice`]: the function cannot be opened, or the card cannot be started: which stage, what was in the way;
+/// [`Error::NoDevice`]: the function cannot be opened, or the card cannot be started: the stage and the cause;
 /// [`Error::OutOfMemory`], [`Error::Fault`].
 pub fn open(
     machine: &Arc<dyn Machine>,
@@ -56,7 +56,7 @@ fn start(
 ) -> std::result::Result<Running, AmError> {
     let look = || Card::open(id.clone(), pci.clone(), clock.clone());
     let card = match look() {
-        // It has not come back from a reset of its own: the bus still reaches it.
+        // It has not recovered from its own reset; the bus can still reset it.
         Err(error) if matches!(*error.cause, Cause::Silent { .. }) => {
             let reset = pci.reset(ResetKind::Bus);
             reset.map_err(|_| error).and_then(|()| look())
@@ -70,7 +70,7 @@ fn start(
     Am::start(Arc::new(card?), &options)
 }
 
-/// What discovery says of a card, as all ways to it say it.
+/// The facts of a card from its discovery table, in the form of all backends.
 fn known(am: &Am, options: &Options) -> std::result::Result<Gpu, Cause> {
     let copy_queues = am.sdma().queues();
     let card = am.card();

@@ -5,16 +5,16 @@
 //! | state | how it is known | what is done |
 //! |---|---|---|
 //! | cold | the secure OS does not run | everything |
-//! | warm | an earlier process of this driver has left it in order | queues are set up again, nothing is loaded; where that fails, as in use |
-//! | in use | anything else: another driver was here, or a process of this one did not end in order | reset, then as cold |
-//! | begun | the secure OS does not run, and this driver has left word that it was about to start it | reset by the bus, then as cold |
+//! | warm | an earlier process of this driver has stopped it cleanly | queues are set up again, nothing is loaded; if that fails, as in use |
+//! | in use | anything else: another driver used it, or a process of this driver did not end cleanly | reset, then as cold |
+//! | begun | the secure OS does not run, and a scratch register shows that this driver was starting it | bus reset, then as cold |
 //!
-//! "In order" is what two scratch registers say, which outlive a process and not a reset: the version of
-//! [`super::areas`] in one, and 0 in the other once queues are empty and engines stand still. The other also says that
-//! the PSP's bootloader was given parts: nothing of the PSP tells how many, and it takes none twice.
+//! Two scratch registers, which outlive a process but not a reset, show a clean stop: the version of
+//! [`super::areas`] in one, and 0 in the other once queues are empty and engines are idle. The other also shows that
+//! the PSP's bootloader has received parts: the PSP does not report how many, and it accepts each only once.
 //!
-//! Source: Linux, drivers/gpu/drm/amd/amdgpu: amdgpu_device.c (`amdgpu_device_mode1_reset`: what is kept over it),
-//! soc21.c (`soc21_need_reset_on_init`: a secure OS that runs already).
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: amdgpu_device.c (`amdgpu_device_mode1_reset`: the state that is saved),
+//! soc21.c (`soc21_need_reset_on_init`: a running secure OS).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +38,7 @@ use super::nbio;
 use super::psp::Psp;
 use super::smu::{Level, Smu};
 
-/// How long a chip may take to come back after [`Smu::mode1_reset`].
+/// Timeout for a chip to respond after [`Smu::mode1_reset`].
 const BACK: Duration = Duration::from_secs(10);
 /// What `SCRATCH_REG6` holds while a process has the card, and after it has left it in order.
 const IN_USE: u32 = 1;
@@ -55,7 +55,7 @@ pub struct Options {
     pub reset: bool,
 }
 
-/// A card whose firmware runs, as far as power management. What comes after has a file each: queues.
+/// A card with running firmware, up to power management. Later steps (queues) have their own files.
 pub struct Started {
     card: Arc<Card>,
     hubs: Arc<Hubs>,
@@ -121,7 +121,7 @@ pub fn start(card: Arc<Card>, options: &Options) -> Result<Started, AmError> {
             is_warm,
         }),
         Err(error) => {
-            // Whatever runs on it now may not touch the host. There is nobody left to tell if that fails, too.
+            // Its running work must not access the host. If this fails as well, there is no caller to report it to.
             master(&**card.pci(), false).ok();
             match is_warm {
                 true => anew(card, options, &error, start),
@@ -160,10 +160,10 @@ fn is_warm(card: &Arc<Card>, hubs: &Hubs) -> Result<bool, Cause> {
     hubs.look(Kind::Gc).map(|faults| faults.is_empty())
 }
 
-/// Resets a card, whoever has left it how: see [`start`]. Says whether there was something to reset.
+/// Resets a card in any state: see [`start`]. Returns whether a reset was needed.
 ///
 /// # Errors
-/// What [`AmError`] of [`Stage::Reset`] has.
+/// The cause in an [`AmError`] of [`Stage::Reset`].
 pub(super) fn mode1_reset(card: &Arc<Card>) -> Result<bool, Cause> {
     let hubs = Arc::new(Hubs::prepare(card)?);
     let psp = Psp::of(card, &hubs)?;
@@ -192,7 +192,7 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     returns(card, &kept)?;
     match psp.is_alive().map_err(after("the PSP"))? {
         false => Ok(()),
-        // It was left in the middle of a start, before power management had firmware: that goes on where it has to.
+        // A start was interrupted before power management had firmware: that start continues if needed.
         true if !has_answered => by_bus(card, psp).or_else(|error| {
             tracing::warn!(target: "hcq::amd", device = %card.device(), %error, "SMU not running: no mode 1 reset");
             Ok(())
@@ -206,7 +206,7 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     }
 }
 
-/// An error of what is looked at after a reset.
+/// An error of the checks after a reset.
 fn after(what: &'static str) -> impl Fn(Cause) -> Cause {
     move |cause| Cause::Reset {
         what,
@@ -271,7 +271,7 @@ fn mark(card: &Card, register: &Reg, value: u32) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Page tables with nothing in them, and pages for what goes nowhere.
+/// Empty page tables, and dummy pages for unmapped accesses.
 fn clear(card: &Card, hubs: &Hubs) -> Result<(), Cause> {
     for area in [ROOT, SCRATCH_PAGE, DUMMY_PAGE] {
         card.vram().fill(area.at.0, area.bytes, 0)?;
@@ -305,7 +305,7 @@ impl Started {
         self.entries
     }
 
-    /// Whether its engines run already, and stand still: firmware was not loaded again.
+    /// Whether its engines run already and are idle: firmware was not loaded again.
     pub fn is_warm(&self) -> bool {
         self.is_warm
     }
@@ -330,13 +330,13 @@ impl Started {
         self.at(Stage::Clocks, || {
             self.smu.set_clocks(Level::Highest)?;
             hdp::gate_clocks(&self.card)?;
-            // In this order: whoever finds the version finds it in use.
+            // In this order: a process that finds the version also finds the card marked as in use.
             mark(&self.card, &gc::SCRATCH_REG6, IN_USE)?;
             mark(&self.card, &gc::SCRATCH_REG7, VERSION)
         })
     }
 
-    /// Takes from a card that cannot be stopped what it reaches of the host.
+    /// Cuts off a card that cannot be stopped from host memory.
     ///
     /// # Errors
     /// The transport's.
@@ -345,10 +345,10 @@ impl Started {
         Ok(master(&**self.card.pci(), false)?)
     }
 
-    /// Leaves the card: its engines stand still. `is_clean`: nothing went wrong with it.
+    /// Stops the card's engines. `is_clean`: no error occurred on it.
     ///
     /// # Errors
-    /// What is in the way of leaving it in order; the next process resets it then.
+    /// The cause why it was not stopped cleanly; the next process resets it.
     pub fn finish(&self, is_clean: bool) -> Result<(), Cause> {
         let slow = self.smu.set_clocks(Level::Lowest);
         let alone = master(&**self.card.pci(), false);

@@ -1,10 +1,10 @@
-//! [`Card`]: a card as it is before anything is started: its windows, and its blocks with their registers.
+//! [`Card`]: a card before the start: its windows, and its blocks with their registers.
 //!
-//! | window | what is behind it |
+//! | window | contents |
 //! |---|---|
 //! | BAR 0 | VRAM, all or the first part of it |
 //! | BAR 2 | doorbells |
-//! | BAR 5 | registers, and a pair of them that reaches those beyond its end |
+//! | BAR 5 | registers, and an index/data pair for registers beyond its end |
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -76,7 +76,7 @@ pub struct Blocks {
     pub mp1: Block<Gfxs>,
 }
 
-/// What is known of an address before anybody has told where blocks are.
+/// A register's address before discovery.
 fn before(gfx: Gfx) -> Block<Gfxs> {
     Block {
         name: "card".into(),
@@ -174,7 +174,7 @@ impl Card {
         self.gfx
     }
 
-    /// What it says of itself.
+    /// Its discovery table.
     pub fn discovery(&self) -> &Discovery {
         &self.discovery
     }
@@ -194,7 +194,7 @@ impl Card {
         }
     }
 
-    /// Looks whether a card that runs is still there: before anything that it says is believed. What is found out stays so.
+    /// Checks that a running card is still present, before its values are trusted. A loss is final.
     ///
     /// # Errors
     /// [`Cause::Left`].
@@ -211,12 +211,12 @@ impl Card {
         Cause::Gone { register }
     }
 
-    /// A moment that is so far away, as the card counts time.
+    /// A deadline on the card's clock.
     pub fn within(&self, limit: Duration) -> Deadline {
         Deadline::on(&*self.clock, limit)
     }
 
-    /// Lets time pass, once what was written to registers is on its way.
+    /// Sleeps after the register writes are flushed.
     ///
     /// # Errors
     /// The transport's.
@@ -232,11 +232,11 @@ impl Card {
     }
 }
 
-/// The way to registers of all blocks, which knows whether there is still a card.
+/// The bus to the registers of all blocks; it records the loss of the card.
 struct Registered {
     bus: Indirect,
     mmio: Window,
-    /// It was found so: nobody asks again.
+    /// The card has left: this is not checked again.
     has_left: AtomicBool,
 }
 
@@ -261,7 +261,7 @@ impl Bus for Registered {
         self.has_left.load(Ordering::Relaxed)
             || match memsize(&self.mmio) {
                 Some(Ok(mib)) => mib == u32::MAX,
-                // So a cable says that it was pulled.
+                // The transport reports a pulled cable this way.
                 Some(Err(error)) => error.fault == Fault::Gone,
                 None => false,
             }
@@ -316,7 +316,7 @@ impl Windows {
         );
         let mib = match mib {
             Ok(mib) => mib.bits(),
-            // Whatever it was, the last look says more than how long it took.
+            // The last value is more useful than the duration.
             Err(error) => {
                 let seen = card.read(&RCC_CONFIG_MEMSIZE)?.bits();
                 return Err(match is_there(seen) {
@@ -325,7 +325,7 @@ impl Windows {
                 });
             }
         };
-        // Not all cards say it: the table that comes next tells whether there is one.
+        // Not all cards report it: the next table shows whether it exists.
         let started = card.poll(
             &mmio::MP0_SMN_C2PMSG_33,
             clock,
@@ -444,7 +444,7 @@ fn dies(discovery: &Discovery, gfx: Gfx) -> Result<BTreeMap<u8, Block<Gfxs>>, Ca
     found.map(on_die).collect()
 }
 
-/// What says in the address of a dword on which die it is: nothing for the first.
+/// The address bits that select the die of a dword: 0 for the first die.
 ///
 /// Source: Linux, aqua_vanjaram.c, `aqua_vanjaram_encode_ext_smn_addressing`.
 const fn on_die(die: u8) -> u64 {
@@ -454,7 +454,7 @@ const fn on_die(die: u8) -> u64 {
     }
 }
 
-/// The bus: what the window has directly, what is beyond it by the pair that the bus interface has for that.
+/// The bus: direct accesses within the window, and the bus interface's index/data pair beyond it.
 ///
 /// Source: Linux, nbio_v4_3.c, nbif_v6_3_1.c, nbio_v7_9.c, `get_pcie_index_offset`.
 fn beyond(registers: &Window, nbif: &Block<Gfxs>, gfx: Gfx) -> Result<Indirect, Cause> {

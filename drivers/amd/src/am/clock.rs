@@ -1,5 +1,5 @@
-//! [`Counter`]: the counter by which packets take times: from GFX11 on one for all blocks, on MI300 that of an XCC, which
-//! holds a moment for whoever asks.
+//! [`Counter`]: the counter of timestamp packets: from GFX11 on one for all blocks, on MI300 that of an XCC, which
+//! latches its value on request.
 //!
 //! Source: Linux, amdgpu/gfx_v11_0.c, gfx_v12_0.c and gfx_v9_4_3.c, `get_gpu_clock_counter`.
 
@@ -15,7 +15,7 @@ use super::error::Cause;
 /// The counter of a card.
 pub(super) struct Counter {
     card: Arc<Card>,
-    /// One who asks at a time.
+    /// One reader at a time.
     turn: Mutex<()>,
 }
 
@@ -28,7 +28,7 @@ impl Counter {
         }
     }
 
-    /// What it shows, in ticks of 10 ns.
+    /// Its value, in ticks of 10 ns.
     ///
     /// # Errors
     /// [`Cause::Register`].

@@ -56,9 +56,9 @@ pub enum DiscoveryError {
     Checksum {
         /// What.
         what: &'static str,
-        /// What it should be.
+        /// The expected value.
         expected: u16,
-        /// What it is.
+        /// The actual value.
         found: u16,
     },
     /// A layout that is not known.
@@ -82,7 +82,7 @@ pub enum DiscoveryError {
         what: String,
         /// What it says.
         found: u64,
-        /// What it could say.
+        /// The valid values.
         expected: String,
     },
     /// A block that the driver needs is not there.
@@ -98,13 +98,13 @@ pub enum DiscoveryError {
 pub struct Ip {
     /// The die that it is on.
     pub die: u16,
-    /// What it is.
+    /// The kind of block.
     pub hw_id: u16,
     /// Which one of these.
     pub instance: u8,
     /// Its version.
     pub version: IpVersion,
-    /// What of the version came later, with the variant.
+    /// Later parts of the version: variant and revision.
     pub sub_revision: u8,
     /// Its variant.
     pub variant: u8,
@@ -125,7 +125,7 @@ pub struct Units {
     pub cus_per_array: u32,
     /// Channels of L2.
     pub l2_channels: u32,
-    /// Lanes of a wave, by itself.
+    /// Lanes of a wave by default.
     pub wave_size: u32,
     /// Waves of a SIMD.
     pub waves_per_simd: u32,
@@ -144,7 +144,7 @@ pub struct Discovery {
     pub units: Units,
 }
 
-/// The bytes, and what of them are the binary.
+/// The bytes, and the range of the binary in them.
 struct Binary<'a>(&'a [u8]);
 
 impl<'a> Binary<'a> {
@@ -174,7 +174,7 @@ impl<'a> Binary<'a> {
         })
     }
 
-    /// A table whose bytes have the sum that the list of tables says.
+    /// A table with the checksum from the list of tables.
     fn checked(&self, table: usize, info: TableInfo, bytes: usize) -> Result<(), DiscoveryError> {
         let what = TABLES[table];
         let found = sum(self.bytes(what, info.offset.get().into(), bytes)?);
@@ -202,7 +202,7 @@ fn signed(what: &'static str, found: U32, expected: u32) -> Result<(), Discovery
     }
 }
 
-/// The header and the tables that it lists; the rest of what was read is not part of it.
+/// The header and the tables that it lists, without the rest of the bytes.
 fn binary(bytes: &[u8]) -> Result<(Binary<'_>, Vec<TableInfo>), DiscoveryError> {
     let all = Binary(bytes);
     let header: BinaryHeader = all.read("the header", 0)?;
@@ -210,7 +210,7 @@ fn binary(bytes: &[u8]) -> Result<(Binary<'_>, Vec<TableInfo>), DiscoveryError> 
     let size = usize::from(header.size.get());
     let binary = Binary(all.bytes("the binary", 0, size)?);
     let head = size_of::<BinaryHeader>();
-    // The sum is over what is behind its own field: from the size on.
+    // The checksum covers the bytes after its own field: from the size on.
     let from = head - size_of::<U16>();
     let found = sum(binary.bytes("the checksummed range", from, size.saturating_sub(from))?);
     let expected = header.checksum.get();

@@ -106,7 +106,7 @@ pub enum Cause {
          machine; for an enclosure, check cable and power"
     )]
     Silent {
-        /// What it reads.
+        /// Its value.
         seen: u32,
     },
     /// It left the bus during the start.
@@ -201,7 +201,7 @@ pub enum Cause {
         number: u32,
         /// Its argument.
         argument: u32,
-        /// What it answered.
+        /// Its answer.
         answer: String,
     },
     /// Device memory that did not reach the expected value in time.
@@ -216,7 +216,7 @@ pub enum Cause {
         /// Why a bus reset is not possible.
         why: String,
     },
-    /// The card did not come back from a reset.
+    /// The card did not respond after a reset.
     #[error(
         "{what} after the reset: {cause}. Power-cycle the machine; another function of the card (audio, USB) may have \
          blocked the reset"

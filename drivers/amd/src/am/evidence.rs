@@ -14,7 +14,7 @@ use super::firmware;
 use super::waves;
 use super::xcc::{Bank, Xcc};
 
-/// What a graphics block says of all of its work.
+/// Status registers of a graphics block.
 const BLOCK: [&Reg; 4] = [
     &gc::GRBM_STATUS,
     &gc::GRBM_STATUS2,
@@ -22,7 +22,7 @@ const BLOCK: [&Reg; 4] = [
     &gc::SCRATCH_REG6,
 ];
 
-/// What a slot says of its compute queue.
+/// Registers of a slot with a compute queue.
 const SLOT: [&Reg; 5] = [
     &gc::CP_HQD_ACTIVE,
     &gc::CP_HQD_PQ_RPTR,

@@ -13,10 +13,10 @@ use super::error::Cause;
 use super::fault::HubFault;
 use super::ih::Entry;
 
-/// What went wrong on a card since the last look: hubs say more than what they send.
+/// Exceptions of a card since the last check: the hubs' registers have more than their interrupts.
 ///
 /// # Errors
-/// [`Cause`]: the card cannot be looked at, or has left.
+/// [`Cause`]: the card cannot be read, or has left.
 pub(super) fn faults(started: &Started, told: &Told) -> Result<Vec<Exception>, Cause> {
     let card = started.card();
     // Of one that is not there, rings are full, and hubs have faults.
@@ -66,7 +66,7 @@ fn of_hub(fault: &HubFault) -> Exception {
     })
 }
 
-/// What an entry of an interrupt ring means; none for one that says that something is done.
+/// Decodes an entry of an interrupt ring; `None` for a completion.
 fn of_entry(gfx: Gfx, entry: &Entry) -> Option<Exception> {
     let (client, source) = (CLIENT_ID.get(entry[0]), SOURCE_ID.get(entry[0]));
     let context = |i: usize| entry[CONTEXT + i];
@@ -121,7 +121,7 @@ fn of_fault(low: u32, high: u32) -> Exception {
     })
 }
 
-/// What a shader says, by its own two dwords; none for messages and traps.
+/// Decodes a shader's two dwords; `None` for messages and traps.
 fn shader(gfx: Gfx, low: u32, high: u32) -> Option<String> {
     /// `SQ_INTERRUPT_WORD_ENCODING_ERROR`.
     const ERROR: u32 = 2;
@@ -139,7 +139,7 @@ fn shader(gfx: Gfx, low: u32, high: u32) -> Option<String> {
     (encoding == ERROR).then(|| format!("{what} (SQ {high:#x}:{low:#010x})"))
 }
 
-/// Where GFX9 has the kind of an error: bits 23:20 of 24 bits that lie in three places.
+/// Where GFX9 has the kind of an error: bits 23:20 of 24 bits that are in three places.
 fn shader_error9(low: u32, high: u32) -> u32 {
     let detail = (high & 0xff) << 16 | (low >> 28) << 12 | low & 0xfff;
     detail >> 20 & 0xf

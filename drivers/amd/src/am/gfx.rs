@@ -1,5 +1,5 @@
 //! [`Gfx`]: the graphics block as far as compute needs it: the run list controller, the command processor for
-//! compute (MEC), what an address means, and clocks that rest when nothing runs.
+//! compute (MEC), address apertures, and clock gating.
 //!
 //! Its firmware has been loaded by the PSP; the memory hub of the block is on.
 //!
@@ -20,7 +20,7 @@ use super::firmware::Entries;
 use super::hqd::{self, Leave};
 use super::xcc::{Bank, Xcc};
 
-/// How long the PSP may take to load what it has into the block.
+/// Timeout for the PSP to load firmware into the block.
 const AUTOLOAD: Duration = Duration::from_secs(10);
 
 /// How long the MEC takes until it looks at queues.
@@ -141,7 +141,7 @@ impl Gfx {
         }
         self.settle(MEC_STARTS)?;
         if let Err(error) = left {
-            // That is what the reset is for; a queue that is still there tells so here.
+            // The reset removes it; a queue that is still active fails here.
             tracing::debug!(%error, "queue did not drain: resetting it");
             self.stop()?;
         }
@@ -217,7 +217,7 @@ impl Gfx {
             me,
             ..Bank::default()
         };
-        // The prefetcher and the micro engine of GFX11 have firmware that nobody starts.
+        // The prefetcher and the micro engine of GFX11 have firmware, but are not started.
         if gfx == Generation::Gfx12 {
             let (low, high) = (
                 &gc::CP_PFP_PRGRM_CNTR_START,
@@ -251,7 +251,7 @@ fn count_from(xcc: &Xcc, bank: Bank, [low, high]: [&Reg; 2], entry: u64) -> Resu
     })
 }
 
-/// The run list controller, and what it saves and restores.
+/// The run list controller, with its save and restore lists.
 fn run_lists(xcc: &Xcc) -> Result<(), RegError> {
     let gc = xcc.registers();
     let bits = gc.read(&gc::TCP_CNTL)?.bits();

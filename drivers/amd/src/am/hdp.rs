@@ -1,10 +1,10 @@
 //! The host data path (HDP): host writes to VRAM through the BAR wait there until flushed.
 //!
-//! A flush is any write to a register that the bus interface shows a second time, at [`shown`], for whoever may map
-//! nothing but that page.
+//! A flush is any write to a register that the bus interface also maps at [`shown`], for processes that may map
+//! that page only.
 //!
-//! Source: Linux, drivers/gpu/drm/amd/amdgpu: hdp_v6_0.c and hdp_v7_0.c (`flush_hdp`), amdgpu_device.c (which read
-//! follows it), nbio_v4_3.c (`remap_hdp_registers`), soc21.c and nbio_v7_9.c (`MMIO_REG_HOLE_OFFSET`).
+//! Source: Linux, drivers/gpu/drm/amd/amdgpu: hdp_v6_0.c and hdp_v7_0.c (`flush_hdp`), amdgpu_device.c (the read
+//! after it), nbio_v4_3.c (`remap_hdp_registers`), soc21.c and nbio_v7_9.c (`MMIO_REG_HOLE_OFFSET`).
 
 use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, hdp as regs};
 use drivers_spec::amd::packet::Gfx;
@@ -23,7 +23,7 @@ pub const fn shown(gfx: Gfx) -> u32 {
     }
 }
 
-/// The flush, with no look for a register each time: it is on the way of every submission.
+/// The flush, with the register's address resolved once: every submission uses it.
 #[derive(Clone)]
 pub struct Hdp {
     mmio: Window,
@@ -33,7 +33,7 @@ pub struct Hdp {
 }
 
 impl Hdp {
-    /// That of a card. [`super::nbio::start`] says where the register is shown.
+    /// The flush of a card. [`super::nbio::start`] maps the register.
     pub fn of(card: &Card) -> Hdp {
         let after = match RCC_CONFIG_MEMSIZE.at {
             At::Fixed(dword) => u64::from(dword) * 4,
@@ -56,7 +56,7 @@ impl Hdp {
         Ok(())
     }
 
-    /// Asks for a flush, behind what is written before and before what is written behind, and does not wait for it.
+    /// Requests a flush, ordered after earlier and before later writes, without waiting for it.
     ///
     /// # Errors
     /// The transport's.
@@ -65,7 +65,7 @@ impl Hdp {
     }
 }
 
-/// Lets the memory of atomics in the block sleep while nobody uses it.
+/// Lets the block's memory for atomics sleep while it is unused.
 ///
 /// # Errors
 /// The register's.

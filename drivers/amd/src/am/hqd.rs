@@ -28,7 +28,7 @@ pub(super) const fn queues(gfx: Gfx) -> u32 {
     }
 }
 
-/// How long a queue may take to leave its slot: waves that are reset are gone in far less.
+/// Timeout for a dequeue: a reset of waves takes far less.
 const LEAVE: Duration = Duration::from_secs(1);
 
 /// How a queue leaves its slot: `CP_HQD_DEQUEUE_REQUEST`.
@@ -40,12 +40,12 @@ pub(super) enum Leave {
     Reset = 2,
 }
 
-/// How far a queue is, as the hardware counts.
+/// The position of a queue in the hardware's units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Pointers {
-    /// What it has read of the ring.
+    /// Its read pointer.
     pub(super) rptr: u32,
-    /// What was written.
+    /// Its write pointer.
     pub(super) wptr: u64,
 }
 
@@ -58,7 +58,7 @@ const fn bank(queue: u32) -> Bank {
     }
 }
 
-/// Makes a queue alive in a slot, with what lies in its image; what was there before is ended.
+/// Activates a queue in a slot from its image; an earlier queue there is ended.
 ///
 /// # Errors
 /// [`Cause::Register`].
@@ -76,10 +76,10 @@ pub(super) fn load(xcc: &Xcc, queue: u32, mqd: &Mqd, at: Option<Pointers>) -> Re
     })?)
 }
 
-/// Takes a queue out of its slot, and says how far it was; nothing is done to a slot that is empty.
+/// Dequeues a queue and returns its position; an empty slot is ignored.
 ///
 /// # Errors
-/// [`Cause::Register`]; with [`hcq::reg::error::RegFault::Timeout`] if it does not leave.
+/// [`Cause::Register`]; with [`hcq::reg::error::RegFault::Timeout`] if the dequeue fails.
 pub(super) fn unload(xcc: &Xcc, queue: u32, how: Leave) -> Result<Pointers, Cause> {
     let clock = &**xcc.card().clock();
     Ok(xcc.with(bank(queue), |slot| take_out(&slot, clock, how))?)

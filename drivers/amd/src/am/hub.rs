@@ -1,9 +1,9 @@
-//! Memory hubs: what turns the addresses that engines use into places in memory. GC has one for its own engines,
-//! each XCC of it; MMHUB is that of everybody else (PSP, SMU, interrupt rings). Their registers have the same
-//! names but for a prefix, so that one code serves both: `Set`.
+//! Memory hubs: they translate the addresses of engines. GC has one for its own engines (one per XCC);
+//! MMHUB serves all other blocks (PSP, SMU, interrupt rings). Their registers have the same
+//! names except for a prefix, so both share one code: `Set`.
 //!
-//! Only VMID 0 is used. Addresses of VRAM as it has them ([`Hubs::mc`]) go through the system aperture, all others
-//! through page tables whose root is [`ROOT`], and which count from [`START`].
+//! Only VMID 0 is used. VRAM addresses ([`Hubs::mc`]) go through the system aperture, all others
+//! through page tables with root [`ROOT`], for addresses from [`START`] on.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: gfxhub_v{1_2,3_0,12_0}.c, mmhub_v{1_8,3_0,3_0_2,4_1_0}.c (what is set, in this
 //! order, and the values of `_DEFAULT`), gmc_v11_0.c and gmc_v12_0.c (`flush_gpu_tlb`, `process_interrupt`).
@@ -33,7 +33,7 @@ use super::pages::{Format, LAST, START};
 /// How long an invalidation may take: `usec_timeout` of the vendor's driver.
 const INVALIDATED: Duration = Duration::from_millis(100);
 
-/// The way to a page of 4 KiB: registers count in these.
+/// Log2 of 4 KiB: registers count in such pages.
 const PAGE: u32 = 12;
 /// `MTYPE_UC`.
 const UNCACHED: u32 = 3;
@@ -130,7 +130,7 @@ static MM: Set = Set {
     ],
     range_lo: &mmhub::MMVM_INVALIDATE_ENG0_ADDR_RANGE_LO32,
     range_hi: &mmhub::MMVM_INVALIDATE_ENG0_ADDR_RANGE_HI32,
-    // It may be gated while it works, and forget what it was asked.
+    // Clock gating during the work could lose the request.
     semaphore: Some(&mmhub::MMVM_INVALIDATE_ENG17_SEM),
     request: &mmhub::MMVM_INVALIDATE_ENG17_REQ,
     acknowledged: &mmhub::MMVM_INVALIDATE_ENG17_ACK,
@@ -393,7 +393,7 @@ impl Mmu for Hubs {
 }
 
 impl Hub<'_> {
-    /// What is VRAM without page tables, and where accesses go that are nowhere.
+    /// The aperture of VRAM without page tables, and the dummy page for unmapped accesses.
     fn apertures(&self, base: u64, end: u64) -> Result<(), Cause> {
         let (io, set) = (&self.registers, self.set);
         // None: it ends before it starts.
@@ -479,7 +479,7 @@ impl Hub<'_> {
         Ok(())
     }
 
-    /// The page tables of VMID 0: four levels, and every fault is told.
+    /// The page tables of VMID 0: four levels; every fault is reported.
     fn context(&self) -> Result<(), Cause> {
         let (io, set) = (&self.registers, self.set);
         let two = |at: u64| ((at >> PAGE) as u32, (at >> PAGE >> 32) as u32);
@@ -561,7 +561,7 @@ impl Hub<'_> {
         let limit = card.within(INVALIDATED);
         io.poll(semaphore, clock, limit, what, |value| value.bits() & 1 == 1)?;
         let done = self.request(card);
-        // Also after an error: nobody else would ever have it.
+        // Also after an error: otherwise the semaphore would never be free again.
         let free = io.write(semaphore, 0);
         done?;
         free?;

@@ -58,7 +58,7 @@ const RINGS: [Ring; 2] = [
     },
 ];
 
-/// An entry, as it lies in a ring: [`drivers_spec::amd::ih`].
+/// An entry of a ring: [`drivers_spec::amd::ih`].
 pub type Entry = [u32; DWORDS];
 
 const ENTRY: u64 = 4 * DWORDS as u64;
@@ -125,7 +125,7 @@ impl Interrupts {
         Ok(Interrupts::attach(card))
     }
 
-    /// What has come since the last call. Where a ring was full, the oldest entries are lost.
+    /// Entries since the last call. If a ring was full, the oldest entries are lost.
     ///
     /// # Errors
     /// The registers' and the window's.
@@ -150,7 +150,7 @@ impl Interrupts {
         let end = inside(written);
         let mut at = inside(ih.read(ring.rptr)?.bits());
         if written & 1 == 1 {
-            // The oldest that is whole lies behind the newest.
+            // The oldest complete entry is after the newest one.
             at = inside(end as u32 + ENTRY as u32);
             tracing::debug!(target: "hcq::amd::ih", device = %self.card.device(), "IH ring overflow: interrupts lost");
             ih.set(ring.cntl, &[("wptr_overflow_clear", 1)])?;

@@ -1,4 +1,4 @@
-//! What is asked of a card without starting it: measurements, and a reset.
+//! Operations on a card without starting it: measurements, and a reset.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ use crate::VENDOR;
 /// started or by another driver.
 ///
 /// # Errors
-/// [`Error::NoDevice`]: the function cannot be opened, which is so while another program has it, or the card does not
-/// answer; which stage, what was in the way.
+/// [`Error::NoDevice`]: the function cannot be opened, for example while another program uses it, or the card does not
+/// answer; with the stage and the cause.
 pub fn metrics(
     machine: &Arc<dyn Machine>,
     address: &str,
@@ -47,7 +47,7 @@ pub fn metrics(
 /// Returns whether a reset was needed: a card that was never started is still in its power-on state.
 ///
 /// # Errors
-/// [`Error::NoDevice`]: as [`metrics`], and for a card that this process has open; it does not come back.
+/// [`Error::NoDevice`]: as [`metrics`], and for a card that this process has open; the card does not respond after the reset.
 pub fn reset(machine: &Arc<dyn Machine>, address: &str, clock: &Arc<dyn Clock>) -> Result<bool> {
     let running = |am: &Am| {
         Err(Error::NoDevice {
@@ -87,7 +87,7 @@ fn told(card: &Card, stage: Stage, cause: Cause) -> Error {
     Error::NoDevice { asked, why }
 }
 
-/// Whether this driver has started the card: then its table lies where it has said.
+/// Whether this driver has started the card: then the SMU's table is at this driver's address.
 fn is_ours(card: &Card) -> std::result::Result<bool, Cause> {
     let Some(first) = card.blocks().gc.first() else {
         return Ok(false);

@@ -45,7 +45,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Takes a table apart; what it is too short for is 0.
+    /// Decodes a table; fields beyond its end are 0.
     pub(super) fn of(table: &[u8], layout: &MetricsLayout) -> Metrics {
         let byte = |at: usize| table.get(at).copied().unwrap_or(0);
         let half = |at: usize| u16::from_le_bytes([byte(at), byte(at + 1)]);

@@ -19,11 +19,11 @@
 //! | [`firmware`] | the card's firmware files |
 //! | [`metrics`] | measurements of a card |
 //! | [`psp`], [`smu`] | the security processor, which loads firmware, and power management |
-//! | [`boot`] | all of these in their order: cold, warm, after a reset; and the end |
+//! | [`boot`] | the start with all of these in order: cold, warm, after a reset; and the stop |
 //! | `xcc`, `gfx` | the registers of a graphics block, and its start: from here on there are queues |
 //! | `mqd`, `hqd` | a compute queue in memory (MQD), and in its slot (HQD) |
 //! | `sdma` | copy engines and their queues |
-//! | `clock` | the counter by which packets take times |
+//! | `clock` | the counter of timestamp packets |
 //! | `exception` | exceptions of a running card |
 //! | `waves` | program counters of shader waves |
 //! | `evidence` | diagnostic state after a failure |

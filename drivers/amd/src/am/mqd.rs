@@ -59,9 +59,9 @@ pub(super) struct Queue {
     pub(super) ring: GpuVa,
     /// Its length in bytes, a power of two.
     pub(super) ring_bytes: u64,
-    /// Where the hardware tells what it has read.
+    /// The address of the read pointer, written by the hardware.
     pub(super) rptr: GpuVa,
-    /// Where the host tells what it has written.
+    /// The address of the write pointer, written by the host.
     pub(super) wptr: GpuVa,
     /// The buffer for events at the end of the pipe, a multiple of 256.
     pub(super) end_of_pipe: GpuVa,
@@ -82,7 +82,7 @@ pub(super) struct Mqd {
 }
 
 impl Mqd {
-    /// The image that lies at address `at` of the system aperture. `xcc` is the number of its XCC.
+    /// The image at address `at` of the system aperture. `xcc` is the number of its XCC.
     ///
     /// # Errors
     /// [`RegError`]: the version of the block has no such register.
@@ -155,7 +155,7 @@ impl Mqd {
         set.put(&gc::CP_HQD_PQ_DOORBELL_CONTROL, &doorbell)?;
         let size = log2_dwords(queue.ring_bytes);
         let pm4: Fields<'_> = &[("queue_size", size), ("rptr_block_size", 5)];
-        // The packets of a queue on several XCCs are read by all of them, and the first tells how far they are.
+        // All XCCs read the packets of a queue on several XCCs; the first one reports the read pointer.
         let is_silent = u32::from(xcc != 0 || queue.xccs == 1);
         let aql: Fields<'_> = &[
             ("queue_size", size),

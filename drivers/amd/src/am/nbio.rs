@@ -3,8 +3,8 @@
 //! A doorbell is a write to BAR 2. It goes to an engine if the aperture is open and one of sixteen ports (S2A) has
 //! its range and the engine's number.
 //!
-//! On MI300 the command processors of all XCCs hear what has no range; copy engines are on several dies, each of which
-//! has ports of its own.
+//! On MI300 the command processors of all XCCs receive doorbells without a range; copy engines are on several dies, each
+//! with its own ports.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: nbio_v4_3.c and nbif_v6_3_1.c (`gc_doorbell_init`,
 //! `sdma_doorbell_range`, `enable_doorbell_aperture`, `remap_hdp_registers`), soc21.c (`soc21_common_hw_init`);
@@ -30,16 +30,16 @@ const XCCS: u32 = 0xff;
 const MONITOR_MASK: u32 = 0x7ff;
 const MAY_RING: u32 = 0xf_ffff;
 
-/// Who is to have doorbells.
+/// The target of doorbells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Route<'a> {
-    /// The command processor: all that nobody else has.
+    /// The command processor: all doorbells without another target.
     Compute,
     /// Copy engines, by their numbers.
     Copy(&'a [u8]),
 }
 
-/// Opens the way to doorbells, of which [`route`] makes some, and shows the flush register to the host.
+/// Opens the doorbell aperture, which [`route`] divides, and maps the flush register for the host.
 ///
 /// # Errors
 /// The registers'.
@@ -62,7 +62,7 @@ pub fn start(card: &Card) -> Result<(), Cause> {
     Ok(())
 }
 
-/// Lets the XCCs of all dies hear doorbells, and nobody wait for those that are not there.
+/// Enables doorbells on the XCCs of all dies, and excludes missing XCCs from the fence.
 fn dies(card: &Card) -> Result<(), Cause> {
     let nbio = card.registers(&card.blocks().nbif);
     let there = card.discovery().working(ip::GC);
@@ -108,7 +108,7 @@ const CP: [Port; 2] = [
     port!("3", S2A_DOORBELL_ENTRY_3_CTRL, 0x6, 0x3),
 ];
 const SDMA: Port = port!("2", S2A_DOORBELL_ENTRY_2_CTRL, 0xe, 0x3);
-/// Those of a die of MI300, by its copy engines. They begin where their number says.
+/// The ports of a die of MI300, by copy engine. The number of an engine gives its first port.
 const SDMA_OF_DIE: [Port; ENGINES_OF_DIE as usize] = [
     port!("1", S2A_DOORBELL_ENTRY_1_CTRL, 0xe, 0x1),
     port!("2", S2A_DOORBELL_ENTRY_2_CTRL, 0x8, 0x2),
@@ -129,14 +129,14 @@ impl Port {
     }
 }
 
-/// Makes a way for doorbells.
+/// Routes doorbells to a target.
 ///
 /// # Errors
 /// The registers'.
 pub fn route(card: &Card, route: Route<'_>) -> Result<(), Cause> {
     let nbio = card.registers(&card.blocks().nbif);
     match (route, card.gfx()) {
-        // All XCCs hear what is for nobody else.
+        // All XCCs receive doorbells without another target.
         (Route::Compute, Gfx::Gfx9) => Ok(()),
         // No range of its own: what no other port has.
         (Route::Compute, _) => CP.iter().try_for_each(|port| port.open(nbio, 0, 0)),
@@ -150,7 +150,7 @@ pub fn route(card: &Card, route: Route<'_>) -> Result<(), Cause> {
     }
 }
 
-/// The way to a copy engine of MI300, which is the `nth` that works: to its die, and from there to it.
+/// Routes doorbells to the `nth` working copy engine of MI300: to its die, and from there to the engine.
 fn to_die(card: &Card, engine: u8, nth: u32) -> Result<(), Cause> {
     let nbio = card.registers(&card.blocks().nbif);
     // Doorbells have eight bytes: half as many of them as dwords.

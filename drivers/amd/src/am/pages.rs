@@ -89,7 +89,7 @@ impl PteFormat for Format {
         } = *self.entries;
         let marked = match level {
             pte::PTB => leaf_in_ptb,
-            // Where an entry says that it leads to a table, one that does not is a page.
+            // On a generation with a directory bit, an entry without it is a page.
             pte::PDB0 => further.is_none(),
             _ => true,
         };

@@ -1,12 +1,11 @@
-//! The security processor (PSP): nothing else on the card runs firmware that it has not checked.
+//! The security processor (PSP): it verifies all firmware of the card.
 //!
 //! 1. Its bootloader takes its own drivers and its secure OS, part by part: `PARTS`.
-//! 2. The secure OS takes commands by a ring: the table of contents, firmware of power management, memory for what it
-//!    keeps (TMR), firmware of all other blocks, and the word that the RLC may start those; on MI300 the list of
-//!    registers in its place, and that all XCCs are one GPU.
+//! 2. The secure OS takes commands from a ring: the table of contents, firmware of power management, the trusted memory
+//!    region (TMR), firmware of all other blocks, and the command to start them by the RLC; on MI300 the list of
+//!    registers instead, and the command that makes all XCCs one GPU.
 //!
-//! Everything that it reads lies in VRAM, at addresses of VMID 0, and has to be there before it is told: each is
-//! flushed out of the host data path.
+//! It reads from VRAM only, at addresses of VMID 0. The host data path is flushed before each command.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: psp_v13_0.c, psp_v14_0.c (mailboxes, waits), amdgpu_psp.c
 //! (`psp_hw_start`, `psp_load_non_psp_fw`, `psp_ring_cmd_submit`, `psp_cmd_submit_buf`, `psp_tmr_init`,
@@ -39,13 +38,13 @@ use super::hub::Hubs;
 const DONE: Duration = Duration::from_secs(10);
 /// What the vendor's driver waits after some commands, "there might be handshake issue with hardware".
 const HANDSHAKE: Duration = Duration::from_millis(20);
-/// `PSP_TMR_SIZE`: how large the trusted memory is where no table says it.
+/// `PSP_TMR_SIZE`: the size of the trusted memory without a table.
 const TMR_BYTES: u64 = 4 << 20;
 /// Dwords of a frame: what the write pointer counts in.
 const FRAME: u32 = size_of::<RbFrame>() as u32 / 4;
 const RING: u32 = PSP_RING.bytes as u32 / 4;
 
-/// What the bootloader takes, in its order: what is not in the file is not for this chip.
+/// The parts for the bootloader, in order: parts that are not in the file are not for this chip.
 const PARTS: [(PspFwType, u32); 9] = [
     (PspFwType::PSP_KDB, bl::LOAD_KEY_DATABASE),
     (PspFwType::PSP_SPL, bl::LOAD_TOS_SPL_TABLE),
@@ -63,7 +62,7 @@ const PARTS: [(PspFwType, u32); 9] = [
 enum Trusted {
     /// The driver gives it.
     Given,
-    /// The card's own firmware has set it aside, and nobody is asked.
+    /// The card's own firmware has reserved it; no command is needed.
     Own,
     /// The same, and it wants to be asked.
     OwnAsked,
@@ -77,7 +76,7 @@ pub struct Psp {
     turn: Mutex<Turn>,
 }
 
-/// What is shared by commands.
+/// Memory shared by commands.
 struct Turn {
     /// The last value of the fence.
     fence: u32,
@@ -181,7 +180,7 @@ impl Psp {
         Ok(())
     }
 
-    /// Waits until the bootloader takes the next command; what it says of the one before is read.
+    /// Waits until the bootloader accepts the next command; checks the status of the previous one.
     fn bootloader(&self, what: &str) -> Result<(), Cause> {
         let status = self.done(&regs::MP0_SMN_C2PMSG_35, what)?;
         succeeded(what, &regs::MP0_SMN_C2PMSG_35, status)
@@ -195,7 +194,7 @@ impl Psp {
         Ok(value.bits())
     }
 
-    /// Puts firmware where the PSP finds it, with zeros behind.
+    /// Copies firmware to the staging memory, padded with zeros.
     fn stage(&self, what: &str, bytes: &[u8]) -> Result<(), Cause> {
         let window = self.window(PSP_FIRMWARE)?;
         let length = bytes.len() as u64;
@@ -286,7 +285,7 @@ impl Psp {
         }
     }
 
-    /// Gives it memory that nobody else will see.
+    /// Sets up the trusted memory region.
     fn trusted(&self, bytes: u64) -> Result<(), Cause> {
         let mut payload = SetupTmr::new_zeroed();
         match self.trusted_by() {
@@ -315,7 +314,7 @@ impl Psp {
         Ok(())
     }
 
-    /// Lets what it has loaded run.
+    /// Starts the loaded firmware.
     fn go(&self, boot: &Boot<'_>) -> Result<(), Cause> {
         if self.card.gfx() != Gfx::Gfx9 {
             self.submit("AUTOLOAD_RLC", cmd::AUTOLOAD_RLC, &[])?;
@@ -331,7 +330,7 @@ impl Psp {
         self.unite()
     }
 
-    /// All XCCs of MI300 are one GPU, whatever somebody has made of them before.
+    /// Makes all XCCs of MI300 one GPU, whatever the earlier partition.
     fn unite(&self) -> Result<(), Cause> {
         if self.card.blocks().gc.len() > 1 {
             let mut payload = SpatialPart::new_zeroed();
@@ -398,7 +397,7 @@ impl Psp {
     }
 }
 
-/// What a mailbox says when it is done: the flag, and no status.
+/// The value of a mailbox after completion: the flag, without a status.
 fn succeeded(what: &str, register: &Reg, said: u32) -> Result<(), Cause> {
     match said {
         ctrl::RESPONSE => Ok(()),

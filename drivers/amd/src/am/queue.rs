@@ -195,7 +195,7 @@ fn load(
 /// Doorbells of an XCC: the range that it listens to.
 const DOORBELLS: u32 = 32;
 
-/// Writes the image of a queue to where it has its place.
+/// Writes the image of a queue to its memory.
 fn image(am: &Am, xcc: &Xcc, number: u32, queue: &mqd::Queue) -> Result<Mqd> {
     let (card, hubs) = (am.card(), am.mmu());
     let xccs = am.gfx().xccs().len() as u64;

@@ -29,7 +29,7 @@ pub(super) struct Am {
     counter: Counter,
 }
 
-/// The same, with what is divided among those who use it.
+/// The same, with its shared resources.
 pub(super) type Running = bare::Running<Am>;
 
 impl Am {
@@ -42,7 +42,7 @@ impl Am {
         let (gfx, sdma, space) = match engines(&started) {
             Ok(engines) => engines,
             Err(error) => {
-                // The error that is told is the first one.
+                // The first error is returned.
                 started.finish(false).ok();
                 return match started.is_warm() {
                     true => boot::anew(card, options, &error, Am::start),
@@ -72,7 +72,7 @@ impl Am {
         &self.sdma
     }
 
-    /// What was started.
+    /// The started parts.
     pub(super) fn started(&self) -> &Started {
         &self.started
     }
@@ -83,7 +83,7 @@ impl Am {
     }
 }
 
-/// What of a card comes behind its firmware: engines, with no queue in them, and addresses that mean nothing.
+/// The parts of a card after its firmware: engines without queues, and an empty address space.
 fn engines(started: &Started) -> Result<(Gfx, Sdma, AddressSpace<Hubs>), AmError> {
     let (card, hubs) = (started.card(), started.hubs());
     let gfx = started.at(Stage::Gfx, || {

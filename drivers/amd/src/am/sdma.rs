@@ -1,8 +1,8 @@
 //! [`Sdma`]: the copy engines, and their queues.
 //!
 //! From GFX11 on the engines are part of the graphics block: two of them, alike, with eight queues each, whose
-//! registers lie at a fixed distance. On MI300 they are blocks of their own, four on each die, of which the queue of
-//! the kernel driver is used; they run from when they have firmware, and cannot be reset alone.
+//! registers are at a fixed distance. On MI300 they are separate blocks, four on each die; the queue of
+//! the kernel driver is used. They run as soon as firmware is loaded, and cannot be reset alone.
 //!
 //! Source: Linux, amdgpu/sdma_v6_0.c, sdma_v7_0.c and sdma_v4_4_2.c, `gfx_resume_instance`, `get_reg_offset`;
 //! amdgpu_amdkfd_gfx_v11.c, `hqd_sdma_load_v11` and `hqd_sdma_destroy_v11`.
@@ -35,10 +35,10 @@ const FIRST_DOORBELL: u32 = 0x100;
 /// Doorbells of an engine. Source: the same, `..._sDMA_ENGINE1`.
 const DOORBELLS: u32 = 10;
 
-/// How long a queue may hang until the engine says so, in units of 100 ms.
+/// Timeout after which the engine reports a hung queue, in units of 100 ms.
 const WATCHDOG: u32 = 100;
 
-/// How long an engine may take to be done with what it does.
+/// Timeout for an engine to become idle.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// How often an engine of MI300 asks again for a page that is not there, for reads and writes: as the vendor's
@@ -112,9 +112,9 @@ pub(super) struct Queue {
     pub(super) ring: GpuVa,
     /// Its length in bytes, a power of two.
     pub(super) ring_bytes: u64,
-    /// Where the hardware tells what it has read.
+    /// The address of the read pointer, written by the hardware.
     pub(super) rptr: GpuVa,
-    /// Where the host tells what it has written.
+    /// The address of the write pointer, written by the host.
     pub(super) wptr: GpuVa,
 }
 
@@ -272,7 +272,7 @@ impl Sdma {
         Ok(())
     }
 
-    /// Makes a queue alive, which goes on at a place of its ring, in bytes since it was made.
+    /// Activates a queue at a position, in bytes since its creation.
     ///
     /// # Errors
     /// [`Cause::Register`].
@@ -315,10 +315,10 @@ impl Sdma {
         Ok(())
     }
 
-    /// Takes a queue out. Says whether its engine lets go of it; where not, only a reset of the engine ends it.
+    /// Removes a queue. Returns whether the engine has released it; if not, only a reset of the engine ends it.
     ///
     /// # Errors
-    /// [`Cause::Register`]; on MI300 also that it does not let go.
+    /// [`Cause::Register`]; on MI300 also if the engine does not release it.
     pub(super) fn unload(&self, number: u32) -> Result<bool, Cause> {
         let idle = self.idle(number);
         self.silence(number)?;
@@ -332,10 +332,10 @@ impl Sdma {
         }
     }
 
-    /// Stops a queue that goes on later. Where in its ring, in bytes since it was made.
+    /// Stops a queue temporarily. Returns its position, in bytes since its creation.
     ///
     /// # Errors
-    /// [`Cause::Register`]: the engine does not let go of it.
+    /// [`Cause::Register`]: the engine does not release it.
     pub(super) fn pause(&self, number: u32) -> Result<u64, Cause> {
         self.idle(number)?;
         let (of, set) = self.queue(number);

@@ -26,7 +26,7 @@ const RINGS: u32 = 4096;
 pub(super) struct Parts {
     /// The image of each XCC that has it, with the XCC's number.
     pub(super) images: Vec<(usize, Arc<Mqd>)>,
-    /// What it is made of, if it copies.
+    /// Its parts, for a copy queue.
     pub(super) copies: Option<sdma::Queue>,
     /// Its page of pointers.
     pub(super) control: Window,
@@ -34,7 +34,7 @@ pub(super) struct Parts {
     pub(super) doorbells: Vec<Window>,
 }
 
-/// How far a queue was.
+/// The position of a queue.
 pub(super) enum At {
     /// On each XCC that has it.
     Compute(Vec<Pointers>),
@@ -118,10 +118,11 @@ impl Queues for Am {
     }
 }
 
-/// Rings what was written. Who submits meanwhile may have rung more before that: it is rung until nothing came between.
+/// Writes the doorbell with the write pointer. A concurrent submission may have written a larger value in between: this repeats
+/// until the pointer is unchanged.
 fn ring(language: Language, control: &Window, doorbells: &[Window]) -> Result<(), TransportError> {
     let mut written: u64 = control.load(WPTR)?;
-    // Who is faster each time rings again.
+    // A submitter that is faster writes the doorbell again.
     for _ in 0..RINGS {
         let bell = match language {
             Language::Pm4 | Language::Sdma => Some(written),

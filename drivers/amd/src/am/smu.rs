@@ -1,7 +1,7 @@
 //! Power management (SMU): messages, frequencies, measurements, and the reset of the whole chip.
 //!
-//! A message is a number and an argument in two mailboxes; a third says how it went. Nobody else sends any while the
-//! driver has the card.
+//! A message is a number and an argument in two mailboxes; a third has the status. The driver is the only sender while it
+//! has the card.
 //!
 //! Source: Linux, drivers/gpu/drm/amd/pm/swsmu: smu_cmn.c (`smu_cmn_send_smc_msg_with_param`), smu_v14_0_2_ppt.c and
 //! smu_v13_0_0_ppt.c (`mode1_reset`, `get_gpu_metrics`), smu_v13_0_6_ppt.c (`get_metrics_table`), smu_v14_0.c (`set_soft_freq_limited_range`).
@@ -32,7 +32,7 @@ const ANSWER: Duration = Duration::from_secs(2);
 const ALIVE: Duration = Duration::from_millis(100);
 /// How long it may take until it has measured something (`smu_v13_0_6_setup_driver_pptable`).
 const MEASURED: Duration = Duration::from_millis(100);
-/// How long nobody may touch a chip that is being reset (`SMU13_MODE1_RESET_WAIT_TIME_IN_MS`, and that of SMU 14).
+/// How long a chip must not be accessed during a reset (`SMU13_MODE1_RESET_WAIT_TIME_IN_MS`, and that of SMU 14).
 const RESET_13: Duration = Duration::from_millis(500);
 const RESET_14: Duration = Duration::from_millis(1000);
 /// More levels than any clock has.
@@ -84,7 +84,7 @@ impl Smu {
         self.card.registers(&self.card.blocks().mp1)
     }
 
-    /// Sends a message, and returns what it gives.
+    /// Sends a message, and returns its result.
     fn send(
         &self,
         message: &'static str,
@@ -135,7 +135,7 @@ impl Smu {
         }
     }
 
-    /// Tells it where its tables go, and lets it manage power.
+    /// Sets the address of its tables, and enables power management.
     ///
     /// # Errors
     /// [`Cause::Smu`], the registers'.
@@ -213,10 +213,10 @@ impl Smu {
         Ok(())
     }
 
-    /// What it measures.
+    /// Its measurements.
     ///
     /// # Errors
-    /// [`Cause::Smu`], the registers'; [`Cause::Version`] for a chip whose table is not known.
+    /// [`Cause::Smu`], the registers'; [`Cause::Version`] for a chip with an unknown table.
     pub fn metrics(&self) -> Result<Metrics, Cause> {
         let _turn = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let layout = match self.version {
@@ -271,13 +271,13 @@ impl Smu {
         }
     }
 
-    /// Whether it can be told to reset the chip while it does not answer messages.
+    /// Whether it can reset the chip while it does not answer messages.
     pub fn has_another_ear(&self) -> bool {
         self.messages.gfx_driver_reset.is_none()
     }
 
-    /// Resets the chip as if power came back: VRAM, all blocks, their firmware. When it returns, nobody knows yet
-    /// whether the chip is there again.
+    /// Resets the chip to its power-on state: VRAM, all blocks, their firmware. When it returns, the chip may not
+    /// respond yet.
     ///
     /// # Errors
     /// The registers'.

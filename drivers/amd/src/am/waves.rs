@@ -25,7 +25,7 @@ pub(super) fn of(xcc: &Xcc, units: &Units) -> Result<Option<Vec<Wave>>, RegError
     if xcc.registers().place(&gc::SQ_IND_INDEX).is_err() {
         return Ok(None);
     }
-    // Nobody else selects anything meanwhile.
+    // The lock prevents other selections.
     xcc.with(Bank::default(), |registers| {
         let found = read(&registers, units);
         // Whatever went wrong: later writes are for all units again.
@@ -64,7 +64,7 @@ fn read(registers: &Registers<'_, Gfxs>, units: &Units) -> Result<Vec<Wave>, Reg
                         return Ok(found);
                     }
                     let status = indirect(registers, slot, sq::WAVE_STATUS)?;
-                    // It has ended meanwhile.
+                    // It has ended since.
                     if sq::VALID.get(status) == 0 {
                         continue;
                     }

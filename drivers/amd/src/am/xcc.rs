@@ -1,5 +1,5 @@
-//! [`Xcc`]: the registers of a graphics block, of which some are there several times: for each queue, for each
-//! address space. `GRBM_GFX_CNTL` says whose are meant, and rests at 0, which is what firmware expects.
+//! [`Xcc`]: the registers of a graphics block. Some are banked: per queue, or per
+//! address space. `GRBM_GFX_CNTL` selects the bank and is 0 between accesses, as firmware expects.
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Xcc {
         self.card.registers(&self.block)
     }
 
-    /// Runs with the registers of a bank; nobody else gets at one meanwhile.
+    /// Runs with the registers of a bank; other accesses to banks wait.
     ///
     /// # Errors
     /// Those of `run`, and of the selection.

@@ -5,8 +5,8 @@
 //! | here | the trait, the GPU |
 //! | [`queue`] | a queue of the hardware: ring, pointers, doorbell |
 //!
-//! Queues are plain structs, as memory is, so that one interface may stand in front of another. What they
-//! hold of the interface is freed with them.
+//! Queues are plain structs, as memory is, so that one backend may wrap another. Their resources
+//! of the backend are freed with them.
 
 pub mod queue;
 
@@ -21,7 +21,7 @@ pub trait AmdBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;
 
-    /// A queue, with a ring in which there is nothing.
+    /// A queue with an empty ring.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
@@ -31,7 +31,7 @@ pub trait AmdBackend: Backend {
 /// What an interface knows of its GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// What is the same for all vendors.
+    /// The vendor-neutral part.
     pub facts: Facts,
     /// The chip.
     pub chip: &'static Chip,

@@ -23,15 +23,15 @@ pub const WPTR: u64 = aql::queue::WRITE_DISPATCH_ID as u64;
 /// Where the read pointer of the first XCC is.
 const RPTR: u64 = aql::queue::READ_DISPATCH_ID as u64;
 
-/// Where the later XCCs of a PM4 queue have their read pointers: behind `amd_queue_t`, which they do not
-/// use, in a cache line of its own each.
+/// The read pointers of the later XCCs of a PM4 queue: after `amd_queue_t`, which they do not
+/// use, each in its own cache line.
 const RPTRS: u64 = 1024;
 
-/// Free for the driver: behind `amd_queue_t`, in a cache line of its own each.
+/// Free for the driver: after `amd_queue_t`, each in its own cache line.
 const FENCE: u64 = 512;
 const PROGRESS: u64 = 576;
 
-// They lie in one page, apart from each other.
+// They are in one page and do not overlap.
 const _: () = {
     assert!(RPTR + 8 < FENCE && aql::queue::BYTES as u64 <= FENCE && PROGRESS + 16 <= RPTRS);
     assert!(RPTRS + 64 * 8 <= CONTROL_BYTES);
@@ -78,7 +78,7 @@ pub trait QueueHandle: Send + Sync {
     /// [`hcq::Error::Os`].
     fn remap(&self) -> Result<()>;
 
-    /// Takes the queue from the hardware for good; once is enough. Says whether nothing of it can write any more.
+    /// Removes the queue from the hardware for good; later calls do nothing. Returns whether it can no longer write.
     fn stop(&self) -> bool;
 }
 
@@ -153,10 +153,10 @@ impl HardwareQueue {
         GpuVa(self.control_va.0 + FENCE)
     }
 
-    /// The signal of progress, 16 bytes: where the host sees it, and where the device writes it.
+    /// The progress signal, 16 bytes: the host's window, and the device's address.
     ///
     /// # Errors
-    /// None: it lies in the page.
+    /// None: it is in the page.
     pub fn progress(&self) -> std::result::Result<(Window, GpuVa), TransportError> {
         let window = self.control.sub(PROGRESS, 16)?;
         Ok((window, GpuVa(self.control_va.0 + PROGRESS)))

@@ -1,17 +1,17 @@
 //! Commands to AQL.
 //!
-//! A launch is a kernel dispatch packet. Everything else is PM4 in an indirect buffer, which lies in the
-//! data block and is named by one of AMD's vendor packets.
+//! A launch is a kernel dispatch packet. Everything else is PM4 in an indirect buffer in the
+//! data block, which one of AMD's vendor packets references.
 //!
 //! | packet | barrier bit | acquire | release |
 //! |---|---|---|---|
-//! | dispatch | unless the packet before is a dispatch too and no barrier stands between | agent | system |
+//! | dispatch | unless the previous packet is a dispatch as well, without a barrier in between | agent | system |
 //! | vendor | always | system | system |
-//! | barrier, where nothing follows that could carry it | always | by scope | system |
+//! | barrier, if no following packet can carry it | always | by scope | system |
 //!
-//! Every XCC runs the PM4; what writes memory or interrupts is predicated to the first one. A dispatch
-//! writes back by itself what its XCCs hold in their L2, so that what comes behind a barrier bit, on
-//! whatever XCC, finds it in memory.
+//! Every XCC runs the PM4; packets that write memory or interrupt are predicated to the first one. A dispatch
+//! writes back the L2 of its XCCs, so that packets after a barrier bit find the data in memory, on
+//! any XCC.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -90,8 +90,8 @@ impl Aql {
         self.commands.setup()
     }
 
-    /// See [`super::Encoder::set_scratch`]. Packets do not name the memory: it is told in the queue
-    /// structure.
+    /// See [`super::Encoder::set_scratch`]. Packets do not contain its address: the queue structure
+    /// does.
     pub fn set_scratch(&self, scratch: Scratch) {
         self.lane_bytes.store(scratch.lane_bytes, Ordering::Relaxed);
     }
@@ -246,7 +246,7 @@ fn ends_with_dispatch(out: &CommandBuffer) -> bool {
     last.is_some_and(|at| aql::TYPE.get(out.words[at]) == aql::KERNEL_DISPATCH)
 }
 
-/// Dwords of an indirect buffer behind which another one is begun: what one command adds to it fits the
+/// Dwords of an indirect buffer after which another one is begun: the packets of one command fit in the
 /// other half.
 const IB_ENOUGH: usize = super::pm4::INDIRECT_MAX / 2;
 

@@ -22,10 +22,10 @@ pub(crate) const fn function(compare: Compare) -> u32 {
 /// Clocks between two looks of a wait, in units of 16.
 pub(crate) const POLL_INTERVAL: u32 = 4;
 
-/// Clocks between two looks at who has come, in units of 16: the counters are close to all.
+/// Clocks between two polls of a counter, in units of 16: the counters are near all XCCs.
 const MEET_INTERVAL: u32 = 0x10;
 
-/// Where a signal's timestamp lies behind its value.
+/// Offset of a signal's timestamp from its value.
 pub(crate) const TIMESTAMP: u64 = 8;
 
 /// Puts packets of PM4 into a sink.
@@ -85,7 +85,7 @@ impl Commands {
             } => {
                 span::check_aligned(&self.setup, "poll", at, width)?;
                 self.wait(sink, at, mask, value, compare, width)?;
-                // What is compared may change as soon as one XCC has gone on.
+                // The compared value may change as soon as one XCC continues.
                 self.xcc_barrier(sink);
             }
             Command::Signal { signal, value } => {
@@ -142,8 +142,8 @@ impl Commands {
         }
     }
 
-    /// Takes away the cache actions of a wait that stands at the end. Those of a barrier stay: others
-    /// may have to see them before what is waited for happens.
+    /// Removes the cache actions of a trailing wait. Those of a barrier stay: others
+    /// may need them before the awaited event.
     fn drop_acquire(&self, sink: &mut Sink<'_>) {
         let (packet, length) = self.acquire_packet(self.setup.chip.generation.acquire_system);
         // The last dword of a wait.
@@ -178,8 +178,8 @@ impl Commands {
         }
     }
 
-    /// XCCs wait for each other: each counts itself in, and waits until all have. The second counter
-    /// says that all have seen the first one full, so that nobody counts in it again too early.
+    /// A barrier of XCCs: each increments a counter and waits until all have. The second counter
+    /// shows that all have seen the first one full, so that no XCC increments it again too early.
     ///
     /// Their number is a power of two: each counter is full when its low bits are zero again.
     /// The command processors of MI300X see such counters in ordinary device memory as one; another
@@ -202,7 +202,7 @@ impl Commands {
         }
     }
 
-    /// What all XCCs have done so far is done, and in memory.
+    /// Waits for the earlier work of all XCCs, and writes it to memory.
     pub fn xcc_sync(&self, sink: &mut Sink<'_>) {
         if self.per_xcc() {
             self.partial_flush(sink);
@@ -211,7 +211,7 @@ impl Commands {
         }
     }
 
-    /// One XCC does what comes after the work of all.
+    /// One XCC runs `packets` after the work of all.
     fn gathered(&self, sink: &mut Sink<'_>, body: impl FnOnce(&Self, &mut Sink<'_>)) {
         self.xcc_sync(sink);
         self.once(sink, body);
@@ -235,7 +235,7 @@ impl Commands {
         buffer[start + 1] = op::EXEC_COUNT.put(count) | op::VIRTUAL_XCC_MASK.put(xccs);
     }
 
-    /// Waits for memory, then sees what whoever wrote it had written before.
+    /// Waits for memory, then acquires earlier writes of the signalling device.
     fn wait(
         &self,
         sink: &mut Sink<'_>,
@@ -294,7 +294,7 @@ impl Commands {
         }
     }
 
-    /// The command processor copies by itself: a compute queue needs no kernel for it.
+    /// The command processor copies: a compute queue needs no kernel for it.
     ///
     /// It is slower than SDMA; large copies belong on a copy queue.
     /// Source: Mesa, radv_cp_dma.c.

@@ -1,4 +1,4 @@
-//! What a launch needs to know of a loaded kernel, as it lies in [`hcq::Program::launch_words`].
+//! A launch's data of a loaded kernel, in the form of [`hcq::Program::launch_words`].
 
 use drivers_spec::amd::kd;
 use hcq::GpuVa;
@@ -37,7 +37,7 @@ impl Launch {
     /// The words.
     pub fn words(&self) -> Box<[u32]> {
         let [rsrc1, rsrc2, rsrc3] = self.rsrc;
-        // A workgroup of nothing stands for any.
+        // An empty workgroup means any.
         let [x, y, z] = self.required.unwrap_or_default();
         let words: [u32; WORDS] = [
             self.code.lo(),

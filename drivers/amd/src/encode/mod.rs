@@ -11,18 +11,18 @@
 //!
 //! # How packets reach a ring
 //!
-//! 1. Once per queue: [`Encoder::begin`] gives packets that every submission starts with (what the
-//!    host wrote before is seen by what follows). They are placed like any others and kept.
-//! 2. A submission is these words, then the packets' words. The data block lies anywhere that
-//!    the device reads, at a multiple of [`DATA_ALIGN`], until the submission is done; the host's writes
+//! 1. Once per queue: [`Encoder::begin`] gives packets that every submission starts with (to acquire
+//!    earlier writes of the host). They are placed like any others and kept.
+//! 2. A submission is these words, then the packets' words. The data block may be at any address that
+//!    the device can read, at a multiple of [`DATA_ALIGN`], until the submission is done; the host's writes
 //!    to it come before the doorbell.
 //! 3. Where words are cut (the ring is smaller than the submission; the end of an SDMA ring),
-//!    [`Language::whole`] says how many words are whole packets. PM4 may straddle the end of the ring and
+//!    [`Language::packet_boundary`] says how many words are whole packets. PM4 may straddle the end of the ring and
 //!    be cut between any packets; SDMA must not straddle; AQL is cut at multiples of 16, and the first
 //!    dword of a packet is written after its others.
-//! 4. A bound submission of PM4 runs from an indirect buffer, which [`pm4::indirect`] names for the ring; on several XCCs
-//!    every one does ([`Encoder::names_words`]). AQL and SDMA have none here ([`Encoder::binds_words`]): their packets go
-//!    to the ring again.
+//! 4. A bound submission of PM4 runs from an indirect buffer, which [`pm4::indirect`] references in the ring; on several XCCs
+//!    every submission does ([`Encoder::names_words`]). AQL and SDMA have none here ([`Encoder::binds_words`]): their packets are
+//!    copied to the ring again.
 
 pub mod aql;
 mod commands;
@@ -110,19 +110,19 @@ impl Language {
     /// How many of the first words are whole packets and take no more than `room` dwords. All of
     /// them if they fit; 0 if the first packet does not.
     ///
-    /// A packet that skips others (COND_EXE of SDMA) is one with what it skips.
-    pub fn whole(self, gfx: Gfx, words: &[u32], room: usize) -> usize {
+    /// A packet that skips others (COND_EXE of SDMA) counts as one with the skipped packets.
+    pub fn packet_boundary(self, gfx: Gfx, words: &[u32], room: usize) -> usize {
         match self {
-            Language::Pm4 => pm4::whole(words, room),
-            Language::Aql => whole(words, room, |_| aql::PACKET),
-            Language::Sdma => whole(words, room, |words| sdma::length(gfx, words)),
+            Language::Pm4 => pm4::packet_boundary(words, room),
+            Language::Aql => packet_boundary(words, room, |_| aql::PACKET),
+            Language::Sdma => packet_boundary(words, room, |words| sdma::length(gfx, words)),
         }
     }
 }
 
 /// How many of the first words are whole packets and take no more than `room` dwords; `length` gives
 /// that of the first packet.
-fn whole(words: &[u32], room: usize, length: impl Fn(&[u32]) -> usize) -> usize {
+fn packet_boundary(words: &[u32], room: usize, length: impl Fn(&[u32]) -> usize) -> usize {
     if words.len() <= room {
         return words.len();
     }
@@ -171,8 +171,8 @@ impl Encoder {
         }
     }
 
-    /// From now on kernels use this scratch memory, which `keep` keeps. What was encoded before goes on
-    /// using the old one: its packets have taken it into [`CommandBuffer::keep`]. A copy queue has no use
+    /// From now on kernels use this scratch memory, which `keep` owns. Earlier packets
+    /// use the old memory: they hold it by [`CommandBuffer::keep`]. A copy queue has no use
     /// for scratch.
     pub fn set_scratch(&self, scratch: Scratch, keep: Option<Keep>) {
         match self {
@@ -200,7 +200,7 @@ impl Encoder {
         matches!(self, Encoder::Pm4(_))
     }
 
-    /// What it makes.
+    /// Its packets.
     pub fn language(&self) -> Language {
         match self {
             Encoder::Pm4(_) => Language::Pm4,

@@ -13,15 +13,15 @@
 //!
 //! # Several XCCs
 //!
-//! Each XCC of a GPU has a queue of its own on one ring; all run the same packets, and each its share of
-//! the workgroups. They have an L2 each, and do not know of each other: where what follows depends on
-//! what all have done (a barrier, a signal, a timestamp, a write), each writes its L2 back, and they meet
-//! at counters in memory. What everybody sees is done by the first one (PRED_EXEC), which works in
-//! indirect buffers only: the ring names words in memory ([`super::Encoder::names_words`]).
+//! Each XCC of a GPU has its own queue on one ring; all run the same packets, and each runs its share of
+//! the workgroups. Each has its own L2, and they are not synchronised: before a packet that depends on
+//! the work of all (a barrier, a signal, a timestamp, a write), each writes its L2 back and waits for the others
+//! at counters in memory. Packets with external effects run on the first one (PRED_EXEC), which works in
+//! indirect buffers only: the ring has references to words in memory ([`super::Encoder::names_words`]).
 //!
-//! Scopes: vector and scalar caches stand between kernels of a queue. The copy engines, other devices
-//! and the host see memory below GL2, so that the scopes of device and system write GL2 back, and
-//! invalidate it for what comes from there.
+//! Scopes: kernels of a queue share GL2, but not vector and scalar caches. The copy engines, other devices
+//! and the host access memory below GL2, so the scopes device and system write GL2 back, and
+//! invalidate it for data from there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -44,9 +44,9 @@ pub fn length(header: u32) -> usize {
     }
 }
 
-/// How many of the first words are whole packets and take no more than `room` dwords; PRED_EXEC with what it is about.
-pub fn whole(words: &[u32], room: usize) -> usize {
-    super::whole(words, room, |words| {
+/// How many of the first words are whole packets and take no more than `room` dwords; PRED_EXEC counts with its predicated packets.
+pub fn packet_boundary(words: &[u32], room: usize) -> usize {
+    super::packet_boundary(words, room, |words| {
         let own = length(words[0]);
         match pm4::OPCODE.get(words[0]) as u8 {
             pm4::PRED_EXEC => {
@@ -371,11 +371,10 @@ impl Pm4 {
     }
 }
 
-/// Dwords that an indirect buffer is aligned to: what comes before it stays apart in the reader's
-/// fetches.
+/// Alignment of an indirect buffer in dwords: the data before it is in another fetch.
 pub(super) const IB_ALIGN: usize = 8;
 
-/// The header of a packet that writes so many consecutive registers of the queue.
+/// The header of a packet that writes `count` consecutive registers of the queue.
 const fn set_sh(values: u32) -> u32 {
     pm4::header(pm4::SET_SH_REG, values + 1)
 }

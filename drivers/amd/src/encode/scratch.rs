@@ -1,7 +1,7 @@
-//! Scratch: memory of lanes that do not fit their registers.
+//! Scratch: per-lane memory for values that do not fit in registers.
 //!
-//! Hardware hands a slot of it to each wave that runs. How many slots there are, and how large they
-//! are, is told in COMPUTE_TMPRING_SIZE; memory for all of them is there before a kernel starts.
+//! Hardware assigns a slot to each running wave. COMPUTE_TMPRING_SIZE has the number of slots and their
+//! size; memory for all of them is allocated before a kernel starts.
 
 use drivers_spec::amd::regs;
 use hcq::GpuVa;
@@ -25,8 +25,8 @@ pub struct Scratch {
 const LANES: u64 = 64;
 
 impl Scratch {
-    /// How much memory `lane_bytes` of each lane take, so that every wave which a chip with these units
-    /// can hold has a slot; where it will lie is still open ([`Scratch::at`]). `None` if a lane cannot
+    /// The memory for `lane_bytes` per lane, with a slot for every wave that a chip with these units
+    /// can hold; its address is set later ([`Scratch::at`]). `None` if a lane cannot
     /// have that much.
     pub fn plan(chip: &Chip, units: &Units, lane_bytes: u32) -> Option<Scratch> {
         let generation = chip.generation;

@@ -12,8 +12,8 @@
 //! | poll | POLL_REGMEM, one or two |
 //!
 //! FENCE comes after everything before it; WRITE may overtake copies, and is not used. The engine
-//! compares and fences 32 bits: a value of 64 is written low half first, so that who sees the high half
-//! sees the low one, and compared high half first.
+//! compares and fences 32 bits: a value of 64 bits is written low half first, so that a reader of the new high half
+//! also sees the new low half, and compared high half first.
 
 use drivers_spec::amd::packet::Gfx;
 use drivers_spec::amd::{pm4, sdma};
@@ -25,7 +25,7 @@ use super::commands::{POLL_INTERVAL, TIMESTAMP, function};
 use super::sink::{Sink, plus};
 use super::span;
 
-/// Dwords of the first packet, with those that it skips. What is no packet is taken whole.
+/// Dwords of the first packet, with those that it skips; all words if they are no packet.
 pub fn length(gfx: Gfx, words: &[u32]) -> usize {
     let word = |at: usize| words.get(at).copied().unwrap_or(0);
     let header = word(0);
@@ -169,15 +169,15 @@ impl Sdma {
         sink.half(value, part);
     }
 
-    /// Packets are taken in order, but copies are still under way when the next one is taken. A word
-    /// that is fenced and waited for says that they have arrived; it is zero again afterwards.
+    /// Packets are fetched in order, but copies are still in flight when the next one is fetched. A fence of a word
+    /// and a wait for it complete them; the word is zero again afterwards.
     fn barrier(&self, sink: &mut Sink<'_>, scope: Scope) {
         let word = Val::Const(self.setup.fence.0);
         self.fence(sink, word, Val::Const(1), Part::Low);
         let one = Val::Const(1);
         poll32(sink, word, u32::MAX, one, Part::Low, Compare::Equal);
         self.fence(sink, word, Val::Const(0), Part::Low);
-        // The writes went past GL2: who reads through it finds them once it has let go of old lines.
+        // The writes bypass GL2: readers through GL2 see them after an invalidation.
         if let (Scope::Device | Scope::System, Some(gcr)) =
             (scope, self.setup.chip.generation.sdma_gcr)
         {

@@ -8,7 +8,7 @@ use hcq::command_buffer::{CommandBuffer, Part, Patch, Section};
 pub(crate) struct Sink<'a> {
     out: &'a mut CommandBuffer,
     section: Section,
-    /// Where its packets begin: what lies before is finished.
+    /// The start of its packets; earlier words are complete.
     start: usize,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// Takes `words` away from the end, if they stand there and `before` stands before them.
+    /// Removes `words` from the end, if they are there and `before` precedes them.
     pub fn drop_end(&mut self, before: u32, words: &[u32]) {
         let start = self.start;
         let buffer = self.buffer();
@@ -43,7 +43,7 @@ impl<'a> Sink<'a> {
         }
     }
 
-    /// What is there.
+    /// Its words.
     #[inline]
     pub fn buffer(&mut self) -> &mut Vec<u32> {
         match self.section {

@@ -7,7 +7,7 @@ use hcq::{Compare, Result, Signal, Val, Width};
 use super::Setup;
 use super::sink::Halves;
 
-/// Packets of one copy at most. What is more comes from a wrong size.
+/// Maximum number of packets of one copy. More indicates a wrong size.
 const COPY_PACKETS: u64 = 1 << 20;
 
 /// Bits of an address in packets.
@@ -23,7 +23,7 @@ pub(crate) fn check_copy(setup: &Setup, dst: Val, src: Val, bytes: u64, max: u64
     span::transfers(bytes, max, COPY_PACKETS)
         .and_then(|()| span::reached(dst, bytes, BITS))
         .and_then(|()| span::reached(src, bytes, BITS))
-        .and_then(|()| span::apart(dst, src, bytes))
+        .and_then(|()| span::check_disjoint(dst, src, bytes))
         .map_err(|why| setup.refused("copy", why))
 }
 
@@ -36,9 +36,9 @@ pub(crate) fn check_fill(setup: &Setup, at: Val, bytes: u64, max: u64) -> Result
         .map_err(|why| setup.refused("fill", why))
 }
 
-/// Whether the host has seen that a wait is over, and that its high half has changed since, so that an engine
-/// which compares 32 bits might wait for the low half to come again: it is left out. Values at hand only;
-/// what is given later is newer than the packets.
+/// Whether a wait must be omitted: the host has seen that it is satisfied and that its high half has changed since, so
+/// that an engine with 32-bit compares might wait for the low half again. Constant values only;
+/// values that are given later are newer than the packets.
 pub(crate) fn is_past(signal: &Signal, value: Val) -> bool {
     match value {
         Val::Const(value) => signal.seen() >> 32 > value >> 32,

@@ -1,5 +1,4 @@
-//! Packets of AMD's queues read back: what a queue was told, for messages and traces. Never on the way of a
-//! submission.
+//! Decodes packets of AMD's queues, for messages and traces. Submissions do not use it.
 
 use drivers_gpu::core::Core;
 use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words, wide};
@@ -8,7 +7,7 @@ use drivers_spec::amd::{aql, pm4, regs, sdma};
 
 use crate::chip::{Chip, Language};
 
-/// How many packets are looked at. What is behind them is told as one that is not known.
+/// Maximum number of decoded packets. The rest is reported as one unknown packet.
 const MOST: usize = 4096;
 
 /// What packets of a language do, in order. Their positions are counted from `start` on. PM4 in indirect
@@ -161,7 +160,7 @@ fn walk_pm4(
     rest(words.get(at..), position, found);
 }
 
-/// Names what is left behind the packets that are looked at, once.
+/// Reports the rest after the decoded packets, once.
 fn rest(words: Option<&[u32]>, position: u64, found: &mut Vec<Packet>) {
     let is_named = |last: &Packet| matches!(last.doing, Doing::Unknown { .. });
     if let Some(&word) = words.and_then(<[u32]>::first)
@@ -173,7 +172,7 @@ fn rest(words: Option<&[u32]>, position: u64, found: &mut Vec<Packet>) {
 }
 
 fn walk_aql((peek, gfx): (Peek<'_>, Gfx), words: &[u32], start: u64, found: &mut Vec<Packet>) {
-    // What was taken is marked invalid by the device; its content is still there.
+    // The device marks fetched packets invalid; their contents are unchanged.
     for (i, packet) in words.chunks_exact(crate::encode::aql::PACKET).enumerate() {
         let position = start + (i * packet.len()) as u64;
         if found.len() >= MOST {

@@ -1,10 +1,10 @@
-//! [`AmdHardware`]: a queue of an AMD GPU, as [`drivers_gpu`] takes it.
+//! [`AmdHardware`]: a queue of an AMD GPU, for [`drivers_gpu`].
 //!
 //! | file | idea |
 //! |---|---|
 //! | here | encoder and ring as one queue |
-//! | [`ring`] | how packets lie in a ring, and how the hardware is told of them |
-//! | [`parts`] | what a queue is made of |
+//! | [`ring`] | the layout of packets in a ring, and the doorbell |
+//! | [`parts`] | the parts of a queue |
 //! | [`scratch`] | the scratch memory of kernels |
 //! | [`decode`] | packets read back, for messages and traces |
 
@@ -78,7 +78,7 @@ impl Hardware for AmdHardware {
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         let mut at = 0;
         while at < words.len() {
-            let piece = pm4::whole(&words[at..], pm4::INDIRECT_MAX).max(1);
+            let piece = pm4::packet_boundary(&words[at..], pm4::INDIRECT_MAX).max(1);
             let address = address + at as u64 * 4;
             out.extend_from_slice(&pm4::indirect(address, piece as u32));
             at += piece;

@@ -16,7 +16,7 @@ use crate::chip::Language;
 use crate::encode::{Aql, Encoder, Interrupt, Pm4, Sdma, Setup, XCC_BARRIER_BYTES};
 use crate::options::Options;
 
-/// Opens a queue: its kind, its number among those of the kind, what it takes.
+/// Opens a queue: its kind, its number among those of the kind, its packet language.
 ///
 /// # Errors
 /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.

@@ -1,4 +1,4 @@
-//! [`AmdRing`]: how each language's packets lie in a ring, and how the hardware is told of them.
+//! [`AmdRing`]: the layout of each language's packets in a ring, and the doorbell.
 
 use std::ops::Range;
 
@@ -44,8 +44,8 @@ impl OwnRing for AmdRing {
         &self.queue.ring
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        self.queue.language.whole(self.gfx, words, room)
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
+        self.queue.language.packet_boundary(self.gfx, words, room)
     }
 
     #[inline]
@@ -78,7 +78,7 @@ impl OwnRing for AmdRing {
     }
 
     fn is_straight(ring: &Ring<Self>, place: &Range<u64>) -> bool {
-        // Packets of SDMA that do not fit in front of the end of the ring lie behind it.
+        // SDMA packets that do not fit before the end of the ring start at its beginning.
         let wraps = ring.index(place.start) >= ring.index(place.end);
         ring.own().queue.language != Language::Sdma || !wraps
     }
@@ -90,7 +90,7 @@ impl OwnRing for AmdRing {
     }
 }
 
-/// The headers make packets valid: each goes after all of what it heads, and the first one last.
+/// The headers make packets valid: each is written after the rest of its packet, and the first one last.
 fn place_aql(ring: &Ring<AmdRing>, at: u64, words: &[u32]) -> Result<u64, TransportError> {
     const PACKET: usize = aql::PACKET;
     let window = ring.own().window();
@@ -113,7 +113,7 @@ fn place_sdma(ring: &Ring<AmdRing>, at: u64, words: &[u32]) -> Result<u64, Trans
     if words.len() <= to_end {
         return ring.put(at, words);
     }
-    let fit = ring.own().whole(words, to_end);
+    let fit = ring.own().packet_boundary(words, to_end);
     let (first, second) = words.split_at(fit);
     let window = ring.own().window();
     window.write_words(ring.index(at) * 4, first)?;

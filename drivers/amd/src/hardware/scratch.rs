@@ -1,8 +1,8 @@
-//! [`Scratches`]: the scratch memory of a device's kernels, which grows with what is loaded.
+//! [`Scratches`]: the scratch memory of a device's kernels; it grows with the loaded kernels.
 //!
-//! Packets of PM4 name the memory, so that what was outgrown lives on with those that have it: they
-//! take it into [`hcq::CommandBuffer::keep`]. It is freed behind the last submission that used it. An AQL
-//! queue is told of new memory while it is at rest, and needs the old one no more.
+//! PM4 packets contain its address, so they keep outgrown memory alive by
+//! [`hcq::CommandBuffer::keep`]. It is freed after the last submission that used it. An AQL
+//! queue gets the new memory while it is idle, and then no longer needs the old one.
 
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::grown::{Grown, Plan};
@@ -43,7 +43,7 @@ impl Scratches {
         Scratches { units, grown }
     }
 
-    /// Makes kernels of a queue have `lane_bytes` for each lane at least. `program` is who wants them.
+    /// Grows the scratch of a queue to at least `lane_bytes` per lane. `program` is the kernel that needs them.
     ///
     /// # Errors
     /// As [`Grown::grow`].
@@ -69,7 +69,7 @@ impl Scratches {
             .grow(on, lane_bytes, plan, refused, |new, piece, old| {
                 if matches!(hardware.encoder, Encoder::Aql(_)) {
                     let old = old.copied().unwrap_or_default();
-                    // It has a copy of what it is told, which it reads when the queue is mapped.
+                    // It reads its copy when the queue is mapped.
                     channel.quiesce(|hardware| hardware.set_scratch(core, new, &old))?;
                 }
                 hardware.encoder.set_scratch(*new, Some(piece.clone()));
@@ -79,12 +79,12 @@ impl Scratches {
 }
 
 impl AmdHardware {
-    /// Tells the command processor of an AQL queue, which is at rest, where scratch is, and has the queue
-    /// mapped anew.
+    /// Sets the scratch address of an idle AQL queue, and maps the queue
+    /// again.
     ///
     /// # Errors
-    /// [`Error::Os`], and it goes on with what it had `before`; the loss of the device, where the queue has left the hardware and
-    /// is not back.
+    /// [`Error::Os`], and the queue keeps the memory of `before`; the loss of the device, if the queue was unmapped and cannot
+    /// be mapped again.
     fn set_scratch(&self, core: &Core, scratch: &Scratch, before: &Scratch) -> Result<()> {
         let set = self.write_scratch(core, scratch).map_err(|e| match e {
             gone @ Error::Fault { .. } => core.lose(gone),
@@ -94,7 +94,7 @@ impl AmdHardware {
             if matches!(error, Error::DeviceLost { .. }) {
                 return;
             }
-            // The kernel may map the queue again at any time, and it reads what is there then.
+            // The kernel driver may map the queue again at any time, and then reads the current contents.
             if let Err(error) = self.write_scratch(core, before) {
                 core.lose(error);
             }

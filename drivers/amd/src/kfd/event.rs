@@ -27,8 +27,8 @@ use super::call::Call;
 use super::memory::{Memory, MemoryError, map_handle};
 use super::process::{Gpu, Process};
 
-/// The version of the interface that tells how often an event was signalled, so that none is missed
-/// between a look and a wait.
+/// The interface version that counts signals of an event, so that none is missed
+/// between a check and a wait.
 const AGES: (u32, u32) = (1, 14);
 
 const EINTR: i32 = 4;
@@ -54,7 +54,7 @@ impl Pages {
     /// Creates an event for a GPU. The first one brings the event page. Returns its address.
     ///
     /// # Errors
-    /// [`MemoryError`], and nothing is left behind.
+    /// [`MemoryError`], without effect.
     fn create(
         machine: &dyn Machine,
         process: &Arc<Process>,
@@ -188,8 +188,8 @@ impl Watch {
         })
     }
 
-    /// Sleeps until the event with an id is signalled, the GPU has stopped, or `limit` is over. What woke
-    /// it is told only where it is an exception.
+    /// Sleeps until the event with an id is signalled, the GPU has stopped, or `limit` is over. Returns
+    /// exceptions only.
     ///
     /// # Errors
     /// The kernel's.
@@ -199,7 +199,7 @@ impl Watch {
         age: &mut Age,
         limit: Duration,
     ) -> Result<Option<Exception>, TransportError> {
-        // What the events tell lies over the age: zero is "nothing".
+        // The kernel overwrites the age with the event's data: zero means none.
         let mut data = [EventData::new_zeroed(); 3];
         data[0].event_id = self.memory.id;
         data[1].event_id = self.hardware.id;
@@ -223,7 +223,7 @@ impl Watch {
         let memory = &mut [data[..count].as_mut_bytes()];
         let kfd = &self.process.kfd;
         match kfd.call_with(kfd::WAIT_EVENTS, &mut args, memory) {
-            // Signals of the process: whoever waits looks at the time.
+            // A Unix signal: the caller checks the time.
             Err(error) if error.fault == Fault::Errno(EINTR) => return Ok(None),
             // Short of memory for the wait itself: looking does without.
             Err(error) if error.fault == Fault::Errno(ENOMEM) => {

@@ -46,7 +46,7 @@ pub(super) struct Memory {
     bytes: u64,
     /// `gpu_id` of the GPUs that have it mapped.
     mapped: Mutex<Vec<u32>>,
-    /// Taken away while the addresses are still this memory's.
+    /// Dropped while the addresses still belong to this memory.
     named: Option<Named>,
     /// The host's access.
     view: Option<View>,
@@ -60,10 +60,10 @@ pub(super) struct Memory {
 /// Why there is no memory.
 #[derive(Debug)]
 pub(super) enum MemoryError {
-    /// The GPU has no VRAM left for so many bytes.
+    /// The GPU has not enough free VRAM for that number of bytes.
     Vram(u64, TransportError),
-    /// The host has no memory left for so many bytes, or none that GPUs may use; 0 where they are the
-    /// kernel's own.
+    /// The host has not enough free memory for that number of bytes, or none that GPUs may use; 0 for the
+    /// kernel's own memory.
     System(u64, TransportError),
     /// The GPU has no queue left.
     Queues(TransportError),
@@ -84,7 +84,7 @@ impl From<TransportError> for MemoryError {
 }
 
 impl MemoryError {
-    /// The error of a request for so many bytes.
+    /// The error of a request for `bytes` bytes.
     fn of(error: TransportError, heap: Heap, bytes: u64) -> MemoryError {
         match MemoryError::from(error) {
             // Page tables of VRAM are VRAM.
@@ -146,7 +146,7 @@ impl Memory {
         let bytes = bytes.unwrap_or(u64::MAX);
         let align = wanted.align.max(if bytes >= LARGE { LARGE } else { PAGE });
         let failed = |error| MemoryError::of(error, heap, bytes);
-        // Addresses are the host's, whatever lies there.
+        // Addresses are the host's, whatever memory they get.
         let host = |error| MemoryError::of(error, Heap::User, bytes);
         let place = Place::new(machine, heap, (bytes, align), ANYWHERE).map_err(host)?;
         let Place { va, reserved, own } = place;
@@ -160,7 +160,7 @@ impl Memory {
         };
         let made = process.kfd.call(kfd::ALLOC_MEMORY_OF_GPU, &mut args);
         made.map_err(failed)?;
-        // From here on the drop takes apart what has been made.
+        // From here on the drop releases the parts.
         let mut memory = Memory {
             process: process.clone(),
             gpu: gpu.clone(),
@@ -193,8 +193,8 @@ impl Memory {
         self.handle
     }
 
-    /// Leaves the object to the kernel, which frees it with the process: what remains are its
-    /// addresses, which nobody else may get meanwhile.
+    /// Leaves the object to the kernel, which frees it with the process. Its
+    /// addresses stay reserved until then.
     pub(super) fn keep(mut self) -> (Option<Reserved>, Option<View>) {
         self.kept = true;
         if let Some(named) = self.named.take() {
@@ -206,7 +206,7 @@ impl Memory {
     /// Maps it for a GPU, if it is not yet.
     ///
     /// # Errors
-    /// The kernel's: the GPU has no way to it, or no memory for page tables.
+    /// The kernel's: the GPU cannot access it, or has no memory for page tables.
     pub(super) fn map(&self, gpu_id: u32) -> Result<(), TransportError> {
         let mut mapped = self.lock();
         if mapped.contains(&gpu_id) {
@@ -228,7 +228,7 @@ impl Memory {
             handle: self.handle,
             ..UnmapMemoryFromGpuArgs::default()
         };
-        // A failure says how many are done; the call goes on from there.
+        // A failed call reports how many are mapped; the next call continues from there.
         again(|| {
             let memory = &mut [mapped.as_mut_bytes()];
             let ioctl = kfd::UNMAP_MEMORY_FROM_GPU;
@@ -295,8 +295,8 @@ impl KernelMemory<Gpu> for Memory {
     }
 }
 
-/// Maps the memory of a handle for a GPU. Says whether it is mapped then: a call that fails late
-/// (it waits until page tables are written) may have mapped it.
+/// Maps the memory of a handle for a GPU. Returns whether it is mapped: a call that fails late
+/// (it waits for page table updates) may have mapped it.
 pub(super) fn map_handle(
     file: &dyn DevFile,
     handle: u64,
@@ -325,7 +325,7 @@ impl Drop for Memory {
                 Fault::Errno(ENODEV) => tracing::debug!(%error, va, bytes, "not freed"),
                 _ => tracing::warn!(%error, va, bytes, "could not free memory"),
             }
-            // The GPU may still have it mapped: nobody else may get these addresses.
+            // The GPU may still have it mapped: these addresses are not reused.
             std::mem::forget(self.reserved.take());
             std::mem::forget(self.view.take());
         }

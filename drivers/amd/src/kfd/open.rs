@@ -234,7 +234,7 @@ impl Backend for Kfd {
     }
 
     fn tells_whose(&self) -> bool {
-        // The kernel tells a process, by the GPU.
+        // The kernel reports to a process, per GPU.
         false
     }
 

@@ -36,11 +36,11 @@ pub(super) struct Process {
 pub(super) struct Gpu {
     /// KFD's number for it.
     pub(super) id: u32,
-    /// What the topology says.
+    /// The facts of the topology.
     pub(super) node: Node,
     /// Its render node: maps memory.
     pub(super) render: Arc<dyn DevFile>,
-    /// What the graphics driver says.
+    /// The facts of the graphics driver.
     pub(super) info: InfoDevice,
     /// The flat addresses of LDS and scratch, and those that may be mapped.
     pub(super) apertures: ProcessDeviceApertures,
@@ -106,7 +106,7 @@ impl Process {
     /// The apertures of a GPU.
     fn apertures(&self, node: &Node) -> Result<ProcessDeviceApertures, TransportError> {
         let mut args = GetProcessAperturesNewArgs::default();
-        // Without memory for them it says how many there are.
+        // Without memory for them the kernel returns their number.
         self.kfd.call(kfd::GET_PROCESS_APERTURES_NEW, &mut args)?;
         let mut all = vec![ProcessDeviceApertures::new_zeroed(); args.num_of_nodes as usize];
         let memory = &mut [all.as_mut_bytes()];

@@ -119,13 +119,13 @@ fn destroy(process: &Process, id: u32) -> bool {
     destroyed.is_ok()
 }
 
-/// The doorbell of a queue that the kernel has put somewhere else than it says.
+/// The doorbell of a queue at another offset than the kernel reported.
 fn no_doorbell(offset: u64) -> TransportError {
     let why = format!("expected an aligned offset below 0x2000, found {offset:#x}");
     TransportError::new("/dev/kfd", kfd::CREATE_QUEUE.name, Fault::Unsupported(why))
 }
 
-/// Makes a queue; one of PM4 runs on all XCCs of the GPU. A compute queue needs `sizes`.
+/// Creates a queue; a PM4 queue runs on all XCCs of the GPU. A compute queue needs `sizes`.
 ///
 /// # Errors
 /// [`MemoryError`]; nothing is left behind then.
@@ -193,7 +193,7 @@ pub(super) fn create(
         Language::Aql | Language::Sdma => 1,
     };
     let mut doorbells = Vec::new();
-    // Behind the buffers: what was made is destroyed before them when a later part cannot be.
+    // After the buffers: the queue is destroyed before them if a later step fails.
     let made = KernelQueue {
         device: device.clone(),
         process: process.clone(),
@@ -233,7 +233,7 @@ const fn kind(language: Language) -> u32 {
     }
 }
 
-/// What a queue reads and writes by itself. It stays with a queue that does: older kernels free it under the queue.
+/// Memory that a queue itself reads and writes. It is kept with a queue that was not destroyed: older kernels free it under the queue.
 struct Buffers {
     all: Vec<Memory>,
     stays: Arc<AtomicBool>,

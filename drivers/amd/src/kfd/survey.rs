@@ -1,4 +1,4 @@
-//! What is there, and why each of it can be used or not. Opens files, changes nothing.
+//! Lists the GPUs, and why each can or cannot be used. Opens files, changes nothing.
 
 use drivers_spec::amd::kfd::{self, GetVersionArgs};
 use hcq::transport::{DevFile, Fault, Machine, TransportError};
@@ -70,7 +70,7 @@ pub enum Unusable {
     Unreadable {
         /// The number of the node.
         node: u32,
-        /// Which file, and what is wrong with it.
+        /// The file, and the error.
         error: TransportError,
     },
     /// The node lacks a required property.
@@ -232,7 +232,7 @@ pub(crate) fn version(kfd: &dyn DevFile) -> Result<(u32, u32), Unusable> {
     }
 }
 
-/// What the entries of a topology are, as far as it and the render nodes tell.
+/// The kinds of topology entries, according to the topology and the render nodes.
 fn found(machine: &dyn Machine, entries: Vec<Entry>, only: Option<u32>) -> Vec<Found> {
     let mut index = 0;
     let mut of = |entry| match entry {

@@ -64,8 +64,8 @@ impl Node {
         }
     }
 
-    /// The first property that opening needs and that `properties` does not tell, or tells as 0, as
-    /// no GPU has it.
+    /// The first property that opening needs and that `properties` lacks, or has as 0, which
+    /// no GPU has.
     pub fn lacks(&self) -> Option<&'static str> {
         const NEEDED: [&str; 4] = [
             "gfx_target_version",
@@ -127,11 +127,11 @@ pub enum Entry {
         /// The number of the node.
         number: u32,
     },
-    /// A node whose files cannot be read, or do not hold what they should.
+    /// A node with unreadable or invalid files.
     Broken {
         /// The number of the node.
         number: u32,
-        /// Which file, and what is wrong with it.
+        /// The file, and the error.
         error: TransportError,
     },
 }

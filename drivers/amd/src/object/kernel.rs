@@ -17,8 +17,8 @@ use crate::encode::Launch;
 /// Source: HSA_AGENT_INFO_WORKGROUP_MAX_SIZE of ROCR.
 const MAX_THREADS: u32 = 1024;
 
-/// Bytes of arguments at most, and their largest alignment. Languages stay far below; what is larger
-/// would take its memory at each launch.
+/// Maximum bytes of arguments, and their largest alignment. Languages use far less; larger arguments
+/// would take that memory at each launch.
 const MOST_ARGUMENTS: u32 = 1 << 20;
 const MOST_ARGUMENT_ALIGN: u32 = 256;
 
@@ -207,7 +207,7 @@ fn check_sizes(notes: &Described) -> std::result::Result<(), String> {
     }
 }
 
-/// Hidden arguments that tell where all of them begin, with their place behind it.
+/// Hidden arguments that mark the start of all hidden ones, with their offset from it.
 ///
 /// Source: LLVM, AMDGPUUsage, "Code Object V5 Kernel Argument Metadata".
 const HIDDEN: [(&str, u32); 4] = [
@@ -225,7 +225,7 @@ impl KernelInfo {
         }
     }
 
-    /// Where the caller's arguments lie, from the metadata.
+    /// The offsets of the caller's arguments, from the metadata.
     ///
     /// # Errors
     /// [`ObjectError::Kernel`] for an object without metadata, and for an argument that is neither a buffer

@@ -19,26 +19,26 @@ const LARGEST_ALIGN: u64 = 1 << 16;
 /// Source: LLVM, BinaryFormat/ELF.h, SHN_AMDGPU_LDS.
 const SHN_AMDGPU_LDS: u16 = 0xff00;
 
-/// An image, with what is needed to find kernels in it.
+/// An image, with its kernel symbols.
 pub(super) struct Placed {
     pub image: Vec<u8>,
     pub align: u64,
     pub absolute: Vec<Absolute>,
-    /// Symbols of descriptors, sorted, and where each descriptor lies.
+    /// Symbols of descriptors, sorted, with the offset of each descriptor.
     pub descriptors: Vec<(String, u64)>,
 }
 
 /// The room for an image, whose growth is checked.
-struct Room {
+struct ImageExtent {
     size: u64,
     align: u64,
 }
 
-impl Room {
-    fn new() -> Room {
-        Room {
+impl ImageExtent {
+    fn new() -> ImageExtent {
+        ImageExtent {
             size: 0,
-            // Code is aligned to 256 bytes, whatever its section says.
+            // Code is aligned to 256 bytes, whatever the alignment of its section.
             align: 256,
         }
     }
@@ -83,7 +83,7 @@ fn copy(image: &mut [u8], at: u64, bytes: &[u8]) -> Option<()> {
 
 /// Lays out the sections of an unlinked object and resolves its relocations.
 pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
-    let mut room = Room::new();
+    let mut room = ImageExtent::new();
     let places = take_sections(file, &mut room)?;
     let slots = got_slots(file, &places);
     let got = room.take("GOT", slots.len() as u64 * 8, 8)?;
@@ -112,7 +112,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
 }
 
 /// Makes room for the sections that are loaded, and says where each lies.
-fn take_sections(file: &File<'_>, room: &mut Room) -> Result<HashMap<SectionIndex, u64>> {
+fn take_sections(file: &File<'_>, room: &mut ImageExtent) -> Result<HashMap<SectionIndex, u64>> {
     let endian = file.endian();
     let mut places = HashMap::new();
     for section in file.sections() {
@@ -125,7 +125,7 @@ fn take_sections(file: &File<'_>, room: &mut Room) -> Result<HashMap<SectionInde
         }
         let name = section.name().unwrap_or("?");
         let size = header.sh_size(endian);
-        // Before room is made: an object is at least as large as what it brings along.
+        // Before the image is allocated: an object is at least as large as its contents.
         if kind == elf::SHT_PROGBITS {
             section.data()?;
         }
@@ -262,7 +262,7 @@ fn symbol_name(file: &File<'_>, index: SymbolIndex) -> String {
     }
 }
 
-/// Where a symbol lies in the image.
+/// The offset of a symbol in the image.
 fn symbol_offset(
     file: &File<'_>,
     index: SymbolIndex,
@@ -332,7 +332,7 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
             .enumerate()
             .filter(|(_, header)| header.p_type(endian) == elf::PT_LOAD)
     };
-    let mut room = Room::new();
+    let mut room = ImageExtent::new();
     for (i, header) in loads() {
         let name = format!("segment {i}");
         let (address, size) = (header.p_vaddr(endian), header.p_memsz(endian));

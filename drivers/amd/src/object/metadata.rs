@@ -33,7 +33,7 @@ impl KernelArg {
         self.kind.starts_with("hidden_")
     }
 
-    /// What it is to the caller; none if that can pass no such thing.
+    /// Its kind for the caller; `None` if the caller cannot pass such an argument.
     pub fn field(&self) -> Option<ArgField> {
         let kind = match (self.kind.as_str(), self.size) {
             ("global_buffer", 8) => ArgKind::Buffer,
@@ -46,7 +46,7 @@ impl KernelArg {
     }
 }
 
-/// What the note says about a kernel.
+/// A kernel's entry in the note.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Described {
     /// The symbol of its descriptor.

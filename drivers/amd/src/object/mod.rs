@@ -31,7 +31,7 @@ use relocate::Absolute;
 /// The most that an image may take: 64 MiB.
 const LARGEST: u64 = 64 << 20;
 
-/// Bytes behind an image that instruction fetches may touch.
+/// Bytes after an image that instruction prefetches may read.
 ///
 /// Source: LLVM, AMDGPUUsage, "kernel descriptor", INST_PREF_SIZE: prefetches run past the end.
 const PREFETCH: u64 = 256;
@@ -48,7 +48,7 @@ pub enum ObjectError {
     Kind {
         /// Which field of the header.
         what: &'static str,
-        /// What was there.
+        /// The actual value.
         found: u32,
         /// What can be loaded.
         expected: &'static str,
@@ -66,7 +66,7 @@ pub enum ObjectError {
     Section {
         /// Its name, or its number.
         section: String,
-        /// What was there, and what is possible.
+        /// The actual value, and the supported ones.
         why: String,
     },
     /// A symbol that cannot be used.
@@ -84,9 +84,9 @@ pub enum ObjectError {
         section: String,
         /// Where in the section.
         offset: u64,
-        /// What it refers to.
+        /// Its target.
         symbol: String,
-        /// What is wrong.
+        /// The error.
         why: String,
     },
     /// A kernel whose description is wrong, or that this chip cannot start.
@@ -154,10 +154,10 @@ impl CodeObject {
         self.align
     }
 
-    /// What lies at `base`, a multiple of [`CodeObject::align`].
+    /// The image for the address `base`, a multiple of [`CodeObject::align`].
     ///
     /// # Errors
-    /// [`ObjectError::Relocation`] where an address does not fit its place.
+    /// [`ObjectError::Relocation`] if an address does not fit its field.
     pub fn at(&self, base: u64) -> Result<Cow<'_, [u8]>> {
         if self.absolute.is_empty() {
             return Ok(Cow::Borrowed(&self.image));
@@ -205,7 +205,7 @@ fn shown(name: &str) -> String {
     }
 }
 
-/// Names in a message, at most so many.
+/// Maximum number of names in a message.
 const MOST_NAMES: usize = 32;
 
 /// `e_machine` of AMD GPUs.
@@ -216,7 +216,7 @@ const ET_REL: u16 = 1;
 const ET_DYN: u16 = 3;
 /// `EI_OSABI`: kernels with descriptors of HSA; other runtimes have others.
 const ELFOSABI_AMDGPU_HSA: u8 = 64;
-/// `EI_ABIVERSION`: code objects of version 4, 5 and 6, whose flags mean what they mean here.
+/// `EI_ABIVERSION`: code objects of version 4, 5 and 6, with the same flags.
 const ABI_VERSIONS: [u8; 3] = [2, 3, 4];
 /// `e_flags`: the chip.
 const EF_AMDGPU_MACH: u32 = 0xff;
@@ -290,7 +290,7 @@ fn check_header<'a>(
         let device = chip.name;
         return Err(ObjectError::Chip { object, device });
     }
-    // What has the feature at all has its SRAM protected: MI300 cannot turn it off.
+    // Chips with the feature always have SRAM ECC: MI300 cannot turn it off.
     if flags & EF_AMDGPU_FEATURE_SRAMECC_V4 == EF_AMDGPU_FEATURE_SRAMECC_OFF_V4 {
         let object = format!("{} without SRAM ECC, which is on", chip.name);
         let device = chip.name;

@@ -1,7 +1,7 @@
-//! What relocations write.
+//! Relocations.
 //!
-//! Everything relative stays right wherever the image lies, and is written at once. What holds an
-//! address waits until the image has one: [`Absolute`].
+//! Relative ones do not depend on the image's address and are applied at once. Absolute ones
+//! are applied when the image has an address: [`Absolute`].
 //!
 //! Source: LLVM, AMDGPUUsage, "Relocation Records".
 
@@ -26,11 +26,11 @@ const R_AMDGPU_REL16: u32 = 14;
 pub(super) struct Place {
     /// Where it writes (P).
     pub at: u64,
-    /// What it refers to (S).
+    /// The address of the symbol (S).
     pub symbol: u64,
-    /// What is added (A).
+    /// The addend (A).
     pub addend: i64,
-    /// The slot that holds the address of what it refers to (G), for those that need one.
+    /// The slot with the address of the symbol (G), for relocations that need one.
     pub slot: Option<u64>,
 }
 
@@ -141,10 +141,10 @@ pub(super) fn needs_slot(kind: u32) -> bool {
     )
 }
 
-/// Writes a relocation whose bytes lie in the image, or says what stays open.
+/// Applies a relocation within the image, or returns the part that needs the address.
 ///
 /// # Errors
-/// What is wrong, in words.
+/// The error as text.
 pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<Absolute>, String> {
     let Place {
         at,
@@ -184,7 +184,7 @@ pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<
             put(image, at, &dwords.to_le_bytes())
         }
         R_AMDGPU_ABS64 => return open(Part::Whole),
-        // Its addend alone says what it refers to.
+        // The addend alone gives its target.
         R_AMDGPU_RELATIVE64 => return Ok(Some(Absolute::new(at, addend, Part::Whole))),
         R_AMDGPU_ABS32 => return open(Part::Narrow),
         R_AMDGPU_ABS32_LO => return open(Part::Low),
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn pairs_of_halves_have_their_own_addends() {
         let mut image = vec![0; 0x100];
-        // s_getpc, then s_add and s_addc with 32 bits each: 4 and 12 bytes behind the program counter.
+        // s_getpc, then s_add and s_addc with 32 bits each: 4 and 12 bytes after the program counter.
         for (kind, at, addend) in [(R_AMDGPU_REL32_LO, 8, 4), (R_AMDGPU_REL32_HI, 16, 12)] {
             assert!(
                 apply(kind, place(at, 0, addend), &mut image)

@@ -60,7 +60,7 @@ const RESTS: Duration = Duration::from_secs(60);
 fn rest(twin: &UsbMachine) {
     let start = Instant::now();
     let function = twin.bridge(0).unwrap().function();
-    while function.as_ref().is_some_and(|one| !one.is_at_rest()) {
+    while function.as_ref().is_some_and(|one| !one.is_idle()) {
         assert!(start.elapsed() < RESTS, "the card is not at rest");
         thread::yield_now();
     }

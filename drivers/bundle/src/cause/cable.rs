@@ -1,5 +1,5 @@
-//! The cause of what goes wrong on a cable of USB: whether it was pulled, lost a transfer, or the card behind the bridge
-//! does not answer.
+//! The cause of a USB error: a pulled cable, a lost transfer, or a card behind the bridge that
+//! does not respond.
 
 use super::Explanation;
 

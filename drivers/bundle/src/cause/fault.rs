@@ -1,4 +1,4 @@
-//! The cause of what a device said went wrong.
+//! The cause of a fault that a device reported.
 
 use super::{Explanation, cable};
 use crate::schema::{Bundle, Exception, Hex, Owner, Step};
@@ -26,7 +26,7 @@ fn dmesg(bundle: &Bundle) -> String {
     }
 }
 
-/// What is below was reached by a pointer that is zero: nothing is ever mapped there.
+/// Addresses below come from a null pointer: nothing is ever mapped there.
 const NULL: u64 = 64 << 10;
 
 /// An address that was not to be used.
@@ -218,7 +218,7 @@ fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
         .then(dmesg(bundle))
 }
 
-/// What hardware refuses: what the unit says, and what that means.
+/// Hardware exceptions: the unit's text, and its meaning.
 const REFUSALS: [(&str, &str, &str, &str); 13] = [
     (
         "illegal instruction",

@@ -1,4 +1,4 @@
-//! The cause of a wait that did not end, by where the queues stand.
+//! The cause of a wait that did not end, from the positions of the queues.
 
 use super::Explanation;
 use crate::schema::{Bundle, Does, Packet, Queue};
@@ -11,7 +11,7 @@ enum Stop<'a> {
     At(&'a Packet),
     /// Work that may go on.
     Works(&'a Packet),
-    /// The device has not fetched what was submitted.
+    /// The device has not fetched the submission.
     Unheard,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn explain(bundle: &Bundle) -> Explanation {
 /// The queue whose timeline was waited for, if it is busy; else the first that is.
 fn waited_for<'a>(bundle: &Bundle, busy: &[&'a Queue]) -> Option<&'a Queue> {
     let what = bundle.wait.as_ref().map_or("", |wait| &*wait.what);
-    // Behind it is where every queue stands.
+    // Each queue's position follows.
     let what = what.split(" (").next().unwrap_or(what);
     // The timeline of `copy 0` is called `copy queue 0 timeline`.
     let is_named = |queue: &&&Queue| {
@@ -101,7 +101,7 @@ fn altered(queue: &Queue) -> Option<Explanation> {
 }
 
 fn stop(queue: &Queue) -> Stop<'_> {
-    // Behind the last signal of the timeline may be what wakes the host.
+    // The packets that wake the host may follow the last signal of the timeline.
     let is_work = |packet: &Packet| match &packet.does {
         Does::Signal { at, .. } => *at == queue.timeline.at,
         Does::Wait { over, .. } => !over,

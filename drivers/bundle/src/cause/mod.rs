@@ -70,7 +70,7 @@ pub fn explain(bundle: &Bundle) -> Explanation {
     found
 }
 
-/// What was found wrong by who knows what is right.
+/// A wrong result, found by a check that knows the correct one.
 fn wrong(bundle: &Bundle) -> Explanation {
     let text = "a result is wrong, though the device reported no error";
     let last = bundle.queues.iter().filter_map(|queue| {

@@ -8,8 +8,8 @@
 //! | [`shared`] | memory shared by the GPUs of a process |
 //! | [`verdict`] | attribution of a fault to one of several handles of a GPU |
 //!
-//! Memory is a plain struct, so that one interface may stand in front of another. What it holds of the
-//! interface is freed with it.
+//! Memory is a plain struct, so that one backend may wrap another. Its resources of the backend
+//! are freed with it.
 
 mod named;
 mod ranges;
@@ -85,8 +85,8 @@ pub trait Backend: Send + Sync {
         limit: Duration,
     ) -> Result<Option<Exception>>;
 
-    /// The same, for a signal at an address that is to be at least a value. An interface that is told who raises which signal
-    /// sleeps until that, unless it is `reached`.
+    /// The same, for a signal that should reach at least a value. A backend with interrupts per signal
+    /// sleeps until that one, unless it is `reached`.
     ///
     /// # Errors
     /// As [`Backend::sleep`].
@@ -160,8 +160,8 @@ pub trait Backend: Send + Sync {
     }
 }
 
-/// What accesses cost where the host writes rings in memory: a ring of the usual size holds several batches, and where
-/// nobody is woken several in flight hide the looks.
+/// Costs of a host that writes rings in memory: a ring of the default size holds several batches; without wake-ups,
+/// several batches in flight hide the polling.
 pub const RING_COSTS: Costs = Costs {
     batch: 64,
     in_flight: 64,
@@ -190,7 +190,7 @@ pub struct Facts {
     pub log: &'static str,
 }
 
-/// What the system refused, as an error of a device. `hint` says what to do.
+/// Converts a failure of the system to an error of a device. `hint` has the fix.
 pub fn refused(device: &DeviceId, error: &TransportError, hint: &str) -> Error {
     Error::Os {
         device: device.clone(),
@@ -284,7 +284,7 @@ pub enum Exception {
 pub struct MemoryFault {
     /// The address; its low bits may be missing.
     pub va: u64,
-    /// What is wrong with the memory.
+    /// The memory error.
     pub cause: Cause,
     /// The access, if reported.
     pub access: Option<Access>,
@@ -298,7 +298,7 @@ pub struct MemoryFault {
     pub imprecise: bool,
 }
 
-/// What was done with an address.
+/// The access to an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// It was read.
@@ -327,11 +327,11 @@ pub struct Reset {
     pub engine: bool,
     /// Memory could not be corrected (ECC). Else it hung.
     pub uncorrectable: bool,
-    /// What was in its memory is lost.
+    /// The contents of its memory are lost.
     pub memory_lost: bool,
 }
 
-/// What is wrong with memory.
+/// Kinds of memory errors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {
     /// The access was not allowed.
@@ -340,6 +340,6 @@ pub enum Cause {
     Ecc,
     /// Access to poisoned memory.
     Poison,
-    /// None that is known: the GPU hangs.
+    /// Unknown: the GPU hangs.
     Hang,
 }

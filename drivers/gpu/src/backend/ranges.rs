@@ -9,7 +9,7 @@ use drivers_bundle::schema::{Owner, Span};
 /// How many freed ranges are remembered.
 const HISTORY: usize = 256;
 
-/// How far from a range an address is still said to be beside it.
+/// The largest distance at which an address is reported as next to a range.
 const NEAR: u64 = 1 << 20;
 
 /// Ranges of addresses of a process, live and freed.

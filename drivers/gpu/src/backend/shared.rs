@@ -43,7 +43,7 @@ impl<G, M> Default for Shared<G, M> {
 }
 
 impl<G: Send + Sync + 'static, M: Send + Sync + 'static> Shared<G, M> {
-    /// What is kept with a machine.
+    /// The state that is stored in a machine.
     pub fn on(machine: &dyn Machine) -> Arc<Shared<G, M>> {
         let Ok(shared) = machine
             .kept()
@@ -97,7 +97,7 @@ impl<G, M: Shareable<G>> Shared<G, M> {
         self.lock().join(gpu)
     }
 
-    /// Inspects a GPU: the open one, or a closed one that stays closed meanwhile.
+    /// Inspects a GPU: the open one, or a closed one that no thread opens in the meantime.
     pub fn visit<T>(
         &self,
         is: impl Fn(&G) -> bool,

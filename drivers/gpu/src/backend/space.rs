@@ -21,7 +21,7 @@ pub struct Space {
 
 /// Queues of a device.
 pub trait RunnableWork: Handle {
-    /// Whether one of them has work that goes on: that of others which waits may wait for it.
+    /// Whether one of them has runnable work: waiting work of other devices may depend on it.
     fn has_runnable_work(&self) -> bool;
 }
 
@@ -33,7 +33,7 @@ impl Space {
         moving.push(queues);
     }
 
-    /// Whether work of any device goes on, open or about to end.
+    /// Whether any device, open or closing, has runnable work.
     pub fn has_runnable_work(&self) -> bool {
         self.open().iter().any(|queues| queues.has_runnable_work())
     }

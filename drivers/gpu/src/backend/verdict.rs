@@ -77,13 +77,13 @@ impl Verdicts {
         })
     }
 
-    /// What was judged of an exception that a handle has not heard of yet.
+    /// The attribution of an exception that a handle has not received yet.
     fn known(&self, number: u64, place: &str, exception: &Exception) -> Option<bool> {
         let mut verdicts = self.lock();
         let same = |one: &&mut Verdict| one.place == place && one.exception == *exception;
         let mut is_own = None;
         for verdict in verdicts.iter_mut().filter(same) {
-            // The same fault again tells nothing more: one event stands for both.
+            // A repeated fault is not new: one event covers both.
             if let Some(at) = verdict.deaf.iter().position(|one| *one == number) {
                 verdict.deaf.remove(at);
                 let is = verdict.whose.contains(&number);
@@ -179,11 +179,11 @@ mod tests {
             // It is judged already, whatever the other does now.
             let later = [One(1, here, false, false), One(2, here, true, true)];
             assert_eq!(judge(&verdicts, 2, &refused("a"), &later), whose[1]);
-            // Who has heard of it hears of another one.
+            // A handle that has received this exception receives the next one.
             assert!(judge(&verdicts, 2, &refused("a"), &later));
             assert!(!judge(&verdicts, 1, &refused("a"), &later));
         }
-        // Nobody else is there.
+        // There is no other handle.
         let alone = Verdicts::default();
         let reset = Exception::Reset(Reset {
             engine: false,

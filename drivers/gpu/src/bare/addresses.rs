@@ -1,4 +1,4 @@
-//! [`Addresses`]: those that the cards of a process share, and what they belong to.
+//! [`Addresses`]: the addresses that the cards of a process share, with their owners.
 
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ impl Addresses {
         })
     }
 
-    /// Addresses for so many bytes, with a page behind them that stays without memory: whoever goes too far is told.
+    /// Addresses for `bytes` bytes, followed by an unmapped guard page.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -58,7 +58,7 @@ impl Addresses {
 
     /// Gives addresses back.
     pub(super) fn give_back(&self, va: GpuVa) {
-        // What was not given out is not taken back.
+        // Only allocated ranges are freed.
         let freed = self.lock().free(va.0);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }

@@ -26,7 +26,7 @@ pub trait Driver: Queues {
     /// Faults since the last call; `told` has the earlier ones. Clears the fault registers for the next one.
     ///
     /// # Errors
-    /// The card cannot be looked at, or has left.
+    /// The card cannot be read, or has left the bus.
     fn faults(&self, told: &Told) -> Result<Vec<Exception>, Self::Cause>;
 
     /// Cuts off a card that cannot be stopped from host memory.
@@ -35,7 +35,7 @@ pub trait Driver: Queues {
     /// It may go on writing there.
     fn cut_off(&self) -> Result<(), Self::Cause>;
 
-    /// Has queues raise the first interrupt of the function where a packet asks for it.
+    /// Lets packets raise the first interrupt of the function.
     ///
     /// # Errors
     /// What is in the way.

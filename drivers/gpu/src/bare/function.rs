@@ -62,7 +62,7 @@ impl Function {
         self.bar
     }
 
-    /// What of VRAM the host reaches, from its first byte on.
+    /// The part of VRAM that the host can access, from its first byte on.
     pub fn vram(&self) -> &Window {
         &self.vram
     }

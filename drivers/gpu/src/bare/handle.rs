@@ -1,4 +1,4 @@
-//! [`Handle`]: a card without a kernel driver, as every other way to a GPU.
+//! [`Handle`]: a card without a kernel driver, as a [`Backend`](crate::backend::Backend).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -22,18 +22,18 @@ use crate::backend::{
 
 /// How long a thread sleeps until it looks again, where no interrupt wakes it.
 const NAP: Duration = Duration::from_micros(100);
-/// How long one listens for an interrupt: others of this process may end what it waits for, and do not interrupt.
+/// The longest sleep until an interrupt: a signal raised by another device of this process causes none.
 const LISTEN: Duration = Duration::from_millis(1);
 /// The interrupt that packets raise.
 const VECTOR: u32 = 0;
 /// Bytes of a slot that a packet writes when it interrupts.
 const SLOT: u64 = 8;
 
-/// At one in so many naps it is looked over USB whether something went wrong. Counted, not timed: work that is done again
-/// from a recording looks where it did.
+/// Over USB, faults are checked once per this many naps. The naps are counted, not timed, so that a replay
+/// checks at the same positions as the recording.
 const LOOK_EVERY: u32 = 100;
 
-/// A card, as one who has opened it.
+/// An open handle of a card.
 pub struct Handle<D: Driver> {
     id: DeviceId,
     /// Its number among the handles of the process.
@@ -43,7 +43,7 @@ pub struct Handle<D: Driver> {
     gpu: D::Gpu,
     /// The number of the next event.
     events: AtomicU32,
-    /// Where packets write before they interrupt; none where nobody can wait for that.
+    /// The word that packets write before they interrupt; none if waits for interrupts are not possible.
     slots: Option<Arc<Memory<D>>>,
     /// Held by the thread that listens for all.
     listens: Mutex<()>,
@@ -91,7 +91,7 @@ pub fn open<D: Driver>(
     }
     let gpu = gpu(card.driver()).map_err(|e| card.function().broken("GPU", e))?;
     let slots = slots(&process, &card)?;
-    // What is left on the card of a fault that another device was lost by is not this one's.
+    // A fault that is left on the card from another, lost device does not concern this one.
     let heard = AtomicU64::new(card.heard()?);
     Ok(Handle {
         number: process.addresses.space.number(),
@@ -109,7 +109,8 @@ pub fn open<D: Driver>(
     })
 }
 
-/// Looks at the card at an address of PCI: through what this process has open, or closed, while nobody of it opens it.
+/// Reads the card at a PCI address: through the open one of this process, or a closed one that no thread opens in the
+/// meantime.
 ///
 /// # Errors
 /// Those of what is run; [`Error::Os`].
@@ -175,8 +176,8 @@ impl<D: Driver> Handle<D> {
         self.card.function()
     }
 
-    /// Whether it is time to look for what went wrong: each time, but over USB, where a look is several transfers.
-    /// Whoever does not want to sleep wants the look.
+    /// Whether to check for faults: each time, except over USB, where a check is several transfers.
+    /// A caller that does not sleep always checks.
     fn is_due(&self, limit: Duration) -> bool {
         if self.function().pci().reaches_host() || limit.is_zero() {
             return true;
@@ -207,13 +208,13 @@ impl<D: Driver> Handle<D> {
         by_clock(|| self.card.exception(&self.heard))
     }
 
-    /// Until something may have happened: whoever waits looks again then.
+    /// Sleeps until something may have happened; the caller then checks again.
     fn rest(&self, limit: Duration) {
         if self.slots.is_some()
             && let Ok(_turn) = self.listens.try_lock()
         {
             let until = Deadline::after(limit.min(LISTEN));
-            // Late, or not at all: the same as an interrupt that was somebody else's.
+            // A late or missing interrupt is treated like one of another waiter.
             _ = self.function().pci().wait_irq(VECTOR, until);
             self.wake.notify_all();
             return;
@@ -260,11 +261,11 @@ impl<D: Driver> Backend for Handle<D> {
 
     fn event(&self) -> Result<Event> {
         let id = self.events.fetch_add(1, Ordering::Relaxed);
-        // Nobody reads them; those that come after a page of them share.
+        // They are never read; after the page is full, later ones share words.
         let slot = |slots: &Arc<Memory<D>>| GpuVa(slots.va().0 + u64::from(id) * SLOT % PAGE);
         Ok(Event {
             id,
-            // Without, whoever sleeps looks by himself.
+            // Without interrupts, the sleeper polls.
             mailbox: self.slots.as_ref().map(slot),
             owner: Box::new(self.slots.clone()),
         })
@@ -328,7 +329,7 @@ impl<D: Driver> Backend for Handle<D> {
     }
 
     fn places(&self) -> Option<Vec<u64>> {
-        // Behind a cable each register takes as long as a thousand of them here.
+        // Over USB, a register access takes a thousand times as long as on the bus.
         match self.has_relay() || self.function().has_left() {
             true => None,
             false => self.card.driver().places(),

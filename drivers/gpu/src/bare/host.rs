@@ -23,7 +23,7 @@ pub(super) fn pinned(function: &Function, bytes: u64) -> Result<Dma, Error> {
 }
 
 fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
-    /// What the system says where no more of its memory can be had, or locked.
+    /// The system's errors if no more memory can be allocated or locked.
     const EPERM: i32 = 1;
     const EAGAIN: i32 = 11;
     const ENOMEM: i32 = 12;
@@ -51,7 +51,7 @@ fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
     }
 }
 
-/// The first so many bytes of ranges: there may be more of the host's memory than was asked for.
+/// The first bytes of ranges: the allocation may be larger than the request.
 pub(super) fn cut(ranges: &[BusRange], bytes: u64) -> Vec<(PhysAddr, u64)> {
     let mut left = bytes;
     let fit = |range: &BusRange| {
@@ -77,7 +77,7 @@ mod tests {
                 TransportError::new("0000:03:00.0", "map", fault),
             )
         };
-        // ENOMEM, EAGAIN: what is kept for reuse is given back then.
+        // ENOMEM, EAGAIN: cached memory is freed then.
         for errno in [12, 11] {
             assert!(matches!(of(errno), Error::OutOfMemory { asked: 4096, .. }));
         }

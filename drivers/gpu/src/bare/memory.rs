@@ -1,9 +1,8 @@
-//! [`Memory`]: VRAM, or memory of the host that stays where it is, at an address that means the same to every card of the
-//! process that reaches it.
+//! [`Memory`]: VRAM, or pinned host memory, at one address for all cards of the process that can access it.
 //!
-//! It is taken apart in the order in which that is safe: no card knows the address any more, then the memory is given
-//! back, then the address. Where a card could not be told, or has a queue that does not leave it, both stay taken: it may go
-//! on writing there.
+//! Release has a safe order: the address is unmapped on all cards, then the memory is freed, then the address. If a card
+//! could not be unmapped, or has a queue that could not be dequeued, memory and address are kept: the card may still
+//! write there.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -32,25 +31,25 @@ pub struct Memory<D: Driver> {
     window: Option<Window>,
     /// The cards that know the address.
     mapped: Mutex<Vec<Weak<Running<D>>>>,
-    /// Taken before the address is given back.
+    /// Dropped before the address is freed.
     named: Option<Named>,
 }
 
-/// What is behind an address.
+/// The memory of an address.
 enum Place {
     Vram(VramAddr),
-    /// VRAM in the place of memory of the host.
+    /// VRAM in place of host memory.
     Sysmem(VramAddr),
     Host(Dma),
-    /// Memory of somebody else's on the bus.
+    /// Memory of another device on the bus.
     Bus(BusAddr),
 }
 
 impl<D: Driver> Memory<D> {
-    /// Memory for a request, which its card reaches.
+    /// Memory for a request, mapped on its card.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Os`], and nothing is left behind; [`Error::Fault`].
+    /// [`Error::OutOfMemory`], [`Error::Os`], without effect; [`Error::Fault`].
     pub fn new(
         addresses: &Arc<Addresses>,
         card: &Arc<Running<D>>,
@@ -62,7 +61,7 @@ impl<D: Driver> Memory<D> {
         let bytes = bytes.unwrap_or(!(PAGE - 1));
         let align = request.align.max(if bytes >= LARGE { LARGE } else { PAGE });
         let va = addresses.take(function.device(), bytes, align)?;
-        // From here on the drop takes apart what has been made.
+        // From here on the drop releases the parts.
         let mut memory = Memory::nowhere(addresses, card, va, bytes);
         let name = match request.what {
             "" => "memory",
@@ -97,7 +96,7 @@ impl<D: Driver> Memory<D> {
         Ok(memory)
     }
 
-    /// Memory of somebody else's on the bus, for its card alone.
+    /// Memory of another device on the bus, mapped on its card alone.
     ///
     /// # Errors
     /// As [`Memory::new`].
@@ -145,7 +144,7 @@ impl<D: Driver> Memory<D> {
         self.bytes
     }
 
-    /// The host's way to it.
+    /// The host's window, if any.
     pub fn window(&self) -> Option<&Window> {
         self.window.as_ref()
     }
@@ -215,7 +214,7 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
 
     fn share(&self, card: &Arc<Running<D>>) -> Result<(), Error> {
         let (own, other) = (self.card.function().pci(), card.function().pci());
-        // A card behind a bridge shares nothing with others, and one that has left or is given up uses nothing any more.
+        // A card behind a bridge shares no memory with others; a card that has left or was given up accesses none.
         let has_way = own.reaches_host() && other.reaches_host() && card.unfit().is_none();
         if self.is_mapped_for(card) || !has_way {
             return Ok(());
@@ -304,7 +303,7 @@ impl<D: Driver> Drop for Memory<D> {
         let mapped = std::mem::take(&mut *self.lock());
         // A card that is finished has forgotten it.
         for card in mapped.iter().filter_map(Weak::upgrade) {
-            // What is not its own a card that was cut off does not reach.
+            // A card that was cut off cannot access memory other than its own.
             let is_cut_off = card.stuck() == Some(Reach::Card);
             if is_cut_off || stuck.is_some() && Arc::ptr_eq(&card, &self.card) {
                 continue;

@@ -53,7 +53,7 @@ impl Attr {
     };
 }
 
-/// What an entry says.
+/// The contents of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// Nothing is mapped there.
@@ -69,7 +69,7 @@ pub trait Format: PteFormat<Attr = Attr> + Send {
     /// The vendor's name of a level, the root's first.
     fn name(&self, level: usize) -> &'static str;
 
-    /// What an entry of a level says.
+    /// Decodes an entry of a level.
     fn decode(&self, level: usize, entry: u128) -> Entry;
 }
 
@@ -92,10 +92,10 @@ pub trait Mmu: Send + Sync + 'static {
     /// The entries of this chip.
     fn format(&self) -> Self::Format;
 
-    /// What the host has written to VRAM is there, and nothing uses an entry of page tables from before.
+    /// Flushes the host's writes to VRAM, and invalidates cached page table entries.
     ///
     /// # Errors
-    /// An invalidation that is not acknowledged: what was unmapped may be used on.
+    /// An invalidation that is not acknowledged: the hardware may still use old entries.
     fn invalidate(&self) -> Result<(), Self::Cause>;
 
     /// What the host has written to VRAM is there when it returns.
@@ -104,7 +104,7 @@ pub trait Mmu: Send + Sync + 'static {
     /// The transport's.
     fn flush(&self) -> Result<(), TransportError>;
 
-    /// Asks for a flush, behind what is written before and before what is written behind, and does not wait for it.
+    /// Requests a flush, ordered after earlier and before later writes, without waiting for it.
     ///
     /// # Errors
     /// The transport's.

@@ -37,10 +37,10 @@ impl<D: Driver> Process<D> {
         })
     }
 
-    /// Memory for a request, which its card and every other one of the process reaches that can.
+    /// Memory for a request, mapped on its card and on every other card of the process that can access it.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::Os`], and nothing is left behind; [`Error::Fault`].
+    /// [`Error::OutOfMemory`], [`Error::Os`], without effect; [`Error::Fault`].
     pub fn memory(
         &self,
         card: &Arc<Running<D>>,

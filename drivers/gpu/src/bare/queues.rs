@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hcq::transport::TransportError;
 
-/// The queues of a card: how one leaves the hardware, and comes back.
+/// The queues of a card: how one is removed from the hardware and restored.
 pub trait Queues: Send + Sync + Sized + 'static {
     /// What was in the way.
     type Cause: Display + From<TransportError>;
@@ -15,32 +15,32 @@ pub trait Queues: Send + Sync + Sized + 'static {
     type Kind: Copy + Send + Sync;
     /// What a queue that is alive is made of.
     type Queue: Send + Sync;
-    /// How far a queue was, as the hardware counts.
+    /// The position of a queue in the hardware's units.
     type At;
 
     /// The slots for queues of a kind.
     fn slots(&self, kind: Self::Kind) -> Slots;
 
-    /// Takes a queue out for good, also one that was not whole; nothing is done to a slot that is empty. Says whether it is
-    /// out: if not, [`Queues::reset`] ends it.
+    /// Removes a queue for good, also a partly created one; an empty slot is ignored. Returns whether it is
+    /// removed: if not, [`Queues::reset`] ends it.
     ///
     /// # Errors
-    /// It may run on, and no reset helps.
+    /// It may still run, and a reset does not help.
     fn stop(&self, kind: Self::Kind, number: u32) -> Result<bool, Self::Cause>;
 
-    /// Takes a queue out that comes back, once what it does now is done.
+    /// Removes a queue temporarily, after its current work.
     ///
     /// # Errors
-    /// It does not leave.
+    /// It cannot be removed.
     fn pause(&self, queue: &Live<Self>) -> Result<Self::At, Self::Cause>;
 
-    /// Brings a queue back to where it was.
+    /// Restores a queue at its position.
     ///
     /// # Errors
     /// What is in the way.
     fn resume(&self, queue: &Live<Self>, at: Self::At) -> Result<(), Self::Cause>;
 
-    /// Rings again: what was rung while the queue was out has gone unheard.
+    /// Writes the doorbell again: doorbells are lost while the queue is removed.
     ///
     /// # Errors
     /// What is in the way.
@@ -73,11 +73,11 @@ pub struct Live<Q: Queues> {
     pub kind: Q::Kind,
     /// Its slot.
     pub number: u32,
-    /// What it is made of.
+    /// Its parts.
     pub parts: Q::Queue,
     /// Why it runs no more, if a reset has taken it.
     down: OnceLock<String>,
-    /// It is to leave for good: what it is made of may be gone.
+    /// It is being removed for good: its parts may be freed already.
     ended: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl<Q: Queues> Live<Q> {
         self.down.get().map(String::as_str)
     }
 
-    /// Says that it leaves for good. Who does holds the card's turn.
+    /// Marks it as being removed for good. The caller holds the card's turn.
     pub(super) fn end(&self) {
         self.ended.store(true, Ordering::Release);
     }

@@ -1,18 +1,18 @@
-//! What is done where a queue does not leave: what runs it is reset, which takes all of its queues. Those of other handles
-//! are brought back to where they were; one that cannot be is told to who has it.
+//! Recovery from a queue that cannot be removed: its unit is reset, which ends all of its queues. The queues of other handles
+//! are restored at their positions; if that fails, their owner gets an error.
 //!
 //! Source: Linux, amdkfd/kfd_device_queue_manager.c, `reset_queues_cpsch` and `restore_process_queues_cpsch`: queues are
-//! drained, the unit is reset, and what was good is mapped again.
+//! drained, the unit is reset, and the good queues are mapped again.
 
 use super::driver::Driver;
 use super::queues::Live;
 use super::running::Running;
 
-/// Resets what runs the queue in a slot, because it does not leave. Other queues of its owner end with it. Who calls has
-/// the card's turn: none of the others leaves meanwhile.
+/// Resets the unit of a queue that cannot be removed. Other queues of its owner end with it. The caller holds
+/// the card's turn: no other queue is removed at the same time.
 ///
 /// # Errors
-/// It is still there: no queue of the unit runs any more then.
+/// The queue is still active: no queue of the unit runs any more.
 pub(super) fn reset<D: Driver>(
     card: &Running<D>,
     slot: (D::Kind, u32),

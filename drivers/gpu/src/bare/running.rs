@@ -37,7 +37,7 @@ pub struct Running<D: Driver> {
     /// Held by who brings queues into the hardware, or takes them out.
     turn: Mutex<()>,
     told: Mutex<Told>,
-    /// A queue could not be dequeued: what it may reach, and why.
+    /// A queue that could not be dequeued: the memory that it can access, and the reason.
     stuck: OnceLock<Reach>,
     /// Why nothing comes of the card any more.
     given_up: OnceLock<String>,
@@ -83,7 +83,7 @@ impl<D: Driver> Running<D> {
         &self.space
     }
 
-    /// VRAM for so many bytes.
+    /// VRAM for `bytes` bytes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -106,7 +106,7 @@ impl<D: Driver> Running<D> {
         if self.stuck().is_some() {
             return;
         }
-        // What was not given out is not taken back.
+        // Only allocated ranges are freed.
         let freed = lock(&self.vram).free(at.0);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
@@ -162,10 +162,10 @@ impl<D: Driver> Running<D> {
             .collect()
     }
 
-    /// Marks a queue that could not be dequeued: its memory and its addresses are given out to nobody else before the card is
-    /// started anew, so that nothing more is done with it until then. Who does holds the card's turn.
+    /// Marks a queue that could not be dequeued: its memory and its addresses are not reused before the next start of the
+    /// card. The caller holds the card's turn.
     pub(super) fn stick(&self, reach: Reach, why: String) {
-        // The first one says it for all.
+        // The first reason is kept.
         _ = self.stuck.set(reach);
         self.give_up(why);
     }
@@ -179,7 +179,7 @@ impl<D: Driver> Running<D> {
             .filter(|_| !self.function().has_left())
     }
 
-    /// Says that nothing comes of the card any more: every handle of it hears of that at its next look.
+    /// Gives the card up: every handle gets the error at its next check.
     pub(super) fn give_up(&self, why: String) {
         self.function().mark_wedged();
         // The first cause is what counts.
@@ -191,7 +191,7 @@ impl<D: Driver> Running<D> {
         self.given_up.get().map(String::as_str)
     }
 
-    /// Why nobody else opens it, before it is started anew.
+    /// The reason why it cannot be opened again before its next start.
     pub(super) fn unfit(&self) -> Option<&str> {
         if self.function().has_left() {
             return Some("the card has left the bus");
@@ -210,7 +210,7 @@ impl<D: Driver> Running<D> {
         Ok(told.next(heard))
     }
 
-    /// How much went wrong so far, for a new handle, which has nothing to do with it.
+    /// The number of exceptions so far: a new handle ignores these.
     ///
     /// # Errors
     /// As [`Running::exception`].

@@ -17,11 +17,11 @@ pub struct Slot<D: Driver> {
     owner: u64,
     /// The queue, once it is whole.
     live: OnceLock<Arc<Live<D>>>,
-    /// What has become of it, once it was to leave.
+    /// The outcome of its removal.
     ended: OnceLock<End>,
 }
 
-/// What has become of a queue that was to leave.
+/// The outcome of the removal of a queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     /// It has left.
@@ -53,10 +53,10 @@ impl<D: Driver> Slot<D> {
         self.number
     }
 
-    /// Brings the queue in, while no other of the card comes or leaves: others know it from here on.
+    /// Loads the queue, while no other queue of the card is loaded or removed; others see it from here on.
     ///
     /// # Errors
-    /// Those of `load`; the drop takes out what has come so far.
+    /// Those of `load`; the drop removes a partly loaded queue.
     pub fn enter(&self, load: impl FnOnce() -> Result<D::Queue>) -> Result<()> {
         let _turn = self.card.turn();
         let live = Live::new(self.owner, (self.kind, self.number), load()?);
@@ -79,8 +79,8 @@ impl<D: Driver> Slot<D> {
         done.map_err(|e| self.card.function().broken("queue", e))
     }
 
-    /// Takes the queue out for good; once is enough. Says whether nothing of it can write any more but where its card keeps
-    /// the memory for it.
+    /// Removes the queue for good; later calls do nothing. Returns whether it can write at most to memory that its card
+    /// keeps for it.
     pub fn stop(&self) -> bool {
         self.ended() != End::Runs
     }
@@ -120,7 +120,7 @@ impl<D: Driver> Slot<D> {
         }
         let number = self.number;
         let why = format!("queue {number} could not be stopped, not even by a reset ({error})");
-        // Behind a bridge all that it uses is the card's memory.
+        // Behind a bridge, a queue uses the card's memory only.
         if !function.pci().reaches_host() {
             self.card.stick(Reach::Card, why);
             return End::Stays;
@@ -143,7 +143,7 @@ impl<D: Driver> Slot<D> {
 
 impl<D: Driver> Drop for Slot<D> {
     fn drop(&mut self) {
-        // One that has not left keeps its slot: nobody else's queue comes there before the card is started anew.
+        // A queue that was not removed keeps its slot until the next start of the card.
         if self.ended() == End::Out {
             self.card.leave(self.kind, self.number);
         }

@@ -1,4 +1,4 @@
-//! [`AddressSpace`]: what the addresses of a card mean: page tables in VRAM, and what its hardware has to be told when they
+//! [`AddressSpace`]: the address space of a card: page tables in VRAM, and invalidations of the hardware when they
 //! change.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,16 +37,16 @@ impl<M: Mmu> AddressSpace<M> {
         Ok(space)
     }
 
-    /// Where the root is, for hardware that is told once there is one.
+    /// The address of the root, for hardware that is set up before.
     pub fn root(&self) -> PhysAddr {
         self.root
     }
 
-    /// Lets addresses from `va` on mean pieces of memory, one behind the other.
+    /// Maps pieces of memory from `va` on, one after the other.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]: no room for tables, and nothing is mapped; [`Error::Fault`]: the card is lost, and they may
-    /// mean it all the same.
+    /// [`Error::OutOfMemory`]: no room for tables, nothing is mapped; [`Error::Fault`]: the card is lost, and the addresses may
+    /// be mapped.
     pub fn map(&self, va: GpuVa, pieces: &[(PhysAddr, u64)], attr: Attr) -> Result<(), Error> {
         let mut table = self.lock();
         let mapped = table.map(va, pieces, attr);
@@ -55,10 +55,10 @@ impl<M: Mmu> AddressSpace<M> {
         self.invalidate()
     }
 
-    /// Lets addresses mean nothing again. When it returns, the card does not use what was there any more.
+    /// Unmaps addresses. When it returns, the card does not access the memory any more.
     ///
     /// # Errors
-    /// [`Error::Fault`]: the card is lost, and may go on using it.
+    /// [`Error::Fault`]: the card is lost, and may still access it.
     pub fn unmap(&self, va: GpuVa, bytes: u64) -> Result<(), Error> {
         let mut table = self.lock();
         let retired = table.unmap(va, bytes);
@@ -68,7 +68,7 @@ impl<M: Mmu> AddressSpace<M> {
         Ok(())
     }
 
-    /// The walk to an address, as the hardware does it: what lies in VRAM is read.
+    /// Walks to an address as the hardware does, reading the tables in VRAM.
     ///
     /// # Errors
     /// The transport's.
@@ -100,7 +100,7 @@ impl<M: Mmu> AddressSpace<M> {
             steps.push(Step {
                 level: format.name(number).into(),
                 at: Hex(place),
-                // Of a pair the half that says something.
+                // Of a pair, the valid half.
                 entry: Hex(if low == 0 { high } else { low }),
                 text: text(&entry),
             });
@@ -118,7 +118,7 @@ impl<M: Mmu> AddressSpace<M> {
     }
 
     fn lock(&self) -> MutexGuard<'_, PageTable<M::Format, Tables>> {
-        // What a table holds after a panic is written anew with the next change of it.
+        // A table that a panic left half written is rewritten with its next change.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

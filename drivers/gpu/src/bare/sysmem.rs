@@ -1,8 +1,7 @@
-//! VRAM that stands in for memory of the host, where the card reaches none: host and card share it, neither keeps it
-//! in a cache.
+//! VRAM in place of host memory, for cards that cannot access host memory. Host and card share it uncached.
 //!
-//! What the host writes may wait on its way. Whatever makes the card look, a doorbell or a signal of the host's, is
-//! written behind a flush: posted writes arrive in their order, so that nobody waits for the flush.
+//! The host's writes may be buffered. Doorbells and the host's signals are written after a flush; posted writes
+//! arrive in order, so the host does not wait for the flush.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ pub fn memory<M: Mmu>(vram: &Window, mmu: &Arc<M>) -> Window {
     flushed(vram, mmu, false)
 }
 
-/// A doorbell that rings when what was written to VRAM is there.
+/// A doorbell that is written after a flush of the writes to VRAM.
 pub fn doorbell<M: Mmu>(bell: &Window, mmu: &Arc<M>) -> Window {
     flushed(bell, mmu, true)
 }
@@ -30,7 +29,7 @@ fn flushed<M: Mmu>(window: &Window, mmu: &Arc<M>, first: bool) -> Window {
     Window::remote(window.name(), Arc::new(flushed))
 }
 
-/// A window with a flush before its writes, or behind them.
+/// A window with a flush before or after its writes.
 struct Flushed<M> {
     window: Window,
     mmu: Arc<M>,

@@ -54,7 +54,7 @@ impl Tables {
         })
     }
 
-    /// The first table lies at `at`, outside of the range: hardware has been told of the root before there is any.
+    /// The first table is at `at`, outside of the range: the hardware got the address of the root before.
     ///
     /// # Errors
     /// [`TransportError`]: the BAR does not show it.
@@ -103,7 +103,7 @@ impl TableMemory for Tables {
     }
 
     fn free(&mut self, frame: Frame) {
-        // What was not allocated here is not taken back.
+        // Only tables that were allocated here are freed.
         let freed = self.range.free(frame.at.raw());
         debug_assert!(freed.is_ok(), "{freed:?}");
     }

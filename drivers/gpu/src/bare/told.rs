@@ -18,7 +18,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Whether a fault of that page was told.
+    /// Whether a fault of that page was reported.
     pub fn has(&self, va: u64) -> bool {
         let is = |one: &Exception| matches!(one, Exception::Memory(fault) if fault.va == va);
         self.kept.iter().any(is)

@@ -67,13 +67,13 @@ fn of_refused(refused: &Refused, ranges: &Ranges, queues: Option<&dyn Queues>) -
     if let Some(at) = refused.at {
         text += &format!(" at {at:#x}, {}", ranges.describe(at));
     }
-    // Without an address nobody is guilty, and all that runs is named.
+    // Without an address no launch can be blamed; all running ones are listed.
     let page = refused.at.map_or(u64::MAX, |at| at & !PAGE_BITS);
     let suspects = queues.map(|q| q.suspects(page)).unwrap_or_default();
     in_flight(refused.unit.clone(), text, suspects)
 }
 
-/// What happened, with what was in flight then: on that unit if there is one, else on `unit`.
+/// The event and the work in flight at that time: on its unit if known, else on `unit`.
 fn in_flight(mut unit: String, mut text: String, suspects: Suspects) -> (String, String) {
     if let Some((unit, what)) = suspects.guilty {
         text += &format!(". In flight on {unit}: {what}");

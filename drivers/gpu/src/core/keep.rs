@@ -12,7 +12,7 @@ use super::Core;
 use crate::backend::{Access, Cause, Exception, MemoryFault, PAGE_BITS};
 
 impl Core {
-    /// Keeps what is known of a loss, before it is told; returns the cause with where that is.
+    /// Writes a bundle about a loss before it is reported; returns the cause with the path.
     pub(super) fn keep_loss(&self, cause: Error, exception: Option<&Exception>) -> Error {
         let Some(coredumps) = self.coredumps.as_ref().filter(|_| !self.lost.is_lost()) else {
             return cause;
@@ -37,7 +37,7 @@ impl Core {
         Error::Fault { device, unit, what }
     }
 
-    /// Keeps what is known where a silence was as long as a hang; returns the error with where that is.
+    /// Writes a bundle about a hang; returns the error with the path.
     pub fn overdue(&self, error: Error) -> Error {
         let Error::Timeout {
             device,
@@ -93,7 +93,7 @@ impl Core {
         }
     }
 
-    /// Keeps what is known now, because of what somebody else found wrong. Where that is; none if nothing is kept.
+    /// Writes a bundle about an error that the caller found. Returns its path, or `None` if none was written.
     pub fn keep_check(&self, error: &Error) -> Option<String> {
         let bundle = Bundle {
             kind: Kind::Check,
@@ -154,7 +154,7 @@ impl Core {
             .queues()
             .map(|queues| queues.suspects(page))
             .unwrap_or_default();
-        // One launch alone is as good as guilty.
+        // If only one launch is in flight, it is blamed.
         let guilty = suspects.guilty.or_else(|| match suspects.others.len() {
             1 => suspects.others.into_iter().next(),
             _ => None,

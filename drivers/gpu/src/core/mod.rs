@@ -40,7 +40,7 @@ pub struct Core {
 }
 
 impl Core {
-    /// The state of a GPU whose interface is open. `coredumps` has what is known when something goes wrong.
+    /// The state of a GPU with an open backend. `coredumps` provides the data of bundles.
     pub fn new(backend: Arc<dyn Backend>, coredumps: Option<Arc<CoredumpWriter>>) -> Core {
         let id = backend.id().clone();
         Core {
@@ -69,7 +69,7 @@ impl Core {
         *self.queues_slot() = Some((queues, copies));
     }
 
-    /// The queues, while somebody has them.
+    /// The queues, while they exist.
     pub fn queues(&self) -> Option<Arc<dyn Queues>> {
         self.queues_slot().as_ref()?.0.upgrade()
     }
@@ -94,8 +94,8 @@ impl Core {
         })
     }
 
-    /// Loses the device because the way to its memory is broken: nobody knows what has arrived.
-    /// Cannot be where memory is mapped: offsets are inside of it.
+    /// Loses the device because access to its memory failed: it is unknown which writes have arrived.
+    /// This cannot happen with mapped memory: offsets are checked.
     #[cold]
     pub fn broken(&self, unit: impl Into<String>, error: TransportError) -> Error {
         self.lose(Error::Fault {
@@ -115,13 +115,13 @@ impl Core {
         }
     }
 
-    /// Loses the device and wakes whoever waits for it; what is known of it is kept before. Returns what every later
-    /// call gives.
+    /// Writes a bundle, loses the device, and wakes its waiters. Returns the error of every later
+    /// call.
     pub fn lose(&self, cause: Error) -> Error {
         self.give_up(self.keep_loss(cause, None))
     }
 
-    /// The same for who has a reason of his own: nothing is kept.
+    /// The same without a bundle, for callers with their own evidence.
     pub fn give_up(&self, cause: Error) -> Error {
         let error = self.lost.lose(cause);
         if let Some(queues) = self.queues() {

@@ -4,34 +4,34 @@ use drivers_bundle::schema::Queue;
 use hcq::Result;
 
 /// The queues of an open device, as memory, signals and faults see them. Their owner implements it
-/// (the engine); who is below finds them by [`super::Core::queues`] while they are there. Who looks through it holds no
-/// handle: the device may end meanwhile, in the thread that lets go of the last one.
+/// (the engine); lower layers find them by [`super::Core::queues`] while they exist. Such a reference is not a
+/// handle: the device may end at the same time, in the thread that drops the last handle.
 pub trait Queues: Send + Sync {
     /// Wakes every thread that waits for a timeline.
     fn wake(&self);
 
-    /// Frees what is kept for packets that are done.
+    /// Frees resources of completed packets.
     fn reclaim(&self);
 
-    /// Where each queue stands that has something to do; empty if none has.
+    /// The position of each busy queue; empty if all are idle.
     fn report(&self) -> String;
 
     /// Whether one of them may be inside of a kernel.
     fn runs(&self) -> bool;
 
-    /// What is in flight, with regard to a page that could not be reached.
+    /// The work in flight that may have accessed a faulting page.
     fn suspects(&self, page: u64) -> Suspects;
 
-    /// Where each queue stands, what is in flight, and what was submitted last, for a bundle.
+    /// The position of each queue, the work in flight, and the last submissions, for a bundle.
     fn evidence(&self) -> Vec<Queue>;
 }
 
-/// Copies of the host's, by a queue of the driver's own. Who holds it holds the device: it is a handle meanwhile.
+/// Copies for the host, by a queue of the driver. It keeps the device open, as a handle does.
 pub trait Copies: Send + Sync {
     /// Copies device memory at an address to the host.
     ///
     /// # Errors
-    /// [`hcq::Error::OutOfMemory`] for the way there, [`hcq::Error::Timeout`], the loss of the device.
+    /// [`hcq::Error::OutOfMemory`] for the staging buffers, [`hcq::Error::Timeout`], the loss of the device.
     fn read(&self, va: u64, into: &mut [u8]) -> Result<()>;
 
     /// Copies from the host to device memory at an address.
@@ -52,6 +52,6 @@ pub trait Copies: Send + Sync {
 pub struct Suspects {
     /// The first that names an address of the page.
     pub guilty: Option<(String, String)>,
-    /// Launches that do not; none are looked for behind a guilty one.
+    /// Launches that do not; none after one that is blamed.
     pub others: Vec<(String, String)>,
 }

@@ -10,7 +10,7 @@ use crate::memory::pool::Piece;
 
 /// Such memory, as a vendor plans it.
 pub trait Plan: Sized {
-    /// What it is called.
+    /// Its name.
     const NAME: &'static str;
     /// The alignment of its address, a power of two.
     const ALIGN: u64;
@@ -35,13 +35,13 @@ impl<P> Default for Grown<P> {
 }
 
 impl<P: Plan> Grown<P> {
-    /// Makes it have `each` bytes for each thread at least. `plan` says what that takes; none if no thread can have as
-    /// much, which is then `refused`. `tell` tells queues of new memory, instead of what there was.
+    /// Grows it to at least `each` bytes per thread. `plan` computes the size; `None` if that is more than a thread can
+    /// have: the error is `refused`. `tell` gives the new memory to the queues.
     ///
     /// The old memory is freed after all work submitted by then.
     ///
     /// # Errors
-    /// [`Error::Program`], [`Error::OutOfMemory`], those of `tell`. All stays as it was then.
+    /// [`Error::Program`], [`Error::OutOfMemory`], those of `tell`, without effect.
     pub fn grow<H: Load>(
         &self,
         on: &Loader<'_, H>,

@@ -8,11 +8,11 @@ use hcq::progress::{Asked, raising};
 use crate::submit::decode::{Doing, Packet, peek, peek_bytes};
 use crate::submit::{Channel, Hardware, Stand};
 
-/// What has moved so short a time ago needs no look at its packets.
+/// A queue with progress within this time is not inspected.
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// What the packets in flight do, in order: behind the last signal of the queue's timeline that is
-/// reached.
+/// The operations of the packets in flight, in order: after the last reached signal of the queue's
+/// timeline.
 pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
     let mut found = channel.packets(channel.in_flight());
     let timeline = channel.timeline().signal().va().0;
@@ -22,8 +22,8 @@ pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
     found.split_off(done)
 }
 
-/// The first wait that is not satisfied; `true` with it if nothing stands before it that may still
-/// run, or that someone may wait for, and it is not for other XCCs of the queue, which only may be slow.
+/// The first unsatisfied wait; with it `true` if no packet before it may still run or be awaited, and
+/// the wait is not for other XCCs of the queue, which may only be slow.
 pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
     let timeline = channel.timeline().signal().va().0;
     let mut works = false;
@@ -42,7 +42,7 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
     None
 }
 
-/// The wait that a queue stands at, if nothing before it ends it: a number that another wait does not have.
+/// Identifies the wait that blocks a queue, if no packet before it can end it.
 pub fn held<H: Hardware>(channel: &Channel<H>) -> Option<u64> {
     match channel.hardware().stand() {
         Some(Stand::Held(number)) => Some(number),
@@ -53,8 +53,8 @@ pub fn held<H: Hardware>(channel: &Channel<H>) -> Option<u64> {
     }
 }
 
-/// For how long nothing has moved in a queue, nor in what it waits for: pointers, signals on the way, the wait that it
-/// stands at, waves where the GPU shows them.
+/// The time without progress of a queue and of the queues that it waits for: pointers, pending signals, the current
+/// wait, and waves if the GPU shows them.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
     if let Some(known) = channel.hardware().silence(asked) {
         return known;
@@ -81,7 +81,7 @@ pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration
     }
 }
 
-/// Whether the queue may be inside of a kernel: one stands before whatever it waits for, or what cannot be read back.
+/// Whether the queue may be running a kernel: one precedes its wait, or packets that cannot be read back.
 pub fn runs<H: Hardware>(channel: &Channel<H>) -> bool {
     let packets = packets(channel);
     let mut before = packets
@@ -90,7 +90,7 @@ pub fn runs<H: Hardware>(channel: &Channel<H>) -> bool {
     before.any(|packet| matches!(packet.doing, Doing::Launch { .. } | Doing::Unknown { .. }))
 }
 
-/// How many of the signals on the way are reached: those inside of a graph as well.
+/// The number of pending signals that are reached, including those within a graph.
 fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
     let is_reached = |packet: &Packet| match packet.doing {
         Doing::Signal { at, value } => peek(channel.core(), at).is_some_and(|now| now >= value),
@@ -113,7 +113,7 @@ pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
     is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
 }
 
-/// Whether a wait is over, as far as the host sees the memory.
+/// Whether a wait is satisfied, as far as the host can read the memory.
 fn holds<H: Hardware>(channel: &Channel<H>, wait: &Doing) -> bool {
     let Doing::Wait {
         at,

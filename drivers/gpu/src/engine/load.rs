@@ -40,7 +40,7 @@ pub struct Loader<'a, H: Load> {
 
 /// A kernel whose code has an address.
 pub struct Placed<'a> {
-    /// What lies there.
+    /// The contents of that memory.
     pub code: Cow<'a, [u8]>,
     /// Where it is entered, in bytes from there.
     pub entry: u64,
@@ -81,7 +81,7 @@ pub fn place<'a, E: Display>(
     })
 }
 
-/// What keeps the code of a program, and its name. A device that is lost may still run it: it is let go once that is stopped.
+/// Keeps the code of a program, and its name. A lost device may still run it: it is freed once the device is stopped.
 pub struct Code<T: Any + Send> {
     core: Arc<Core>,
     parts: Option<T>,

@@ -34,7 +34,7 @@ use crate::core::queues::{Copies, Queues, Suspects};
 use crate::memory::pool::Pool;
 use crate::submit::{Channel, evidence};
 
-/// How long queues must stand at the same waits before they are taken to be stuck there.
+/// Queues at the same waits for this long are considered stuck.
 const STUCK: Duration = Duration::from_millis(50);
 
 /// How long a look at queues that drain lasts.
@@ -47,7 +47,7 @@ const GLANCE: Duration = Duration::from_micros(50);
 /// Opens the queue of the driver's own, which copies: a copy queue, or a compute queue where there is no other.
 type Open<H> = Box<dyn Fn() -> Result<Channel<H>> + Send + Sync>;
 
-/// The queues of a device, as who has a handle holds them: they end with it.
+/// The queues of a device, owned by its handles: they end with the last one.
 pub struct Engine<H: Load> {
     /// The device.
     pub core: Arc<Core>,
@@ -91,10 +91,10 @@ impl<H: Load> Engine<H> {
             shared,
             is_stopped: AtomicBool::new(false),
         });
-        let moves: Arc<dyn RunnableWork> = inner.clone();
+        let work: Arc<dyn RunnableWork> = inner.clone();
         core.backend
             .space()
-            .watch_runnable_work(Arc::downgrade(&moves));
+            .watch_runnable_work(Arc::downgrade(&work));
         let watched: Arc<dyn progress::Queues> = inner.clone();
         progress::watch(Arc::downgrade(&watched));
         let queues: Arc<dyn Queues> = inner.clone();
@@ -165,7 +165,7 @@ impl<H: Load> Engine<H> {
         })
     }
 
-    /// Waits for what was submitted, as long as something can come of it. Says whether all is done.
+    /// Waits for submitted work as long as it can progress. Returns whether all is complete.
     fn drain(&self) -> bool {
         if self.core.lost.is_lost() {
             return true;
@@ -194,10 +194,10 @@ impl<H: Load> Engine<H> {
             {
                 return false;
             }
-            // Every queue stands at a wait that nothing before it ends: only another device or the
+            // Every queue is blocked by a wait that no earlier packet ends: only another device or the
             // host could, and the host has no handle left to do so.
             let at: Option<Vec<u64>> = busy.iter().map(|c| inflight::held(c)).collect();
-            // Another device that works may get to what is waited for.
+            // Another device with runnable work may end the wait.
             let at = at.filter(|_| !space.has_runnable_work());
             stuck = match (at, stuck) {
                 (Some(at), Some((same, since))) if at == same => {
@@ -217,7 +217,7 @@ impl<H: Load> Engine<H> {
 }
 
 impl<H: Load> Inner<H> {
-    /// The queue of the driver's own, if it is made. Who makes it holds its place: it has nothing to tell yet.
+    /// The driver's own queue, if it exists. While it is being created the lock is held: it has no state to report yet.
     fn own(&self) -> Option<Arc<Channel<H>>> {
         let made = self.staging.try_lock().ok()?;
         Some(made.as_ref()?.channel().clone())
@@ -255,9 +255,9 @@ impl<H: Load> Handle for Inner<H> {
 
 impl<H: Load> RunnableWork for Inner<H> {
     fn has_runnable_work(&self) -> bool {
-        let moves =
+        let is_runnable =
             |c: &Arc<Channel<H>>| matches!(c.is_idle(), Ok(false)) && inflight::held(c).is_none();
-        self.channels.iter().any(moves)
+        self.channels.iter().any(is_runnable)
     }
 }
 
@@ -328,7 +328,7 @@ impl<H: Load> Copies for Engine<H> {
 impl<H: Load> Drop for Engine<H> {
     fn drop(&mut self) {
         let (core, inner) = (&self.core, &self.inner);
-        // The queues are the parent's, and so is all that they use: a fork has inherited locks that nobody opens, and would take
+        // The queues and their resources belong to the parent: a fork has inherited locks that no thread releases, and would take
         // queues of the parent's out of the hardware.
         if core.lost.is_inherited() {
             std::mem::forget(inner.clone());
@@ -338,7 +338,7 @@ impl<H: Load> Drop for Engine<H> {
             let report = inner.report();
             let error = core.closed();
             tracing::warn!(device = %core.id, report, "closed while queues still wait");
-            // Nobody waits for ever for what is given up.
+            // Waiters of dropped work must end.
             core.lost.lose(match error {
                 Error::Fault { device, unit, what } => Error::Fault {
                     device,
@@ -375,7 +375,7 @@ impl<H: Load> Drop for Engine<H> {
 
 impl<H: Load> Drop for Inner<H> {
     fn drop(&mut self) {
-        // The queues are destroyed before what they use is freed.
+        // The queues are destroyed before their resources are freed.
         drop(self.staging().take());
         self.channels.clear();
         if self.is_stopped.load(Ordering::Acquire) {

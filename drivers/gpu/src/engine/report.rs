@@ -7,7 +7,7 @@ use crate::core::queues::Suspects;
 use crate::submit::decode::{Doing, Packet, peek_words, sentence, wide};
 use crate::submit::{Channel, Hardware, Submit};
 
-/// Where a queue stands, with its name; empty if it has nothing to do.
+/// The position of a queue, with its name; empty if it is idle.
 pub(super) fn line<H: Hardware>(channel: &Channel<H>) -> String {
     if let Some(known) = channel.hardware().report() {
         return known;
@@ -18,7 +18,7 @@ pub(super) fn line<H: Hardware>(channel: &Channel<H>) -> String {
     }
 }
 
-/// Where a queue stands: pointers, and the packet that it waits at or runs.
+/// The position of a queue: pointers, and the packet that it waits at or runs.
 pub(super) fn report<H: Hardware>(channel: &Channel<H>) -> String {
     if let Some(known) = channel.hardware().report() {
         return known;
@@ -58,7 +58,7 @@ fn arguments_of(core: &Core, code: u64, arguments: &[u64]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| wide(pair, 0)).collect()
 }
 
-/// What is in flight on queues and names an address of the page; and the launches that do not.
+/// The work in flight with an address in the page; and the launches without one.
 pub(super) fn suspects<'a, H: Hardware>(
     channels: impl IntoIterator<Item = &'a Channel<H>>,
     page: u64,

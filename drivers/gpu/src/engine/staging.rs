@@ -42,7 +42,7 @@ pub struct StagingQueue<H: Hardware> {
     relay: Option<Relayed>,
 }
 
-/// Which way a copy through a relay goes.
+/// The direction of a copy through a relay.
 #[derive(Clone, Copy)]
 enum Way {
     In,
@@ -50,7 +50,7 @@ enum Way {
 }
 
 impl<H: Hardware> StagingQueue<H> {
-    /// Over a queue that nobody else uses: a copy queue, or a compute queue that copies.
+    /// Uses a queue that has no other user: a copy queue, or a compute queue that copies.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Fault`].
@@ -136,7 +136,7 @@ impl<H: Hardware> StagingQueue<H> {
         done.wait(Deadline::after(LIMIT))
     }
 
-    /// Copies through a relay: the engine is told first, and waits for the bytes.
+    /// Copies through a relay: the engine gets its commands first, and waits for the bytes.
     fn relayed(
         &self,
         relay: &Relayed,
@@ -145,7 +145,7 @@ impl<H: Hardware> StagingQueue<H> {
         run: impl FnOnce(&dyn Relay, &mut Start<'_>) -> std::result::Result<(), TransportError>,
     ) -> Result<Option<Point>> {
         let mut told = Ok(None);
-        // Its parts are those of the relay, one behind the other.
+        // Its parts are those of the relay, in order.
         let _turn = self.staging();
         let done = run(&*relay.relay, &mut |legs| {
             told = self.tell(relay, way, at, legs).map(Some);

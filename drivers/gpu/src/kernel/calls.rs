@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// How often a call that takes something apart is made again before it is given up.
 const FREES: u32 = 3;
 
-/// Makes a call until its error is none that asks for that, a limited number of times.
+/// Repeats a call while its error is a temporary one, a limited number of times.
 ///
 /// # Errors
 /// The last one.
@@ -29,8 +29,8 @@ pub fn until_taken<T, E>(
     call()
 }
 
-/// Makes a call again that is refused: what is taken apart is left behind otherwise, and a refusal for want of memory, or
-/// by a signal, passes.
+/// Repeats a failed release: the resource would leak otherwise, and failures for lack of memory or by a signal are
+/// temporary.
 ///
 /// # Errors
 /// The last one.

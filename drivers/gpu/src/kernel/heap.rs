@@ -1,4 +1,4 @@
-//! [`Heap`]: which memory a request is answered with, and [`Place`]: where it lies.
+//! [`Heap`]: the kind of memory for a request, and [`Place`]: its addresses.
 
 use hcq::MemoryKind;
 use hcq::mem::view::View;
@@ -56,7 +56,7 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Addresses for memory, which nobody else has.
+/// Reserved addresses for memory.
 pub struct Place {
     /// The first.
     pub va: u64,

@@ -33,7 +33,7 @@ pub trait KernelMemory<G>: Shareable<G> + Send + Sync + 'static {
 }
 
 impl<G: Send + Sync + 'static, M: KernelMemory<G>> Shared<G, M> {
-    /// Gives new memory to the GPUs of the process that reach it, and to who has asked for it. `what` is its name in
+    /// Maps new memory on the GPUs of the process that can access it, and returns it. `what` is its name in
     /// messages.
     ///
     /// # Errors
@@ -56,7 +56,7 @@ impl<G: Send + Sync + 'static, M: KernelMemory<G>> Shared<G, M> {
         })
     }
 
-    /// The host's way to an address, and where in it the address is.
+    /// The host's window of an address, and the offset of the address in it.
     pub fn window_at(&self, machine: &dyn Machine, va: u64) -> Option<(Window, u64)> {
         let (memory, offset) = self.memory_at(va)?;
         Some((memory.window(machine, "memory").ok()?, offset))

@@ -1,4 +1,4 @@
-//! Buffers for the user: a piece of memory with the host's way to it.
+//! Buffers for the user: a piece of memory with the host's access to it.
 
 use std::sync::Arc;
 

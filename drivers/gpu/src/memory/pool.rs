@@ -70,7 +70,7 @@ impl Piece {
         GpuVa(self.va)
     }
 
-    /// The host's way to it, if there is one but copies.
+    /// The host's window, if there is one; otherwise the host copies.
     pub fn window(&self) -> Option<Window> {
         let offset = self.va - self.memory.va.0;
         self.memory.window.as_ref()?.sub(offset, self.size).ok()
@@ -87,7 +87,7 @@ impl Piece {
 }
 
 impl Pool {
-    /// The pool of a device; a quarter of what it has may be kept after a free.
+    /// The pool of a device; up to a quarter of its memory is cached after a free.
     pub fn new(core: &Arc<Core>) -> Arc<Pool> {
         let total = match core.facts().vram {
             0 => core.backend.host_share(),
@@ -233,8 +233,8 @@ impl Pool {
         Ok((self.object(size, align, kind)?, true))
     }
 
-    /// Makes something of the interface's. Where memory is missing for it, what is kept for reuse, or for
-    /// packets that are done, is freed, and it is tried once more.
+    /// Creates an object of the backend. If memory runs out, cached memory and resources of completed packets
+    /// are freed, and the call is repeated once.
     ///
     /// # Errors
     /// What `make` returns.
@@ -262,7 +262,7 @@ impl Pool {
         self.make(|| self.core.memory(&request).map(Arc::new))
     }
 
-    /// Says that no queue runs any more: nothing is kept for them, nor for reuse.
+    /// Called when no queue runs any more: resources for queues and cached memory are freed.
     pub fn end(&self) {
         let freed = {
             let mut state = self.lock();
@@ -322,7 +322,7 @@ impl Drop for Piece {
     fn drop(&mut self) {
         let lost = &self.pool.core.lost;
         if lost.is_inherited() {
-            // It is the parent's, and a fork may have inherited locks that nobody opens.
+            // It belongs to the parent, and a fork may have inherited locks that no thread releases.
             std::mem::forget((self.pool.clone(), self.memory.clone()));
             return;
         }

@@ -28,8 +28,8 @@ const SPIN: Duration = Duration::from_micros(50);
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 32;
 
-/// How long a thread sleeps at most before it looks by itself: with an interrupt, which can be lost,
-/// and without one.
+/// The longest sleep of a thread between two polls: with interrupts, which can be lost,
+/// and without.
 const SLICE: Duration = Duration::from_millis(20);
 const SLICE_ALONE: Duration = Duration::from_millis(1);
 
@@ -40,11 +40,11 @@ struct SharedSignal {
     va: GpuVa,
     /// The largest value that was seen.
     seen: AtomicU64,
-    /// How often the event was signalled, as far as anybody who has waited knows.
+    /// The number of times that the event was signalled, as known from waits.
     age: AtomicU64,
     /// Signalled with the value, if it is a timeline; else by whatever ends on the GPU, where there is such an event.
     event: Option<Arc<Event>>,
-    /// How long who sleeps does not look by himself.
+    /// The time between two polls of a sleeping thread.
     slice: Duration,
     /// Keeps the memory; none where someone else does.
     _piece: Option<Piece>,
@@ -106,7 +106,7 @@ pub fn over(core: &Arc<Core>, name: &str, window: Window, va: GpuVa) -> Signal {
 }
 
 impl SharedSignal {
-    /// One that nobody has raised, of memory that someone else keeps.
+    /// A signal with its initial value, in memory owned by the caller.
     fn at(core: &Arc<Core>, name: &str, (window, va): (Window, GpuVa)) -> SharedSignal {
         SharedSignal {
             name: name.into(),
@@ -134,7 +134,7 @@ impl SharedSignal {
 
     fn load(&self) -> Result<u64> {
         let value = self.window.load::<u64>(0).map_err(|e| self.broken(e))?;
-        // At the other end of a cable: what is read of a GPU that is not there.
+        // Over USB: all ones of a GPU that has left.
         if value == u64::MAX && self.window.is_remote() {
             self.core.look()?;
         }
@@ -156,7 +156,7 @@ impl SharedSignal {
                 }
                 std::hint::spin_loop();
             }
-            // Most of what is waited for is there before the clock is read.
+            // Most waits end before the clock is read.
             let start = start.get_or_insert_with(Instant::now);
             if start.elapsed() >= limit || self.core.lost.is_lost() {
                 return Ok(false);
@@ -196,12 +196,12 @@ impl SignalMemory for SharedSignal {
             return Ok(());
         }
         let event = self.event.as_deref();
-        // Before the look: what is signalled after it ends the sleep.
+        // Before the check: a signal after it ends the sleep.
         let mut age = Age(self.age.load(Ordering::Acquire));
         let mut silence = Silence::new(deadline);
         let mut last = None;
         loop {
-            // Before the look: what happens meanwhile still counts.
+            // Before the check: later events still count.
             let mut left = silence.left(&MonotonicClock);
             let silent = || raising(self.va.0, &mut Asked::default());
             let over = match left.is_zero() {

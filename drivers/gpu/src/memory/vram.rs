@@ -26,7 +26,7 @@ pub struct Vram {
 }
 
 impl Vram {
-    /// The host's way to a piece.
+    /// The host's access to a piece.
     pub fn new(core: Arc<Core>, piece: Arc<Piece>) -> Vram {
         Vram { core, piece }
     }
@@ -67,7 +67,7 @@ impl RemoteMemory for Vram {
             self.core.lost.check()?;
             let read = window.read_bytes(offset, into);
             read.map_err(|e| self.core.broken("host access", e))?;
-            // What is read of a GPU that is not there.
+            // All ones: the GPU has left the bus.
             return match into.iter().all(|byte| *byte == 0xff) {
                 true => self.core.look(),
                 false => Ok(()),

@@ -1,4 +1,4 @@
-//! What is let go while somebody holds a queue.
+//! Resources that are released while a queue is locked.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use hcq::command_buffer::Keep;
 
 use crate::memory::pool::Piece;
 
-/// What was let go while somebody held the queue, and perhaps by himself: he takes it over when he has submitted, or who
-/// holds it next.
+/// Resources that were released while the queue was locked, possibly by the lock's owner: the owner takes them over
+/// after its submission, or the next owner does.
 #[derive(Default)]
 pub(super) struct Aside {
     is_there: AtomicBool,

@@ -38,32 +38,32 @@ pub struct Channel<H: Hardware> {
     pub(super) names: Box<[u32]>,
     pub(super) _begin: Piece,
     pub(super) full_limit: Duration,
-    /// Whether the ring gets what names words in memory, not the words: it takes nothing else, or lies at the other end
-    /// of a cable, where a submission is one piece of memory and a few words more.
+    /// Whether the ring gets references to words in memory instead of the words: it supports nothing else, or it is behind
+    /// a USB cable, where a submission is one piece of memory and a few words.
     pub(super) by_name: bool,
-    /// The position behind what is known to be done, for who does not hold the lock.
+    /// The position after completed words, for readers without the lock.
     pub(super) done: AtomicU64,
-    /// For who has waited long.
+    /// For long waits.
     pub(super) seen: Seen,
     pub(super) stood: Seen,
     pub(super) aside: Aside,
 }
 
-/// Where the host is with a queue. It lies under the timeline's lock.
+/// The host's state of a queue, under the timeline's lock.
 pub(super) struct Host {
-    /// The position behind what was submitted.
+    /// The position after the submitted words.
     pub(super) wptr: u64,
-    /// The position behind what was taken: in a ring it may be overwritten.
+    /// The position after the fetched words: in a ring these may be overwritten.
     pub(super) free: u64,
     pub(super) marks: Marks,
-    /// A submission is being written: what was taken for it belongs to none that is whole.
+    /// A submission is being written: its resources belong to no complete submission yet.
     pub(super) is_inside: bool,
     pub(super) arguments: KernargRing,
-    /// What nobody but the device uses any more, until so many submissions are over.
+    /// Resources that only the device still uses, until that number of submissions is complete.
     pub(super) retired: VecDeque<(u64, Keep)>,
-    /// The same of what the device reads by itself, until it reads nothing more of so many submissions.
+    /// The same for memory that the device fetches itself, until it fetches nothing more of that number of submissions.
     pub(super) read: VecDeque<(u64, Keep)>,
-    /// What was let go, for who drops it outside of the lock.
+    /// Released resources, to be dropped outside of the lock.
     pub(super) freed: Vec<Keep>,
     pub(super) recent: Recent,
     // Kept, so that nothing is allocated.
@@ -173,7 +173,7 @@ impl<H: Hardware> Channel<H> {
         &self.begin
     }
 
-    /// Appends what the queue takes to run a submission whose words lie at an address.
+    /// Appends the queue's reference to a submission with its words at an address.
     #[inline]
     pub fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         out.extend_from_slice(&self.names);
@@ -190,7 +190,7 @@ impl<H: Hardware> Channel<H> {
         self.core.backend.wake(&self.event);
     }
 
-    /// Takes the queue from the hardware. Says whether nothing of it can write any more.
+    /// Removes the queue from the hardware. Returns whether it can no longer write.
     pub fn stop(&self) -> bool {
         self.hardware.stop()
     }
@@ -201,7 +201,7 @@ impl<H: Hardware> Channel<H> {
         self.core.broken(self.unit(), error)
     }
 
-    /// Does something with what lies under the timeline's lock.
+    /// Runs `work` with the state under the timeline's lock.
     ///
     /// # Errors
     /// What `work` returns.
@@ -211,7 +211,7 @@ impl<H: Hardware> Channel<H> {
         self.with_held(self.timeline.hold(), work)
     }
 
-    /// The same if nobody else holds it.
+    /// The same if the lock is free.
     pub(super) fn try_with<T>(
         &self,
         work: impl FnOnce(&mut Host) -> Result<T>,

@@ -21,9 +21,9 @@ impl<H: Hardware> Channel<H> {
         self.retire_with(what, None);
     }
 
-    /// The same with memory of words that the device reads by itself.
+    /// The same with memory of words that the device fetches itself.
     pub fn retire_with(&self, what: Keep, words: Option<Piece>) {
-        // A fork may have inherited a lock that nobody opens; the memory is the parent's.
+        // A fork may have inherited a lock that no thread releases; the memory belongs to the parent.
         if self.core.lost.is_inherited() {
             std::mem::forget((what, words));
             return;
@@ -39,8 +39,8 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Keeps what was let go while somebody held the queue. Not in the midst of a submission: what it names may be
-    /// among that, and it counts for none of what is whole.
+    /// Keeps resources that were released while the queue was locked. Not during a submission: its own resources may be
+    /// among them, and they belong to no complete submission yet.
     pub(super) fn take_over(&self, host: &mut Host) {
         if self.aside.is_there() {
             for (what, words) in self.aside.take() {
@@ -74,9 +74,9 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Frees what is kept for packets that are done.
+    /// Frees resources of completed packets.
     pub fn reclaim_retired(&self) {
-        // Who holds the lock does so by himself.
+        // The owner of the lock frees them itself.
         let done = self.try_with(|host| {
             self.take_over(host);
             self.mark(host)?;
@@ -102,7 +102,7 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Puts a mark behind everything that is in the ring: by the timeline, and where that does not tell, by a fence.
+    /// Adds a mark after all words in the ring: by the timeline, or by a fence where the timeline does not cover them.
     pub(super) fn mark(&self, host: &mut Host) -> Result<()> {
         host.marks.mark();
         // Also where the last words of the last submission are waited for.
@@ -116,10 +116,10 @@ impl<H: Hardware> Channel<H> {
         Ok(())
     }
 
-    /// Puts a fence behind everything that is in the ring. Nothing happens where it has to wait: what other submissions
-    /// leave free is for one that nothing comes before, and there is a block for as many as can be.
+    /// Adds a fence after all words in the ring. If it had to wait, none is added: submissions
+    /// leave room for one fence, and there is a block for each possible fence.
     fn fence(&self, host: &mut Host) -> Result<()> {
-        // What is lost is rung no more.
+        // A lost device gets no doorbells.
         self.core.lost.check()?;
         let Some(fence) = host.marks.next_fence() else {
             return Ok(());
@@ -176,7 +176,7 @@ impl<H: Hardware> Channel<H> {
         Ok(())
     }
 
-    /// Lets go what is over, for a device that is so far.
+    /// Releases resources of completed work, given the device's progress.
     pub(super) fn let_go(&self, host: &mut Host, reached: Reached) {
         let done = host.marks.advance(reached);
         self.done.store(done, Ordering::Relaxed);

@@ -109,7 +109,7 @@ pub enum Doing {
 pub struct Packet {
     /// Where it is in the ring, in dwords since the queue was made.
     pub position: u64,
-    /// What it does.
+    /// Its operation.
     pub doing: Doing,
 }
 

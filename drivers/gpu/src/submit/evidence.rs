@@ -12,10 +12,10 @@ use super::hardware::{Hardware, Readable, Submit};
 use super::recent;
 use crate::core::Core;
 
-/// Packets in flight that are told at most.
+/// Maximum number of reported packets in flight.
 const PACKETS: usize = 512;
 
-/// Packets of a submission that are told at most.
+/// Maximum number of reported packets of a submission.
 const TOLD: usize = 32;
 
 /// What a queue does and did last.
@@ -43,7 +43,7 @@ pub fn queue<H: Hardware>(channel: &Channel<H>) -> Queue {
         in_flight: packets,
         ..Queue::default()
     };
-    // Who holds the lock waits for room meanwhile: what was submitted is his.
+    // The owner of the lock is waiting for room: the submission belongs to it.
     channel.with_recent(|recent, fences| {
         told.fences = fences;
         for (number, one) in recent.all() {
@@ -94,7 +94,7 @@ fn altered(ring: &dyn Readable, one: &recent::Submission, place: &Range<u64>) ->
     })
 }
 
-/// Packets behind the last signal of the queue's timeline that is reached.
+/// Packets after the last reached signal of the queue's timeline.
 fn decoded<H: Hardware>(channel: &Channel<H>, range: Range<u64>) -> Vec<Packet> {
     let (core, hardware) = (channel.core(), channel.hardware());
     let mut found = channel.packets(range);

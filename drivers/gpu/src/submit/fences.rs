@@ -1,4 +1,4 @@
-//! [`Fences`]: signals of the driver's own, for words of a ring behind which the queue's timeline does not tell. See
+//! [`Fences`]: signals of the driver, for words of a ring that the queue's timeline does not cover. See
 //! [`super::marks`].
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::memory::pool::{Piece, Pool};
 use crate::memory::signal;
 
-/// Fences under way at most. Each has a block of its own for what it points to.
+/// Maximum number of pending fences. Each has its own block for its data.
 pub const MOST: u64 = 16;
 
 /// Bytes of such a block.
@@ -20,7 +20,7 @@ const BLOCK: u64 = 256;
 
 /// What fences are made of.
 pub struct Fences {
-    /// Counts them, and the host's way to its value.
+    /// Counts them; with the host's window of the value.
     signal: Signal,
     reached: Window,
     blocks: Piece,
@@ -64,8 +64,8 @@ impl Fences {
         hardware.encode(&[Command::Signal { signal, value }], out)
     }
 
-    /// Puts what they point to into the fence's block; and them, if the ring names words in memory:
-    /// what it takes is in their place then.
+    /// Writes their data to the fence's block; also the words, if the ring takes references: then the reference
+    /// replaces them.
     pub fn place<H: Hardware>(
         &self,
         fence: u64,

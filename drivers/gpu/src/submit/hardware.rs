@@ -17,7 +17,7 @@ use hcq::{Command, CommandBuffer, Error, Result, Signal};
 use super::decode::Packet;
 use crate::core::Core;
 
-/// Whether a queue stands at a wait.
+/// Whether a queue is blocked by a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stand {
     /// It works, or is about to.
@@ -28,13 +28,12 @@ pub enum Stand {
 
 /// A hardware queue: encodes commands to words and decodes words.
 ///
-/// Which one it is, is known when the driver is compiled: nothing is looked up on the way of a
-/// submission.
+/// It is a type parameter of the driver: submissions have no dynamic dispatch.
 pub trait Hardware: Send + Sync + Sized + 'static {
     /// How words reach it.
     type Way: Submit;
 
-    /// Whether an interrupt of any queue of the GPU wakes whoever sleeps on an event.
+    /// Whether an interrupt of any queue of the GPU wakes all threads that sleep on an event.
     const WAKES_ALL: bool;
 
     /// How words reach it.
@@ -78,14 +77,14 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// Appends the words that run a block of words at an address.
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>);
 
-    /// Takes the queue from the hardware, once, if that can fail; otherwise dropping it does. Says whether nothing of it can
-    /// write any more.
+    /// Removes the queue from the hardware, once, if that can fail; otherwise dropping it does. Returns whether it can no longer
+    /// write.
     fn stop(&self) -> bool {
         true
     }
 
-    /// What words that were handed over do, in order, for messages and traces. They stand at these positions from `start`
-    /// on. What they name in memory is read there.
+    /// The operations of submitted words, in order, for messages and traces. `start` is their first position.
+    /// Referenced memory is read as well.
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet>;
 
     /// Its name and state as text, if it knows more than its ring and packets show; empty if idle.
@@ -129,12 +128,12 @@ pub trait Submit: Send + Sync + 'static {
     fn most(&self) -> usize;
 
     /// How many of the first words are whole packets and fit `room`; 0 if the first one does not.
-    fn whole(&self, words: &[u32], room: usize) -> usize;
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize;
 
     /// Missing space to submit this many more words while `used` is in use; 0 if they fit.
     fn missing(&self, used: u64, words: usize) -> u64;
 
-    /// Hands over words, which stand behind position `at`, and has the device look.
+    /// Submits words, which are after position `at`, and notifies the device.
     ///
     /// # Errors
     /// [`Failed`].
@@ -144,7 +143,7 @@ pub trait Submit: Send + Sync + 'static {
     /// complete.
     ///
     /// # Errors
-    /// The loss of the way there.
+    /// Access to the queue failed.
     fn taken(&self) -> Result<Option<u64>, TransportError>;
 
     /// The position after the last submission; usable without the queue's lock.
@@ -162,9 +161,9 @@ pub trait Submit: Send + Sync + 'static {
 /// What a submission has made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Submitted {
-    /// The position behind it.
+    /// The position after it.
     pub end: u64,
-    /// What the device was told: the doorbell's value, or the number of the call.
+    /// The notification: the doorbell's value, or the number of the call.
     pub told: u64,
 }
 
@@ -191,7 +190,7 @@ pub trait Readable {
     /// Dwords of the ring, as long as they are not overwritten; empty where they cannot be read.
     fn words(&self, range: Range<u64>) -> Vec<u32>;
 
-    /// Whether the words of a submission lie at these positions as they were given: a ring may leave its end free.
+    /// Whether the words of a submission are at these positions unchanged: a ring may leave its end free.
     fn is_straight(&self, place: &Range<u64>) -> bool;
 
     /// Whether the device leaves the dword of a position as it was written.

@@ -16,8 +16,8 @@ pub const DATA_ALIGN: u64 = 256;
 /// What the next submission is taken to need at most, in bytes, when its room is fetched into the caches.
 const NEXT: u64 = 2048;
 
-/// Bytes behind which the next submission begins at the start again, if all before it are over: what lies there is still in
-/// the caches, and the kernel has given it its pages.
+/// After this many bytes the next submission begins at the start again, if all earlier ones are complete: that memory is
+/// still in the caches, and its pages are present.
 const RESTART: u64 = 64 << 10;
 
 /// The block. Used under the queue's lock.
@@ -70,7 +70,7 @@ pub struct Full {
 }
 
 impl KernargRing {
-    /// A block of so many bytes for the queue called `name`.
+    /// A block of `bytes` bytes for the queue `name`.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`].
@@ -128,7 +128,7 @@ impl KernargRing {
         }
     }
 
-    /// Fetches what lies behind some room into the caches: the next submission is like this one, and writes there.
+    /// Prefetches the memory after an allocation: the next submission is likely to write there.
     #[inline]
     pub fn prefetch(&self, room: &UploadSlot, bytes: u64) {
         if let Place::At(start) = room.place {
@@ -149,8 +149,8 @@ impl KernargRing {
         self.bump.offset() >= RESTART
     }
 
-    /// Begins at the start again. So many submissions are over, the last of which the device may still read. Nothing happens
-    /// where the last room was taken for a submission that failed: what the last whole one has is not known then.
+    /// Begins at the start again. `whole` submissions are complete; the device may still read the last one. Does nothing
+    /// if the last allocation was for a failed submission: the memory of the last complete one is unknown then.
     pub fn restart(&mut self, whole: u64) {
         if self.of > whole {
             return;
@@ -160,14 +160,14 @@ impl KernargRing {
         self.unsealed = 0;
     }
 
-    /// Everything handed out so far is free once so many submissions are over.
+    /// Everything allocated so far is free once `whole` submissions are complete.
     #[inline]
     pub fn seal(&mut self, whole: u64) {
         self.bump.seal(whole);
         self.unsealed = 0;
     }
 
-    /// Takes back what so many submissions have used.
+    /// Frees the memory of that number of submissions.
     #[inline]
     pub fn reclaim(&mut self, passed: u64) {
         self.bump.reclaim(passed);

@@ -42,7 +42,7 @@ impl<H: Hardware> Channel<H> {
         let mut age = Age::NEW;
         let mut silence = Silence::new(deadline);
         loop {
-            // Before the look: what happens meanwhile still counts.
+            // Before the check: later progress still counts.
             let mut left = silence.left(&MonotonicClock);
             let over = match left.is_zero() {
                 true => silence.over(&MonotonicClock, || Some(self.silence())),
@@ -73,12 +73,12 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Does something while the queue is at rest, and nothing is submitted to it.
+    /// Runs `work` while the queue is idle and nothing is submitted to it.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if the queue does not come to rest; the loss of the device; what `work` returns.
+    /// [`Error::Timeout`] if the queue does not become idle; the loss of the device; the error of `work`.
     pub fn quiesce<T>(&self, work: impl FnOnce(&H) -> Result<T>) -> Result<T> {
-        // Under the lock: nothing is submitted meanwhile.
+        // Under the lock, so nothing is submitted.
         self.with(|host| {
             let mut wait = Wait::new(self.full_limit);
             while !self.settle(host)? {
@@ -91,7 +91,7 @@ impl<H: Hardware> Channel<H> {
         })
     }
 
-    /// For how long none of its pointers and counters has moved, as far as anybody has looked.
+    /// The time without a change of its pointers and counters, as of the last checks.
     pub fn unmoved(&self) -> Duration {
         let timeline = self.timeline.signal().value().unwrap_or(0);
         let fences = self.fences.reached().unwrap_or(0);
@@ -99,19 +99,19 @@ impl<H: Hardware> Channel<H> {
         self.seen.note(&[timeline, fences, taken])
     }
 
-    /// For how long nothing has moved here, nor in what it waits for.
+    /// The time without progress here and in the queues that it waits for.
     pub(super) fn silence(&self) -> Duration {
         let timeline = self.timeline.signal().va().0;
-        // Nobody else knows a queue that is being made.
+        // A queue under construction has no other user.
         raising(timeline, &mut Asked::default()).unwrap_or_else(|| self.unmoved())
     }
 
-    /// The same for what was found where the queue stands.
+    /// The same for the packets at the queue's position.
     pub fn stands(&self, marks: &[u64]) -> Duration {
         self.stood.note(marks)
     }
 
-    /// Looks at what was submitted last, and at how many fences were and are reached; not while somebody submits.
+    /// Reads the last submissions and the number of reached fences; not during a submission.
     pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
         let done = self.try_with(|host| {
             look(&host.recent, host.marks.fences());
@@ -125,14 +125,14 @@ impl<H: Hardware> Channel<H> {
     /// Positions between which there may be packets that are not done.
     pub fn in_flight(&self) -> Range<u64> {
         let known = self.try_with(|host| {
-            // Of a device that is lost, what was seen.
+            // For a lost device, the last known state.
             let reached = self.reached(host);
             let reached = reached.unwrap_or_else(|_| self.reached_as_seen(host));
             Ok(host.marks.done_by(reached)..host.wptr)
         });
         match known {
             Some(Ok(range)) => self.held(range),
-            // A thread waits for room meanwhile.
+            // A thread is waiting for room.
             _ => self.held(self.done.load(Ordering::Relaxed)..self.way().submitted()),
         }
     }
@@ -152,7 +152,7 @@ impl<H: Hardware> Channel<H> {
         one.end.saturating_sub(long)..one.end
     }
 
-    /// What stands between two positions: as the ring has it, or, where none can be read, as it was submitted last.
+    /// The words between two positions: from the ring, or, if it cannot be read, from the last submissions.
     pub fn packets(&self, range: Range<u64>) -> Vec<Packet> {
         let decode = |words: &[u32], start| self.hardware.decode(&self.core, words, start);
         if let Some(ring) = self.way().ring() {

@@ -4,12 +4,12 @@
 //! in the ring, and the number of submissions before it: earlier words may be overwritten, and the objects of these
 //! submissions released. Read pointers are not enough: they only show what was fetched.
 //!
-//! Marks take nothing of the ring, but where words stand behind the last submission that raises the timeline: those of the
-//! driver's own, and the first parts of a submission that is larger than the ring. For these there are [fences], which
-//! free the ring up to where they are, and nothing of a submission that ends behind them.
+//! Marks need no words in the ring, except after words that follow the last submission on the timeline: the driver's own
+//! words, and the first parts of a submission that is larger than the ring. These get [fences], which
+//! free the ring up to their position, but nothing of a submission that ends after them.
 //!
-//! What the device reads by itself of a submission (push buffers, indirect buffers) may have words behind the one that raises
-//! the timeline: an interrupt. That memory is let go once something behind the submission is passed.
+//! Memory that the device fetches itself (push buffers, indirect buffers) may have words after the one that raises
+//! the timeline: an interrupt. That memory is released once a position after the submission is passed.
 //!
 //! [fences]: super::fences
 
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 
 use super::fences;
 
-/// How far the device is by its own account.
+/// The device's own report of its progress.
 #[derive(Clone, Copy)]
 pub struct Reached {
     /// The value of the queue's timeline.
@@ -50,7 +50,7 @@ struct Mark {
     whole: u64,
 }
 
-/// Where a queue stands. Used under its lock.
+/// The progress of a queue. Used under its lock.
 pub struct Marks {
     under_way: VecDeque<Mark>,
     /// The last submission that raises the timeline.
@@ -60,7 +60,7 @@ pub struct Marks {
     passed: u64,
     /// Those of which the device reads nothing any more.
     read: u64,
-    /// Positions: behind the last mark, and behind what is known to be done.
+    /// Positions: after the last mark, and after completed words.
     marked: u64,
     done: u64,
     /// How many submissions end before the last mark.
@@ -124,25 +124,25 @@ impl Marks {
         self.read
     }
 
-    /// Whether a mark says when submissions up to a number are over.
+    /// Whether a mark covers submissions up to a number.
     #[inline]
     pub fn covers(&self, whole: u64) -> bool {
         whole <= self.marked_whole
     }
 
-    /// Whether no mark is under way.
+    /// Whether no mark is pending.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.under_way.is_empty()
     }
 
-    /// Dwords of the ring, written up to a position, that no mark stands behind.
+    /// Dwords of the ring up to a position that no mark covers.
     #[inline]
     pub fn unmarked(&self, wptr: u64) -> u64 {
         wptr - self.marked
     }
 
-    /// Puts a mark behind the last submission that raises the timeline.
+    /// Adds a mark after the last submission that raises the timeline.
     #[inline]
     pub fn mark(&mut self) {
         if let Some(last) = self.last.filter(|last| last.end > self.marked) {
@@ -166,7 +166,7 @@ impl Marks {
         });
     }
 
-    /// Whether a fence is under way.
+    /// Whether a fence is pending.
     #[inline]
     pub fn has_fences(&self) -> bool {
         self.fences[0] > self.fences[1]
@@ -182,7 +182,7 @@ impl Marks {
         self.under_way.push_back(mark);
     }
 
-    /// Notes how far the device is. Returns the position behind what is done.
+    /// Records the device's progress. Returns the position after completed words.
     #[inline]
     pub fn advance(&mut self, reached: Reached) -> u64 {
         while let Some(mark) = self.under_way.front()
@@ -201,7 +201,7 @@ impl Marks {
         self.done
     }
 
-    /// The position behind what is done, by how far the device is; notes nothing.
+    /// The position after completed words, given the device's progress; records nothing.
     pub fn done_by(&self, reached: Reached) -> u64 {
         let all = self.under_way.iter().chain(&self.last);
         let passed = all.filter(|mark| mark.by.is_passed(reached));
@@ -238,7 +238,7 @@ mod tests {
         // Its last words may still be read.
         assert_eq!(marks.read(), 1);
         assert!(marks.is_idle(20) && marks.is_empty());
-        // Nobody marked it, and yet it is seen to be done.
+        // It has no mark, and yet it is known to be complete.
         marks.submitted(3, 30);
         assert_eq!(marks.done_by(reached(2, 0)), 20);
         assert_eq!(marks.done_by(reached(3, 0)), 30);

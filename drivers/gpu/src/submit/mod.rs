@@ -5,17 +5,17 @@
 //! | [`hardware`] | what differs between vendors: commands to words, how words are submitted, packets read back |
 //! | [`ring`] | words to a ring in memory that the process owns |
 //! | `arguments` | the block beside the ring that words point to |
-//! | `marks` | how far the device is: which submissions are over |
-//! | `fences` | the same where the timeline does not tell |
-//! | `completion` | what a queue keeps, and when it lets go of it |
-//! | `wait` | how a thread passes the time until there is room |
-//! | `parts` | what a queue is made of |
+//! | `marks` | the device's progress: which submissions are complete |
+//! | `fences` | the same where the timeline does not cover it |
+//! | `completion` | the resources that a queue keeps, and when it releases them |
+//! | `wait` | how a thread waits for room |
+//! | `parts` | the parts of a queue |
 //! | [`channel`] | all of them as one queue |
 //! | `submission` | packets into it |
-//! | `look` | how it stands |
-//! | [`recent`] | what was submitted last, always |
-//! | [`decode`] | what packets do, for messages and traces |
-//! | [`evidence`] | a queue as a bundle has it |
+//! | `look` | its state |
+//! | [`recent`] | the last submissions |
+//! | [`decode`] | the operations of packets, for messages and traces |
+//! | [`evidence`] | a queue's part of a bundle |
 //!
 //! A submission copies its arguments, writes its words, and rings the doorbell, without allocation. Its memory is
 //! reclaimed when a later one needs space, once the queue's timeline has passed its end.

@@ -20,7 +20,7 @@ pub struct Parts<H> {
     pub kind: QueueKind,
     /// The number among those of the kind.
     pub index: u32,
-    /// Wakes who waits for the timeline.
+    /// Wakes waiters of the timeline.
     pub event: Arc<Event>,
     /// What counts its submissions.
     pub timeline: Signal,

@@ -12,7 +12,7 @@ pub const WORDS: usize = 58;
 /// A submission. Four cache lines.
 #[derive(Clone, Copy, Debug)]
 pub struct Submission {
-    /// What it makes the timeline; 0 for one of the driver's own.
+    /// Its timeline value; 0 for the driver's own submissions.
     pub signal_value: u64,
     /// Where in the ring it ends, in dwords since the queue was made.
     pub end: u64,

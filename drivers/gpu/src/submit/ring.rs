@@ -23,10 +23,10 @@ pub trait OwnRing: Send + Sync + Sized + 'static {
     /// Its memory; the number of dwords is a power of two.
     fn window(&self) -> &Window;
 
-    /// See [`Submit::whole`].
-    fn whole(&self, words: &[u32], room: usize) -> usize;
+    /// See [`Submit::packet_boundary`].
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize;
 
-    /// Writes words for which there is room behind position `at`. Returns the position behind them.
+    /// Writes words after position `at`, for which there is room. Returns the position after them.
     ///
     /// # Errors
     /// The window's.
@@ -71,7 +71,7 @@ pub struct Ring<R> {
     own: R,
     /// Dwords less one.
     mask: u64,
-    /// Behind what the device was told of.
+    /// The position after the published words.
     published: AtomicU64,
 }
 
@@ -102,7 +102,7 @@ impl<R: OwnRing> Ring<R> {
         (self.mask + 1 - self.index(at)) as usize
     }
 
-    /// Writes words one behind the other, around the end.
+    /// Writes words in order, wrapping at the end.
     ///
     /// # Errors
     /// The window's.
@@ -136,8 +136,8 @@ impl<R: OwnRing> Submit for Ring<R> {
         (self.size() - R::FENCE - R::END) as usize
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
-        self.own.whole(words, room)
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
+        self.own.packet_boundary(words, room)
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! A submission: room for what it points to, its words in the ring, the doorbell.
+//! A submission: memory for its data, its words in the ring, the doorbell.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl<H: Hardware> Channel<H> {
         if !host.freed.is_empty() {
             parts.freed.append(&mut host.freed);
         }
-        // Not `done`: an error is large, and would be copied on the way of a good one.
+        // Not `done`: an error is large, and would be copied on success as well.
         match done {
             Ok(()) => Ok(()),
             Err(error) => Err(error),
@@ -96,7 +96,7 @@ impl<H: Hardware> Channel<H> {
         if packets.head() < self.begin.len() {
             packets.set_head(&self.begin);
         }
-        // What is in use is kept by who has it, and retired by him, behind these packets.
+        // The owners keep resources in use, and retire them after these packets.
         if !packets.keep.is_empty() {
             let this = host.marks.whole() + 1;
             let kept = packets.keep.drain(..);
@@ -120,7 +120,7 @@ impl<H: Hardware> Channel<H> {
         behind: &[u32],
         signal_value: u64,
     ) -> Result<()> {
-        // Words that the queue only names lie behind what they point to: that has the larger alignment.
+        // Referenced words are placed after their data, which has the larger alignment.
         let words_at = (packets.data.len() as u64 * 4).next_multiple_of(WORDS_ALIGN);
         let bytes = match self.by_name {
             true => words_at + packets.words.len() as u64 * 4,
@@ -231,7 +231,7 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Says what was submitted.
+    /// Logs the submission.
     #[cold]
     fn trace(&self, words: &[u32], signal_value: u64, wptr: u64, doorbell: u64) {
         let (kind, index) = (self.kind, self.index);
@@ -259,7 +259,7 @@ impl<H: Hardware> Channel<H> {
         // Checked before anything is written, so that nothing is submitted by half.
         let mut rest = words;
         while !rest.is_empty() {
-            let piece = self.way().whole(rest, most);
+            let piece = self.way().packet_boundary(rest, most);
             if piece == 0 {
                 return Err(self.refused(format!(
                     "a packet of more than {most} dwords does not fit the ring of {}: open the \
@@ -272,9 +272,9 @@ impl<H: Hardware> Channel<H> {
         rest = words;
         let mut doorbell = 0;
         while !rest.is_empty() {
-            let (now, later) = rest.split_at(self.way().whole(rest, most));
+            let (now, later) = rest.split_at(self.way().packet_boundary(rest, most));
             doorbell = match self.write_when_free(host, now) {
-                // Some pieces are on their way and cannot be taken back.
+                // Some pieces are submitted already and cannot be withdrawn.
                 Err(error) if rest.len() < words.len() => return Err(self.core.lose(error)),
                 done => done?,
             };
@@ -287,7 +287,7 @@ impl<H: Hardware> Channel<H> {
     #[inline(always)]
     fn write_when_free(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         if self.way().missing(host.wptr - host.free, words.len()) > 0 {
-            // What was taken for this submission belongs to none that is whole.
+            // The resources of this submission belong to no complete one.
             host.is_inside = true;
             let room = self.wait_for_room(host, words.len());
             host.is_inside = false;
@@ -317,7 +317,7 @@ impl<H: Hardware> Channel<H> {
         }
     }
 
-    /// Waits a little for the device, and takes back what is done.
+    /// Waits a little for the device, and reclaims completed resources.
     pub(super) fn pause(
         &self,
         host: &mut Host,
@@ -331,7 +331,7 @@ impl<H: Hardware> Channel<H> {
         self.reclaim(host)
     }
 
-    /// Hands over words for which there is room. Returns what the device was told.
+    /// Submits words for which there is room. Returns the notification.
     #[inline(always)]
     pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let done = self.way().submit(host.wptr, words);

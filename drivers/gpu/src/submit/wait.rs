@@ -32,8 +32,8 @@ impl Wait {
         }
     }
 
-    /// Waits a little, for what `missing` names, with how much of it is wanted and was seen. `silent` says for how long
-    /// nothing has moved.
+    /// Waits a little for the resource named by `missing`, with the needed and the available amount. `silent` is the time
+    /// without progress.
     ///
     /// # Errors
     /// [`Error::Timeout`] at the end, the loss of the device.

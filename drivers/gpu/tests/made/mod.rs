@@ -324,7 +324,7 @@ impl Submit for Caller {
         usize::MAX
     }
 
-    fn whole(&self, words: &[u32], _: usize) -> usize {
+    fn packet_boundary(&self, words: &[u32], _: usize) -> usize {
         words.len()
     }
 

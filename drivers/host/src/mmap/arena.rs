@@ -1,8 +1,8 @@
 //! Machine code of many programs in few mappings.
 //!
-//! A process may have 65,530 mappings, and a mapping with its guards is up to three. Here code lies in arenas: each piece
-//! has whole pages, which are writable while it is made and executable afterwards, never both; data of a program that it
-//! writes to lies behind its code. Pages that nobody has have no access, and no memory: so have those around an arena.
+//! A process may have 65,530 mappings, and a mapping with its guards is up to three. Code is therefore in arenas: each piece
+//! has whole pages, which are writable while it is made and executable afterwards, never both; writable data of a
+//! program follows its code. Unused pages, and the pages around an arena, have no access and no memory.
 //! Neighbours of the same access are one mapping for the kernel.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use crate::range::Range;
 /// Size of an arena that several programs share.
 const ARENA: usize = 4 << 20;
 
-/// The largest piece of one. What is larger, or has data, has an arena to itself.
+/// The largest piece of a shared arena. Larger pieces, and pieces with data, have their own.
 const LARGEST: usize = ARENA / 16;
 
-/// What lies behind code in its last page: a trap.
+/// The fill after code in its last page: traps.
 const TRAP: u8 = if cfg!(target_arch = "x86_64") {
     0xcc
 } else {
@@ -35,7 +35,7 @@ pub struct CodeArenas(Mutex<Vec<Arena>>);
 #[derive(Debug)]
 struct Arena {
     range: Range,
-    /// Bytes from here on that nobody has, whole pages, by where they begin; no two of them touch.
+    /// Free ranges of whole pages, by start; no two are adjacent.
     free: BTreeMap<usize, usize>,
 }
 
@@ -55,7 +55,7 @@ impl Arena {
         self.range.len() - 2 * page_size()
     }
 
-    /// The first room of so many bytes.
+    /// The first free range of at least that many bytes.
     fn take(&mut self, len: usize) -> Option<usize> {
         let (&at, &room) = self.free.iter().find(|(_, room)| **room >= len)?;
         self.free.remove(&at);
@@ -85,7 +85,7 @@ impl Arena {
     /// Changes the access to pages of a piece.
     ///
     /// # Safety
-    /// The piece is the caller's, who has no references into it that the access forbids.
+    /// The caller owns the piece and has no references into it that the access forbids.
     unsafe fn protect(&self, at: usize, len: usize, prot: ProtFlags) -> Result<(), Errno> {
         // SAFETY: the caller's promise.
         unsafe { self.range.protect(at, len, prot) }
@@ -135,7 +135,7 @@ impl CodeArenas {
             arenas: self.clone(),
         };
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        // SAFETY: nobody else has the piece.
+        // SAFETY: the piece has no other owner.
         let writable = unsafe { arena.protect(at, whole, access) };
         drop(arenas);
         match writable {
@@ -151,12 +151,12 @@ impl CodeArenas {
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arena>> {
-        // Nothing under the lock panics half-way.
+        // No code under the lock panics half-way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Pages of an arena that somebody has.
+/// Allocated pages of an arena.
 #[derive(Debug)]
 struct Piece {
     start: NonNull<u8>,
@@ -207,12 +207,12 @@ impl Drop for Piece {
         };
         let arena = &mut arenas[i];
         let at = start - arena.first();
-        // SAFETY: the piece is ours and gone after this: nobody has an address in it.
+        // SAFETY: the piece is ours and freed after this: no other code has an address in it.
         let closed = unsafe {
             let none = arena.protect(at, self.len, ProtFlags::PROT_NONE);
             none.and_then(|()| arena.range.forget(at, self.len))
         };
-        // Pages that could not be closed are given to nobody any more.
+        // Pages whose access could not be removed are not reused.
         if closed.is_ok() {
             arena.give_back(at, self.len);
             let room = arena.room();
@@ -255,7 +255,7 @@ impl CodeRoom {
         self.code.next_multiple_of(page_size())
     }
 
-    /// Makes the code readable and executable, and nothing of it writable. What is left of its last page traps. Data stays
+    /// Makes the code readable and executable, and nothing of it writable. The rest of its last page traps. Data stays
     /// readable and writable.
     ///
     /// # Errors
@@ -279,7 +279,7 @@ impl CodeRoom {
     }
 }
 
-/// Machine code that can be run and not written, with its data; its pages are given back on drop.
+/// Machine code that can be run and not written, with its data; its pages are freed on drop.
 #[derive(Debug)]
 pub struct Code {
     piece: Piece,

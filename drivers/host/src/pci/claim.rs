@@ -31,14 +31,14 @@ pub enum Way {
     VfioNoIommu,
 }
 
-/// What a person has agreed to.
+/// The options that the user has chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Wanted {
     /// Also a function that drives a display.
     pub display: bool,
     /// BAR 0 as large as it can be.
     pub resize: bool,
-    /// How it is to be reached.
+    /// The kernel interface.
     pub way: Way,
 }
 
@@ -61,7 +61,7 @@ impl fmt::Display for Write {
     }
 }
 
-/// A step of taking over.
+/// A step of binding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     /// What is written.
@@ -227,7 +227,7 @@ pub(super) fn exists(files: &dyn Files, address: &str) -> Result<(), ClaimError>
     }
 }
 
-/// Whether there is such a function, and it is not one that somebody looks at.
+/// Checks that the function exists and drives no display.
 fn may(files: &dyn Files, address: &str, shows: bool) -> Result<(), ClaimError> {
     exists(files, address)?;
     match display(files, address) {
@@ -272,7 +272,7 @@ impl Steps {
     }
 }
 
-/// What has to be written so that the kernel driver of a function lets it go, and nothing else. Nothing is
+/// The writes that unbind a function from its kernel driver. Nothing is
 /// written yet.
 ///
 /// # Errors
@@ -290,7 +290,7 @@ pub fn release(
     Ok(steps.0)
 }
 
-/// What has to be written so that a program can drive a function. Nothing is written yet.
+/// The writes that let a program drive a function. Nothing is written yet.
 ///
 /// # Errors
 /// [`ClaimError::Missing`], [`ClaimError::Unread`], [`ClaimError::Display`], [`ClaimError::Vfio`],
@@ -433,7 +433,7 @@ fn vfio_can(
 /// vfio-pci takes a function that no driver has.
 fn to_vfio(steps: &mut Steps, files: &dyn Files, address: &str, way: Way) {
     let folder = in_sysfs(address);
-    // It counts for all cards: whoever leaves last takes it back.
+    // It is global: the last card to be unbound undoes it.
     let is_off = files.read(NO_IOMMU).is_ok_and(|text| text.trim() == "N");
     if way == Way::VfioNoIommu && (is_off || is_owed(files, address, NO_IOMMU)) {
         let why = "without an IOMMU the card can write all of memory; taints the kernel";

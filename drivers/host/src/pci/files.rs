@@ -47,7 +47,7 @@ pub trait Files {
     /// The system's.
     fn may_write(&self, path: &str) -> io::Result<()>;
 
-    /// Tells the system, by one write of a line to a file that is there.
+    /// Writes a line to an existing file of the system.
     ///
     /// # Errors
     /// The system's.
@@ -56,13 +56,13 @@ pub trait Files {
     /// The text of a file of ours.
     ///
     /// # Errors
-    /// The system's; that it is a link, or somebody else's.
+    /// The system's; a link, or a file of another user.
     fn kept(&self, path: &str) -> io::Result<String>;
 
     /// Appends lines to one of our files, creating it if needed, and syncs it.
     ///
     /// # Errors
-    /// The system's; that it is a link, or somebody else's.
+    /// The system's; a link, or a file of another user.
     fn append(&self, path: &str, text: &str) -> io::Result<()>;
 
     /// Atomically replaces the text of one of our files, or removes the file if the text is empty.

@@ -64,8 +64,8 @@ pub fn open(
     })
 }
 
-/// Lets go of the memory that a process has left for a function that no kernel driver has. Nobody else may drive it
-/// meanwhile.
+/// Frees the memory that an ended process has left for a function without a kernel driver. No other program may drive it
+/// at the same time.
 ///
 /// # Errors
 /// Its configuration; a function that does not stop, or is a kernel driver's; a file that cannot be removed.
@@ -148,7 +148,7 @@ impl Pci for Function {
 
     fn reset(&self, kind: ResetKind) -> Result<(), TransportError> {
         let failed = |error: ClaimError| match error {
-            // The number of what the system said is what a caller can want.
+            // Callers need the system's error number.
             ClaimError::NotReset { write, source, .. } => {
                 self.failed(format!("{kind} reset: `{write}`"), fault(&source))
             }

@@ -11,7 +11,7 @@ use super::kept::CUT;
 use super::look::{driver, sizes};
 use super::owed::{is_owed, journal};
 
-/// Files that are the machine's: what is written there counts for all functions that were taken over.
+/// Files of the machine: their values affect all bound functions.
 const SHARED: [&str; 1] = [NO_IOMMU];
 
 /// What a journal had before some writes: [`undo`] goes back to there.
@@ -31,7 +31,7 @@ pub fn apply(
     marked(files, address, steps, ends).map(drop)
 }
 
-/// Writes the steps, and says from where on they are undone.
+/// Writes the steps, and returns the mark from which they are undone.
 pub(super) fn marked(
     files: &dyn Files,
     address: &str,
@@ -130,7 +130,7 @@ fn entries(files: &dyn Files, address: &str) -> Result<Vec<Write>, ClaimError> {
             (Some("done"), None, None, None) => {}
             // A line that was cut short is of a write that was not made.
             _ if line.ends_with(CUT) => {}
-            // What it says would be lost.
+            // Its entries would be lost.
             _ => {
                 let what = format!(
                     "line {number} is {line:?}: expected `try` with a file and a value, or `done`. Nothing was undone: \

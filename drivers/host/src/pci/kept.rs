@@ -21,7 +21,7 @@ const OTHERS: u32 = 0o022;
 /// How a file is opened: neither a link is followed, nor is anything waited for at a pipe.
 const CAREFUL: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
 
-/// What is wrong with a file that was to be one of ours.
+/// The reasons to reject a file as one of ours.
 fn foreign(path: &Path, what: &str) -> io::Error {
     let path = path.display();
     let text = format!(
@@ -45,10 +45,10 @@ fn is_ours(metadata: &Metadata) -> bool {
     metadata.uid() == 0 || metadata.uid() == geteuid().as_raw()
 }
 
-/// Opens a file as `options` say, if it is a file and no link. Its owner may be anybody.
+/// Opens a file with `options`, if it is a regular file and no link. It may have any owner.
 ///
 /// # Errors
-/// The system's; what is there instead.
+/// The system's; the kind of the existing entry.
 pub(super) fn open_plain(path: &Path, options: &OpenOptions) -> io::Result<(File, Metadata)> {
     let opened = options.clone().custom_flags(CAREFUL).open(path);
     let file = opened.map_err(|error| match error.raw_os_error() {
@@ -74,7 +74,7 @@ fn open_ours(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
 }
 
-/// A folder, which is made if it is not there, to which nobody else can write.
+/// A folder that no other user can write to; it is created if it does not exist.
 fn folder_of(path: &Path) -> io::Result<PathBuf> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     match DirBuilder::new().mode(0o755).create(folder) {
@@ -257,7 +257,7 @@ mod tests {
             assert_eq!(steps[..seen.len()], seen);
             let wanted = if end == SyncFolder { "new\n" } else { "old\n" };
             assert_eq!(read(&path).unwrap(), wanted, "{end:?}");
-            // The next process goes on with either.
+            // The next process can use either.
             append(&path, "more\n").unwrap();
             assert_eq!(read(&path).unwrap(), format!("{wanted}more\n"));
             replace(&path, "next\n").unwrap();
@@ -281,7 +281,7 @@ mod tests {
         };
         symlink(&precious, &path).unwrap();
         all(&path, "x.undo is a link: expected a file made by Doorbell");
-        // A link at the place of the new file is taken away, not written through.
+        // A link in place of the new file is removed, not followed.
         fs::remove_file(&path).unwrap();
         symlink(&precious, path.with_extension("new")).unwrap();
         replace(&path, "x\n").unwrap();

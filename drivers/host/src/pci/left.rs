@@ -95,7 +95,7 @@ pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(),
     for path in &mut left {
         if !path.to_string_lossy().ends_with(QUIET) {
             let to = path.with_file_name(format!("{}{QUIET}", name(address)));
-            // One of that name was left by somebody who was killed here: all functions are made quiet for it, too.
+            // A killed process has left a file of that name: DMA of all functions is stopped for it as well.
             let renamed = fs::rename(&*path, &to);
             renamed.map_err(|error| refused(&path.to_string_lossy(), "rename", &error))?;
             *path = to;
@@ -115,7 +115,7 @@ pub fn let_go(system: &System, address: &str, config: &dyn Config) -> Result<(),
     Ok(())
 }
 
-/// Says that a new file is in use, until the process ends. Others ask for a moment whether it is.
+/// Marks a new file as in use until the process ends. Other processes check the mark briefly.
 pub(super) fn in_use(file: &File) -> io::Result<()> {
     let start = Instant::now();
     loop {
@@ -170,7 +170,7 @@ fn quiet_others(system: &System, address: &str) -> Result<(), TransportError> {
     Ok(())
 }
 
-/// Whether a process has a file, or nobody has it any more. Who asks shares the lock with others who do.
+/// Whether a running process uses a file. Several checks share the lock.
 fn is_in_use(path: &Path) -> bool {
     match File::open(path).map(|file| file.try_lock_shared()) {
         Ok(Err(TryLockError::WouldBlock)) => true,
@@ -179,7 +179,7 @@ fn is_in_use(path: &Path) -> bool {
     }
 }
 
-/// Ends the accesses of another function, unless a program opens it just now, which does the same. Whether it is done; or
+/// Stops DMA of another function, unless a program is opening it, which does the same. Returns whether it is stopped; or
 /// what is in the way, and what to do.
 fn quiet_other(system: &System, other: &str, path: &Path) -> Result<bool, String> {
     if !system.path(&folder(other)).exists() {

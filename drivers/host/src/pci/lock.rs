@@ -17,13 +17,13 @@ use thiserror::Error;
 use super::System;
 use super::kept::{hint, open_plain};
 
-/// How often a lock that somebody has is looked at again.
+/// The interval between two attempts to take a lock.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How long a function is waited for that another thread of this process still ends, or that a program has for a moment.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// Bytes of a file that says who has a lock.
+/// Maximum bytes of a lock file, which has its owner.
 const LONGEST: u64 = 4096;
 
 /// How often a file is made or opened that comes and goes.
@@ -56,7 +56,7 @@ pub enum LockError {
     },
 }
 
-/// What helps where a file could not be had; what is there in its place says so itself.
+/// The fix for a file that could not be opened; other kinds of entries have their own.
 fn advice(source: &io::Error) -> &'static str {
     match source.raw_os_error() {
         None => "",
@@ -89,12 +89,12 @@ fn open(path: &Path) -> io::Result<(File, u32)> {
             Err(error) if error.kind() == ErrorKind::PermissionDenied => {
                 open_plain(path, OpenOptions::new().read(true))
             }
-            // Without creating first: a folder for all (sticky) lets nobody create over a file of another user.
+            // First without creating: in a sticky folder, O_CREAT fails on a file of another user.
             Err(error) if error.kind() == ErrorKind::NotFound => open_plain(path, &new),
             opened => opened,
         };
         match opened {
-            // Somebody has made it in between.
+            // Another process has created it in between.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             opened => return opened.map(|(file, metadata)| (file, metadata.uid())),
         }
@@ -143,7 +143,7 @@ impl Lock {
         };
         let path = system.path(&name);
         let (mut file, owner) = open(&path).map_err(failed)?;
-        // The folder is for all users: what somebody else has made there locks as well, and is not written to.
+        // The folder is shared by all users: a file of another user locks as well, and is not written to.
         let is_ours = owner == geteuid().as_raw();
         let start = Instant::now();
         loop {
@@ -155,7 +155,7 @@ impl Lock {
                 }
                 Err(TryLockError::WouldBlock) => {
                     let mut text = String::new();
-                    // Who has it may be writing its name just now.
+                    // The owner may be writing its name just now.
                     let _ = (&file).take(LONGEST).read_to_string(&mut text);
                     file.rewind().map_err(failed)?;
                     if is_ours && is_soon_over(&text) && start.elapsed() < MOMENT {
@@ -215,7 +215,7 @@ mod tests {
         take("0000:03:00.0", 0).unwrap();
     }
 
-    /// The folder is for all users, so that anybody may have put something there before.
+    /// The folder is shared by all users, so any user may have created an entry before.
     #[test]
     fn what_others_have_put_there_is_not_followed_and_not_written_to() {
         use std::fs;

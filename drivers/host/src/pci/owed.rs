@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 
 use super::files::Files;
 
-/// Where journals are: gone after a restart, as is what they tell of.
+/// The folder of journals: it is empty after a restart, which also undoes the changes.
 pub(super) const JOURNALS: &str = "/run/doorbell";
 const END: &str = ".undo";
 
@@ -13,7 +13,7 @@ pub(super) fn journal(address: &str) -> String {
     format!("{JOURNALS}/{address}{END}")
 }
 
-/// Whether another function needs what was written to a file of the whole machine: its journal has it, too.
+/// Whether another function needs a write to a file of the machine: its journal has it as well.
 pub(super) fn is_owed(files: &dyn Files, address: &str, path: &str) -> bool {
     let others = files.list(JOURNALS).unwrap_or_default();
     let mut others = others.iter().filter_map(|name| name.strip_suffix(END));

@@ -5,9 +5,9 @@
 //! a hugetlbfs file, which stays, with its pages, until the function's bus mastering is disabled ([`quiet`]): at a
 //! regular exit, or by the next process to open the function.
 //!
-//! A page of hugetlbfs stays where it is. Reclaim and swapping leave it alone, compaction passes it over
+//! A page of hugetlbfs keeps its physical address. Reclaim and swapping leave it alone, compaction passes it over
 //! (`isolate_migratepages_block`: compound pages, unless a range is to be allocated as one), balancing between nodes leaves
-//! its mappings out (`task_numa_work`). It is moved where somebody asks for that: memory is taken offline, a range of CMA that
+//! its mappings out (`task_numa_work`). It is moved on request only: memory is taken offline, a range of CMA that
 //! it lies in is allocated, a page is taken offline as faulty, move_pages(2) and mbind(2) of this process.
 //!
 //! Source: Linux, Documentation/admin-guide/mm/hugetlbpage.rst and pagemap.rst; mm/compaction.c, kernel/sched/fair.c,
@@ -39,7 +39,7 @@ const HUGE: u64 = HUGE_PAGE as u64;
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 /// How many huge pages there are.
 const NR: &str = "/proc/sys/vm/nr_hugepages";
-/// What has to be done where there are no huge pages.
+/// The fix for a machine without huge pages.
 const HOW: &str = "as root, run `echo 1024 > /proc/sys/vm/nr_hugepages` (2 GiB) and `mount -t hugetlbfs -o \
                    pagesize=2M none /dev/hugepages`; or enable an IOMMU (in the BIOS; Intel: intel_iommu=on) and use \
                    VFIO, which needs neither";
@@ -54,7 +54,7 @@ fn pool(files: &dyn Files, name: &str) -> u64 {
 /// Why functions without IOMMU can be given no memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Missing {
-    /// What was seen.
+    /// The details.
     pub seen: String,
     /// What to do.
     pub fix: &'static str,
@@ -117,7 +117,7 @@ impl Frames for Pagemap {
     }
 }
 
-/// Where a huge page lies, by the entry of its first page.
+/// The physical address of a huge page, from the entry of its first page.
 fn place(entry: u64, page: u64) -> Result<u64, Fault> {
     /// Bits 54:0: the number of the frame, if the page is in memory.
     const FRAME: u64 = (1 << 55) - 1;
@@ -135,7 +135,7 @@ fn place(entry: u64, page: u64) -> Result<u64, Fault> {
     }
 }
 
-/// Memory of a function that finds it by its physical addresses, in a file that is made for the first who asks.
+/// Memory of a function, by physical addresses, in a file that the first allocation creates.
 pub(super) struct HugePages {
     system: System,
     address: String,
@@ -145,7 +145,7 @@ pub(super) struct HugePages {
 }
 
 impl HugePages {
-    /// Of a function that nobody else drives while the lock lives.
+    /// For a function that no other program drives while the lock lives.
     pub(super) fn new(
         system: &System,
         address: &str,
@@ -197,10 +197,10 @@ pub struct Pages {
     file: File,
     frames: Box<dyn Frames>,
     config: Arc<dyn Config>,
-    /// All that the file can hold; what is not in the file yet may not be touched.
+    /// The capacity of the file; the part beyond its end must not be accessed.
     view: View,
     state: Mutex<State>,
-    /// The process that has made it: a child of it has nothing to let go.
+    /// The process that created it: a forked child frees nothing.
     generation: u32,
     _lock: Arc<Lock>,
 }
@@ -208,12 +208,12 @@ pub struct Pages {
 struct State {
     /// Which bytes of the file are given.
     free: Tlsf,
-    /// Where the huge pages that the file has lie.
+    /// The physical addresses of the file's huge pages.
     places: Vec<u64>,
 }
 
 impl Pages {
-    /// Makes the file of a function, which nobody else drives while the lock lives.
+    /// Creates the file of a function that no other program drives while the lock lives.
     ///
     /// # Errors
     /// No hugetlbfs, no huge pages, a file that is refused; a function that does not stop.
@@ -237,7 +237,7 @@ impl Pages {
         let free = free.map_err(|error| Fault::Unsupported(error.to_string()));
         let both = made.and_then(|view| Ok((view, free?)));
         let (view, free) = both.map_err(|fault| {
-            // No function was told of it.
+            // No function has its address.
             _ = std::fs::remove_file(&path);
             failed(fault)
         })?;
@@ -258,7 +258,7 @@ impl Pages {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // What is left by half is given to nobody.
+        // A partial allocation is not handed out.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -292,7 +292,7 @@ impl Pages {
         })
     }
 
-    /// The file has so many bytes at least.
+    /// Grows the file to at least that many bytes.
     fn grow(&self, state: &mut State, bytes: u64) -> Result<(), Fault> {
         let had = state.places.len() as u64 * HUGE;
         let more = bytes.next_multiple_of(HUGE).saturating_sub(had);
@@ -386,7 +386,7 @@ struct Given {
 
 impl Drop for Given {
     fn drop(&mut self) {
-        // What was not given out is not taken back.
+        // Only allocated ranges are freed.
         _ = self.pages.lock().free.free(self.at);
     }
 }

@@ -18,7 +18,7 @@ const FIRST_CAPABILITY: u16 = 0x34;
 const EXPRESS: u32 = 0x10;
 /// From the capability to the device status.
 const DEVICE_STATUS: u16 = 0x0a;
-/// In the device status: what it has asked for has not come yet.
+/// In the device status: transactions are pending.
 const PENDING: u32 = 1 << 5;
 /// There is room for no more capabilities.
 const MOST: usize = 48;
@@ -44,7 +44,7 @@ pub trait Config: Send + Sync {
 /// What an access to a configuration space of `len` bytes is called, if there is one at that place.
 ///
 /// # Errors
-/// There is none: it is too wide, not aligned, or behind the end.
+/// The access is too wide, not aligned, or past the end.
 pub(super) fn access(
     (address, len): (&str, usize),
     verb: &str,
@@ -80,7 +80,7 @@ pub(super) fn access(
 /// # Errors
 /// The accesses to its configuration; [`Fault::TimedOut`] where it still waits for something.
 pub fn quiet(address: &str, config: &dyn Config) -> Result<(), TransportError> {
-    /// What is read of a function that is not there.
+    /// The value read from a missing function.
     const GONE: u32 = 0xffff;
     let failed = |fault| TransportError::new(address, "stop its DMA", fault);
     let command = config.read(PCI_COMMAND, AccessWidth::W16)?;
@@ -91,7 +91,7 @@ pub fn quiet(address: &str, config: &dyn Config) -> Result<(), TransportError> {
     if command & master != 0 {
         config.write(PCI_COMMAND, AccessWidth::W16, command & !master)?;
     }
-    // The answer comes behind all that was written before.
+    // The read completes after all earlier writes.
     let command = config.read(PCI_COMMAND, AccessWidth::W16)?;
     if command != GONE && command & master != 0 {
         let why = format!("command register stays {command:#x}: still bus master");

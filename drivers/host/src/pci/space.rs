@@ -1,4 +1,4 @@
-//! [`Space`]: addresses on the bus behind an IOMMU, which are those of a container, and memory that is mapped there.
+//! [`Space`]: the bus addresses of a container behind an IOMMU, and memory mapped there.
 
 use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ const HIGHEST: u64 = (1 << 44) - 1;
 
 /// Who maps memory of this process for functions.
 pub(super) trait Iommu: Send + Sync + 'static {
-    /// Maps all of a view, for reads and writes, at an address of the bus. The view is kept until that is taken away.
+    /// Maps all of a view, for reads and writes, at a bus address. The view is kept until it is unmapped.
     ///
     /// # Errors
     /// The system's.
@@ -34,7 +34,7 @@ pub(super) trait Iommu: Send + Sync + 'static {
 
 /// The addresses that functions of a container can be given.
 pub(super) struct Space<I: Iommu> {
-    /// Who has these addresses.
+    /// The owner of these addresses.
     pub(super) domain: Domain,
     free: Mutex<Tlsf>,
     /// First and last address of what it gives.
@@ -124,7 +124,7 @@ impl<I: Iommu> Space<I> {
         // As with memory: what is given back makes room.
         let at = at.map_err(|_| Fault::Errno(libc::ENOMEM))?;
         if let Err(error) = self.iommu.map(view, at) {
-            // Nobody was told of it.
+            // No function has its address.
             _ = self.free().free(at);
             return Err(error.fault);
         }

@@ -109,7 +109,7 @@ fn is_removed(file: &Path) -> bool {
 }
 
 impl Pipe {
-    /// What fails on the way to a device that is not there any longer fails because of that.
+    /// An error of a device that has left is reported as its absence.
     fn error(&self, operation: String, fault: Fault) -> TransportError {
         let fault = match fault {
             Fault::Errno(libc::EIO) if is_removed(&self.file) => Fault::Gone,

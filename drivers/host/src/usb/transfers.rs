@@ -53,7 +53,7 @@ extern "system" fn called_back(transfer: *mut ffi::libusb_transfer) {
     done.store(1, Ordering::Release);
 }
 
-/// A bulk transfer to the device that goes on by itself.
+/// An asynchronous bulk transfer to the device.
 pub(super) struct UnderWay<'a> {
     handle: &'a DeviceHandle<Context>,
     flight: Flight,
@@ -61,10 +61,10 @@ pub(super) struct UnderWay<'a> {
     limit: Duration,
 }
 
-/// Puts a bulk transfer to the device on its way.
+/// Submits a bulk transfer to the device.
 ///
 /// # Errors
-/// Which one it was, and why it was refused.
+/// The refused transfer, and the error.
 pub(super) fn submit<'a>(
     handle: &'a DeviceHandle<Context>,
     endpoint: u8,
@@ -209,7 +209,7 @@ fn prepare(
         done: Box::default(),
         is_submitted: false,
     };
-    // SAFETY: libusb has just allocated it, and nobody else has it.
+    // SAFETY: libusb has just allocated it, and no other code has it.
     let raw = unsafe { flight.raw.as_mut() };
     raw.dev_handle = handle.as_raw();
     raw.flags = 0;
@@ -234,7 +234,7 @@ fn packet(setup: &Setup, length: usize) -> Vec<u8> {
 
 fn cancel(flight: &Flight) {
     if !flight.is_over() {
-        // SAFETY: it was submitted and is not over; one that ends meanwhile is refused, which does no harm.
+        // SAFETY: it was submitted and is not complete; if it completes now, the call fails without effect.
         unsafe { ffi::libusb_cancel_transfer(flight.raw.as_ptr()) };
     }
 }

@@ -1,7 +1,7 @@
-//! [`HardwareChannel`]: a ring of entries, the place where its pointers are, and a doorbell.
+//! [`HardwareChannel`]: a ring of entries, its pointers, and a doorbell.
 //!
-//! An entry names a push buffer: where it is, and how long. The host writes entries, then `GPPut`, then the
-//! token of the channel to the doorbell; the GPU counts what it has fetched in `GPGet`.
+//! An entry has the address and the length of a push buffer. The host writes entries, then `GPPut`, then the
+//! token of the channel to the doorbell; the GPU counts fetched entries in `GPGet`.
 //!
 //! Source: open-gpu-doc, classes/host/clc56f.h, `Nvc56fControl`; NVIDIA's manuals of usermode
 //! (dev_usermode.ref.txt): the same from Volta on.
@@ -95,7 +95,7 @@ impl HardwareChannel {
         self.userd.load(push::userd::GP_GET)
     }
 
-    /// Tells the GPU that the ring is written up to an entry, which is not written.
+    /// Publishes the entries before this one, and writes the doorbell.
     ///
     /// # Errors
     /// The windows'.

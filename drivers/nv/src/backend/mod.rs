@@ -5,8 +5,8 @@
 //! | here | the trait, the GPU |
 //! | [`channel`] | a channel of the hardware: ring, USERD, doorbell, notifier |
 //!
-//! Channels are plain structs, as memory is, so that one interface may stand in front of another. What they
-//! hold of the interface is freed with them.
+//! Channels are plain structs, as memory is, so that one backend may wrap another. Their resources
+//! of the backend are freed with them.
 
 pub mod channel;
 
@@ -21,7 +21,7 @@ pub trait NvBackend: Backend {
     /// The GPU.
     fn gpu(&self) -> &Gpu;
 
-    /// A channel that runs, with a ring in which there is nothing. Nothing is bound to its subchannels.
+    /// A running channel with an empty ring. No engine is bound to its subchannels.
     ///
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
@@ -31,7 +31,7 @@ pub trait NvBackend: Backend {
 /// What an interface knows of its GPU.
 #[derive(Clone, Debug)]
 pub struct Gpu {
-    /// What is the same for all vendors.
+    /// The vendor-neutral part.
     pub facts: Facts,
     /// As the vendor calls the product: `NVIDIA H100 80GB HBM3`.
     pub product: String,

@@ -28,7 +28,7 @@ const MOST_DATA: usize = 1 << 29;
 /// Threads of a block along z at most.
 const MAX_DEPTH: u32 = 64;
 
-/// What a channel begins with: its engines, and where shared and local memory lie among generic addresses.
+/// The first words of a channel: its engines, and the windows of shared and local memory.
 pub(crate) fn open(setup: &Setup, out: &mut CommandBuffer) {
     let facts = setup.arch.facts();
     let [shared, local] = [setup.windows.shared, setup.windows.local].map(|GpuVa(base)| base);
@@ -47,14 +47,14 @@ pub(crate) fn open(setup: &Setup, out: &mut CommandBuffer) {
     ]);
 }
 
-/// Caches of instructions and constants know nothing of what was written since.
+/// Invalidates the caches of instructions and constants.
 pub(crate) fn begin(out: &mut CommandBuffer) {
     const ALL: u32 = INSTRUCTION.put(1) | GLOBAL_DATA.put(1) | CONSTANT.put(1);
     out.words
         .push(const { immediate(COMPUTE, compute::INVALIDATE_SHADER_CACHES_NO_WFI, ALL) });
 }
 
-/// What comes before is done, and its stores are visible to the system: grids end so
+/// Completes earlier work and makes its stores visible to the system: grids end so
 /// ([`super::qmd::template`]), and the change of the engine waits for copies.
 ///
 /// Source: open-gpu-doc, manuals/ampere/ga100/dev_ram.ref.txt: from subchannel 4 to others the host waits for idle,
@@ -65,7 +65,7 @@ pub(crate) fn barrier(out: &mut CommandBuffer) {
         .push(const { immediate(COMPUTE, compute::WAIT_FOR_IDLE, 0) });
 }
 
-/// From now on grids have this local memory. What was started before is waited for.
+/// From now on grids have this local memory. Waits for earlier grids.
 pub(crate) fn local_memory(local: &LocalMemory, out: &mut CommandBuffer) {
     // More than any GPU has: hardware takes its own number where this is larger.
     const ALL: u32 = 0xff;
@@ -82,7 +82,7 @@ pub(crate) fn local_memory(local: &LocalMemory, out: &mut CommandBuffer) {
     ]);
 }
 
-/// How the scheduler of grids is told of a QMD: it forgets what it has read at this address.
+/// Schedules a QMD: the scheduler invalidates its cached copy of this address.
 ///
 /// Source: Mesa, nvk_cmd_dispatch.c, for Ampere, Ada and Blackwell; maxime-peim/libcuda-research, on an H100.
 const fn schedule(arch: Arch) -> u32 {
@@ -98,8 +98,8 @@ const fn schedule(arch: Arch) -> u32 {
 }
 
 impl Encoder {
-    /// Starts a grid: a copy of the program's template in the data block, completed, of whose address the
-    /// scheduler is told.
+    /// Starts a grid: completes a copy of the program's template in the data block, and schedules
+    /// its address.
     pub(super) fn exec(
         &self,
         program: &Program,

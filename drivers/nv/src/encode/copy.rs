@@ -1,6 +1,6 @@
-//! What copy engines do.
+//! Commands of copy engines.
 //!
-//! A transfer does not wait for those before it (PIPELINED), except the first one behind a barrier, or of an
+//! A transfer does not wait for those before it (PIPELINED), except the first one after a barrier, or of an
 //! encoding: commands in between may overlap.
 
 use drivers_gpu::span;
@@ -24,7 +24,7 @@ use super::Setup;
 use super::push::{address, immediate, methods, plus};
 use super::span::{check_range, check_word};
 
-/// Bytes of one transfer at most: lines have 32 bits of length, and what is behind one shall lie as it did.
+/// Maximum bytes of one transfer: the length of a line has 32 bits, and the next transfer must have the same alignment.
 const MOST: u64 = 1 << 31;
 
 const LINES: u32 =
@@ -65,7 +65,7 @@ pub(crate) fn copy(
 ) -> Result<()> {
     check_range(setup, dst, bytes, MOST)
         .and_then(|()| check_range(setup, src, bytes, MOST))
-        .and_then(|()| span::apart(dst, src, bytes))
+        .and_then(|()| span::check_disjoint(dst, src, bytes))
         .map_err(|why| setup.refused("copy", why))?;
     let mut done = 0;
     while done < bytes {

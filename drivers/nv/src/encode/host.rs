@@ -1,4 +1,4 @@
-//! What the host of a channel does by itself: semaphores, barriers, interrupts.
+//! Commands of a channel's host: semaphores, barriers, interrupts.
 //!
 //! Source: open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, SEM_EXECUTE, MEM_OP, WFI.
 
@@ -20,10 +20,10 @@ use super::{Setup, span};
 /// Host methods are the same on every subchannel.
 const ANY: u32 = 0;
 
-/// Once the engine is idle and what it wrote is visible to the system.
+/// After the engine is idle and its writes are visible to the system.
 const WHEN_DONE: u32 = RELEASE_WFI.put(1);
 const QUAD: u32 = PAYLOAD_SIZE.put(PAYLOAD_SIZE_64BIT);
-/// Others may run meanwhile.
+/// Other channels may run during the wait.
 const YIELDING: u32 = ACQUIRE_SWITCH_TSG.put(1);
 
 const AT_LEAST: u32 = OPERATION.put(OPERATION_ACQ_CIRC_GEQ) | YIELDING | QUAD;
@@ -63,7 +63,7 @@ pub(crate) fn wait(
     Ok(())
 }
 
-/// Says that all is done, when, and wakes who waits for it.
+/// Signals that all is complete, with a timestamp, and wakes waiters.
 #[inline]
 pub(crate) fn signal(
     setup: &Setup,
@@ -80,7 +80,7 @@ pub(crate) fn signal(
     Ok(())
 }
 
-/// Says when all was done.
+/// Writes a timestamp after all work.
 pub(crate) fn timestamp(setup: &Setup, signal: GpuVa, out: &mut CommandBuffer) -> Result<()> {
     let at = setup.reach("timestamp", signal, 16)?;
     semaphore(out, at, Val::Const(0), STAMP);
@@ -160,7 +160,7 @@ pub(crate) fn poll(
     Ok(())
 }
 
-/// Waits until the engine is idle, and what it wrote is visible to others.
+/// Waits until the engine is idle and its writes are visible to others.
 ///
 /// Source: open-gpu-kernel-modules, uvm_maxwell_ce.c, maxwell_membar_after_transfer: flushes of copies only
 /// work with a semaphore, so that the host waits and has the barrier.

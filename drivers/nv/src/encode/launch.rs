@@ -1,5 +1,5 @@
-//! What a launch needs to know of a loaded kernel, as it lies in [`hcq::Program::launch_words`]: a few numbers, and
-//! the block of data that a launch copies and completes (a QMD with constant bank 0 behind it).
+//! A launch's data of a loaded kernel, in the form of [`hcq::Program::launch_words`]: a few numbers, and
+//! the block of data that a launch copies and completes (a QMD followed by constant bank 0).
 
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::cubin::Bank0;
@@ -9,11 +9,11 @@ use super::Windows;
 use super::limits::Limits;
 use super::qmd::{self, Code, Places};
 
-/// Bytes at the end of a thread's local memory that are the system's.
+/// Bytes at the end of a thread's local memory that are reserved for the system.
 ///
-/// Source: tinygrad, ops_nv.py, NVProgram; what CUDA says is the first stack pointer leaves as much.
+/// Source: tinygrad, ops_nv.py, NVProgram; CUDA's initial stack pointer leaves the same number.
 pub const LOCAL_RESERVED: u32 = 0x240;
-/// The first stack pointer: the end of the window of local memory, of 16 MiB, without what is the system's.
+/// The initial stack pointer: the end of the local memory window (16 MiB) without the system's bytes.
 const STACK: u32 = (16 << 20) - LOCAL_RESERVED;
 
 /// The words of a loaded kernel.
@@ -21,7 +21,7 @@ const STACK: u32 = (16 << 20) - LOCAL_RESERVED;
 pub struct Launch<'a> {
     /// The version of the QMD.
     pub version: Version,
-    /// Bytes of shared memory of a block, with what is the system's.
+    /// Bytes of shared memory of a block, including the system's.
     pub shared_bytes: u32,
     /// Bytes of local memory of a thread.
     pub local_bytes: u32,
@@ -31,13 +31,13 @@ pub struct Launch<'a> {
     pub max_threads: u32,
     /// Bytes of parameters.
     pub param_bytes: u32,
-    /// Where parameters lie in the template, in bytes.
+    /// Offset of the parameters in the template, in bytes.
     pub params: u32,
     /// Where threads of a block along x, y and z do, in dwords.
     pub block: u32,
     /// Where blocks of the grid do.
     pub grid: u32,
-    /// Where the address of the parameters does, in bytes; 0 if nobody reads it.
+    /// Offset of the parameters' address, in bytes; 0 if it is not read.
     pub window: u32,
     /// The QMD, and constant bank 0.
     pub template: &'a [u32],
@@ -53,11 +53,11 @@ pub struct Kernel<'a> {
     pub arch: Arch,
     /// What its multiprocessors hold.
     pub limits: &'static Limits,
-    /// Where shared and local memory lie among generic addresses.
+    /// The windows of shared and local memory in the generic address space.
     pub windows: Windows,
     /// The code. Its constant bank 0 holds the parameters.
     pub code: Code<'a>,
-    /// What lies where in it.
+    /// Its offsets.
     pub bank0: &'a Bank0,
     /// Bytes of parameters.
     pub param_bytes: u32,

@@ -10,7 +10,7 @@ use drivers_spec::nv::cubin::SHARED_RESERVED;
 pub struct Limits {
     /// 86 is sm_86.
     pub sm: u32,
-    /// What it may set aside for shared memory, in KiB.
+    /// Its carve-outs for shared memory, in KiB.
     carve_outs: &'static [u32],
     /// Warps that it runs at most.
     pub warps: u32,
@@ -26,7 +26,7 @@ pub const WARP: u32 = 32;
 pub const MAX_THREADS: u32 = 1024;
 /// Blocks of a grid at most.
 pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
-/// Registers are given to a warp in so many.
+/// Allocation granule of a warp's registers.
 pub const REGISTER_GRANULE: u32 = 256;
 /// Granules of registers that a multiprocessor has: 64 Ki registers.
 pub const REGISTER_GRANULES: u32 = 0x1_0000 / REGISTER_GRANULE;
@@ -72,7 +72,7 @@ impl Limits {
         ALL
     }
 
-    /// Bytes of shared memory of a block at most, with what is the system's.
+    /// Maximum bytes of shared memory of a block, including the system's.
     pub fn shared(&self) -> u32 {
         self.carve_outs.last().map_or(0, |kib| kib << 10)
     }
@@ -82,14 +82,14 @@ impl Limits {
         self.shared() - SHARED_RESERVED
     }
 
-    /// How a QMD says the smallest carve-out of at least `bytes`; the largest if none is.
+    /// The QMD's encoding of the smallest carve-out of at least `bytes`; of the largest one if all are smaller.
     #[inline]
     pub fn carve_out(&self, bytes: u32) -> u32 {
         let fits = self.carve_outs.iter().find(|&&kib| kib << 10 >= bytes);
         fits.or(self.carve_outs.last()).map_or(0, |kib| kib / 4 + 1)
     }
 
-    /// Warps of a block that a multiprocessor's registers suffice for, where each takes so many granules.
+    /// Warps of a block that fit in a multiprocessor's registers, for a number of granules each.
     pub fn warps_of(&self, granules: u32) -> u32 {
         REGISTER_GRANULES / QUARTERS / granules.max(1) * QUARTERS
     }
@@ -103,7 +103,7 @@ impl Limits {
     }
 }
 
-/// Granules of registers that a warp takes, where each of its threads has so many.
+/// Granules of registers of a warp, for a number of registers per thread.
 pub const fn granules(registers: u32) -> u32 {
     (registers * WARP).div_ceil(REGISTER_GRANULE)
 }

@@ -25,8 +25,8 @@ const THREADS: u64 = 32;
 pub const LOCAL_MAX: u32 = 512 << 10;
 
 impl LocalMemory {
-    /// How much memory `thread_bytes` of each thread take; where it will lie is still open
-    /// ([`LocalMemory::at`]). `None` if no thread can have as much.
+    /// The memory for `thread_bytes` per thread; its address is set later
+    /// ([`LocalMemory::at`]). `None` if a thread cannot have that much.
     ///
     /// Source: tinygrad, ops_nv.py, _ensure_has_local_memory; Mesa, nvk_queue.c, nvk_slm_area_ensure.
     pub fn plan(units: &Units, thread_bytes: u32) -> Option<LocalMemory> {

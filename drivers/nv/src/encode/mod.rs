@@ -7,32 +7,32 @@
 //! |---|---|---|
 //! | wait | SEM_EXECUTE, acquire | the same |
 //! | signal | SEM_EXECUTE, release of 64 bits and the time, once the engine is idle | the same |
-//! | timestamp | SEM_EXECUTE, a reduction that changes nothing but the time | the same |
+//! | timestamp | SEM_EXECUTE, a reduction that changes only the timestamp | the same |
 //! | write | SEM_EXECUTE, release, once the engine is idle | the same |
 //! | poll | SEM_EXECUTE, acquire; one for each bit of a mask | the same |
 //! | barrier | WAIT_FOR_IDLE | WFI and MEM_OP; none within the queue |
 //! | exec | SEND_PCAS of a QMD in the data block | refused |
 //! | copy, fill | LAUNCH_DMA, as many as it takes, on the subchannel of copies | the same |
 //!
-//! # What sees what
+//! # Visibility
 //!
-//! - A grid ends with a barrier of the system (CWD_MEMBAR_TYPE), and begins without what multiprocessors have
-//!   cached of data (INVALIDATE_SHADER_DATA_CACHE, INVALIDATE_TEXTURE_DATA_CACHE). So kernels in order need nothing
-//!   but the wait between them, and what another queue, another device or the host has written before a wait is
-//!   seen behind it.
-//! - Constant bank 0 of a launch is new at an address that was used before: the QMD invalidates it. Code and other
+//! - A grid ends with a system barrier (CWD_MEMBAR_TYPE) and begins with an invalidation of the multiprocessors' data
+//!   caches (INVALIDATE_SHADER_DATA_CACHE, INVALIDATE_TEXTURE_DATA_CACHE). Kernels in order therefore need only
+//!   a wait between them, and writes of another queue, another device or the host before a wait are
+//!   visible after it.
+//! - Constant bank 0 of a launch may reuse an address: the QMD invalidates it. Code and other
 //!   constants change between submissions only: [`Encoder::begin`].
-//! - From an engine to the other on a compute channel the host waits, with a barrier. A release that waits for
-//!   idle has one, too.
-//! - The second level of caches holds no memory of the host or of other devices.
+//! - Between the engines of a compute channel the host waits, with a barrier. A release that waits for
+//!   idle has one as well.
+//! - L2 does not cache memory of the host or of other devices.
 //!
 //! # How words reach a channel
 //!
-//! 1. Once: [`Encoder::open`] gives the words that a channel begins with.
+//! 1. Once: [`Encoder::open`] returns the first words of a channel.
 //! 2. A submission is the words of [`Encoder::begin`], then the packets' words, in segments that entries of the
-//!    ring lead to ([`push::entry`]); [`push::whole`] says where words may be cut. The data block lies anywhere
-//!    that the device reads below [`DATA_END`], at a multiple of [`DATA_ALIGN`], until the submission is done.
-//! 3. Bound words stay where they are, and an entry leads to them again.
+//!    ring lead to ([`push::entry`]); [`push::packet_boundary`] says where words may be cut. The data block may be at any address
+//!    that the device can read below [`DATA_END`], at a multiple of [`DATA_ALIGN`], until the submission is done.
+//! 3. Bound words stay in place, and each replay has an entry for them.
 
 mod compute;
 mod copy;
@@ -61,7 +61,7 @@ pub const DATA_ALIGN: u64 = 256;
 /// Where data blocks end: the scheduler of grids takes 32 bits of an address of [`DATA_ALIGN`].
 pub const DATA_END: u64 = 1 << 40;
 
-/// Where shared and local memory lie among generic addresses. Nothing is mapped there.
+/// The windows of shared and local memory in the generic address space. Nothing is mapped there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Windows {
     /// 4 GiB, at a multiple of them.
@@ -93,7 +93,7 @@ pub struct Setup {
     pub limits: &'static Limits,
     /// Where its channels see shared and local memory.
     pub windows: Windows,
-    /// The address of the signal ([`hcq::Signal::va`]) that raises an interrupt, if one does. Signals lie at
+    /// The address of the signal ([`hcq::Signal::va`]) that raises an interrupt, if any. Signals are at
     /// addresses of [`Facts::va_bits`](drivers_spec::nv::chip::Facts::va_bits).
     pub interrupt: Option<GpuVa>,
 }
@@ -158,8 +158,8 @@ impl Encoder {
         }
     }
 
-    /// Appends what gives grids local memory. What was encoded before goes on using the old one, and is
-    /// done before; what is encoded behind [`Encoder::set_local`] may use the new one.
+    /// Appends the words that set the grids' local memory. Earlier grids use the old one and complete
+    /// before; grids encoded after [`Encoder::set_local`] may use the new one.
     pub fn local_memory(&self, local: &LocalMemory, out: &mut CommandBuffer) {
         if self.setup.kind == QueueKind::Compute {
             compute::local_memory(local, out);

@@ -1,4 +1,4 @@
-//! Words of a push buffer: methods behind their headers, and the entries of a ring that lead to them.
+//! Words of a push buffer: headers with their methods, and the ring entries for them.
 
 use drivers_spec::nv::chip::Method;
 use drivers_spec::nv::push::header::{
@@ -40,7 +40,7 @@ pub fn length(header: u32) -> usize {
 
 /// How many of the first words are whole methods with their headers and take no more than `room` dwords. All
 /// of them if they fit; 0 if the first ones do not.
-pub fn whole(words: &[u32], room: usize) -> usize {
+pub fn packet_boundary(words: &[u32], room: usize) -> usize {
     if words.len() <= room {
         return words.len();
     }

@@ -29,13 +29,13 @@ pub(crate) fn version(arch: Arch) -> Version {
 pub struct Bank {
     /// Its number.
     pub index: u8,
-    /// Where it lies, a multiple of 64.
+    /// Its address, a multiple of 64.
     pub address: u64,
     /// Its bytes.
     pub bytes: u64,
 }
 
-/// What a QMD says of a program, whatever the launch.
+/// The fields of a QMD that depend on the program only.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Code<'a> {
     /// Its first instruction, a multiple of 128.
@@ -46,7 +46,7 @@ pub struct Code<'a> {
     pub registers: u32,
     /// Barriers of a block.
     pub barriers: u32,
-    /// Shared memory of a block, with what is the system's: a multiple of 128.
+    /// Shared memory of a block, including the system's: a multiple of 128.
     pub shared_bytes: u32,
     /// Local memory of a thread: a multiple of 16.
     pub local_bytes: u32,
@@ -173,7 +173,7 @@ pub(crate) struct Places {
     pub grid: [At; 3],
     pub block: [At; 3],
     pub target: At,
-    /// Of constant bank 0: its lower dword, the other one, how far both are shifted, and the bits of the other.
+    /// The address fields of constant bank 0: low dword, high dword, the shift of both, and the bits of the high one.
     pub bank: [At; 2],
     pub bank_shift: u8,
     pub bank_upper: u32,

@@ -6,11 +6,11 @@ use hcq::{GpuVa, Result, Val, Width};
 
 use super::Setup;
 
-/// Transfers of one command at most. What is more comes from a wrong size.
+/// Maximum number of transfers of one command. More indicates a wrong size.
 const MOST: u64 = 1 << 16;
 
 impl Setup {
-    /// The address of something of `align` bytes, which lies at a multiple of them.
+    /// Checks that an address is a multiple of `align`.
     #[inline]
     pub(super) fn reach(&self, command: &str, at: GpuVa, align: u64) -> Result<Val> {
         if at.0.is_multiple_of(align) && at.0 >> self.arch.facts().va_bits == 0 {

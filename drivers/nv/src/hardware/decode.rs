@@ -22,7 +22,7 @@ use crate::encode::push::length;
 #[cfg(test)]
 mod tests;
 
-/// How many packets are looked at. What is behind them is told as one that is not known.
+/// Maximum number of decoded packets. The rest is reported as one unknown packet.
 const MOST: usize = 4096;
 
 /// Methods below are the channel's own, on every subchannel.
@@ -77,7 +77,7 @@ fn walk(peek: Peek<'_>, setup: &Setup, entries: &[u32], start: u64) -> Vec<Packe
 struct Walk<'a> {
     peek: Peek<'a>,
     setup: &'a Setup,
-    /// What was written last to a method of a subchannel; those of the channel are on subchannel 0.
+    /// The last value of each method of a subchannel; the channel's own methods are on subchannel 0.
     state: HashMap<(u32, u32), u32>,
     found: Vec<Packet>,
     position: u64,

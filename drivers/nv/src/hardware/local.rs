@@ -1,7 +1,7 @@
-//! [`Locals`]: the local memory of a device's kernels, which grows with what is loaded.
+//! [`Locals`]: the local memory of a device's kernels; it grows with the loaded kernels.
 //!
-//! The channel knows where it is, not the launches: what was outgrown is freed behind the words that name
-//! the new one, which wait for all grids before.
+//! Its address is state of the channel, not of launches: outgrown memory is freed after the words that set
+//! the new address, which wait for all earlier grids.
 
 use drivers_gpu::engine::grown::{Grown, Plan};
 use drivers_gpu::engine::load::Loader;
@@ -41,7 +41,7 @@ impl Locals {
         Locals { units, grown }
     }
 
-    /// Makes kernels of a queue have `thread_bytes` for each thread at least. `program` is who wants them.
+    /// Grows the local memory of a queue to at least `thread_bytes` per thread. `program` is the kernel that needs it.
     ///
     /// # Errors
     /// As [`Grown::grow`], and what a submission returns.

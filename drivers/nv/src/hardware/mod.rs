@@ -37,7 +37,7 @@ pub struct NvHardware {
 
 impl Hardware for NvHardware {
     type Way = Ring<NvRing>;
-    // The kernel driver tells of interrupts by GPU.
+    // The kernel driver reports interrupts per GPU.
     const WAKES_ALL: bool = true;
 
     #[inline]
@@ -73,7 +73,7 @@ impl Hardware for NvHardware {
         let mut at = 0;
         while at < words.len() {
             let rest = &words[at..];
-            let piece = push::whole(rest, push::SEGMENT_MAX).max(1);
+            let piece = push::packet_boundary(rest, push::SEGMENT_MAX).max(1);
             out.extend_from_slice(&push::entry(address + at as u64 * 4, piece as u32));
             at += piece;
         }

@@ -28,7 +28,7 @@ impl OwnRing for NvRing {
         &self.0.ring
     }
 
-    fn whole(&self, words: &[u32], room: usize) -> usize {
+    fn packet_boundary(&self, words: &[u32], room: usize) -> usize {
         words.len().min(room) / ENTRY * ENTRY
     }
 
@@ -41,7 +41,7 @@ impl OwnRing for NvRing {
 
     #[inline]
     fn taken(&self) -> Result<Option<u64>, TransportError> {
-        // GPGet says what was fetched, and reading it is a round trip over the bus: fences say more.
+        // GPGet has the fetched entries only, and reading it is a round trip over the bus: fences are better.
         Ok(None)
     }
 

@@ -61,11 +61,11 @@ pub(super) fn send(file: &dyn DevFile, argument: &mut Argument) -> Result {
     Ok(())
 }
 
-/// Makes a call whose argument has a status, again where the driver wants that. `make` makes the argument,
-/// each time anew.
+/// Makes a call with a status in its argument, and repeats it if the driver asks for that. `make` creates the argument
+/// each time.
 ///
 /// # Errors
-/// The system's, the driver's; none made: the branch does not have it.
+/// The system's, the driver's; without a call if the branch does not have it.
 pub(super) fn call<T: Answered>(
     file: &dyn DevFile,
     branch: Branch,

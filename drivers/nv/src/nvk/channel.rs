@@ -24,8 +24,8 @@ use crate::backend::{ChannelKind, ChannelRequest, Classes};
 use crate::rm::channel::{self as rm, Layout};
 use crate::rm::fault::Witness;
 
-/// Addresses for the buffers that graphics has for a channel where the driver does not tell how many, and
-/// what they are rounded up to.
+/// The default size of the address range for a channel's graphics buffers, if the driver does not report it, and
+/// its granularity.
 const BUFFERS: u64 = 64 << 20;
 const BUFFERS_ALIGN: u64 = 2 << 20;
 
@@ -55,7 +55,7 @@ pub(super) struct Parts {
 }
 
 impl Channel {
-    /// What the driver has told of the channel's death: an Xid.
+    /// The Xid that the driver reported for the channel's failure.
     ///
     /// # Errors
     /// None: the notifier is mapped.
@@ -82,7 +82,7 @@ impl Channel {
         !self.stays.load(Ordering::Relaxed)
     }
 
-    /// Who is asked why it has died.
+    /// The object with the cause of its failure.
     pub(super) fn witness(&self) -> Witness<'_> {
         Witness {
             channel: &self.objects,
@@ -97,7 +97,7 @@ impl Channel {
         Box::new(self.memory.clone())
     }
 
-    /// A channel that is scheduled.
+    /// A scheduled channel.
     ///
     /// # Errors
     /// [`MemoryError`]; nothing is left behind then.

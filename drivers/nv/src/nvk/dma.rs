@@ -17,7 +17,7 @@ use super::ioctls::Ioctls;
 use crate::rm::client::Object;
 use crate::rm::transport::{Result, again};
 
-/// A mapping for one GPU; taken away on drop.
+/// A mapping for one GPU; unmapped on drop.
 pub(super) struct Mapping {
     files: Arc<Ioctls>,
     args: escape::UnmapMemoryDma,

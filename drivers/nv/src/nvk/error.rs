@@ -12,10 +12,10 @@ use crate::rm::CallError;
 use crate::rm::facts::Unfit;
 use crate::rm::transport::is_lost;
 
-/// Where the driver says more.
+/// Where to find more details of the driver.
 const LOG: &str = "See `dmesg | grep -e NVRM -e Xid`";
 
-/// What was refused, as an error of the device.
+/// Converts a refused call to an error of the device.
 pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
     match error {
         CallError::System(error) => of_system(device, error),

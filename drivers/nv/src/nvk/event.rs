@@ -30,7 +30,7 @@ use crate::rm::transport::{Result, again};
 /// Of every engine that the host drives; nothing is queued for GET_EVENT_DATA.
 const INTERRUPT: u32 = notify::FIFO_EVENT_MTHD | notify::NONSTALL_INTR | notify::WITHOUT_EVENT_DATA;
 
-/// Of channels that die, the same way.
+/// The same for failed channels.
 const DEATH: u32 = notify::RC_ERROR | notify::WITHOUT_EVENT_DATA;
 
 /// `NV2080_CTRL_EVENT_SET_NOTIFICATION_ACTION_REPEAT`, ctrl2080event.h.
@@ -48,7 +48,7 @@ pub(super) struct Event {
 
 /// Who sleeps.
 struct Sleepers {
-    /// How often it has happened, as far as it was seen; [`Age::NEW`] at first.
+    /// The number of occurrences seen so far; [`Age::NEW`] at first.
     age: u64,
     /// A thread polls, for all of them.
     polling: bool,
@@ -104,7 +104,7 @@ impl Event {
         })
     }
 
-    /// Sleeps until it happens more often than `age` says, or `limit` is over. May return early.
+    /// Sleeps until there are more occurrences than `age`, or `limit` is over. May return early.
     ///
     /// # Errors
     /// The system's.
@@ -119,7 +119,7 @@ impl Event {
             return Ok(());
         }
         if sleepers.polling {
-            // Until the other one is told, or has slept enough: the next to sleep polls then.
+            // Until the polling thread is notified or times out: then the next sleeper polls.
             let waited = self.told.wait_timeout(sleepers, limit);
             let (sleepers, _) = waited.unwrap_or_else(PoisonError::into_inner);
             age.0 = sleepers.age;
@@ -137,10 +137,10 @@ impl Event {
         happened.map(drop)
     }
 
-    /// Lets it happen.
+    /// Triggers it.
     ///
     /// # Errors
-    /// [`super::CallError`]: whoever sleeps looks at the end of his slice.
+    /// [`super::CallError`]: sleepers poll at the end of their slice.
     pub(super) fn wake(&self) -> Result {
         let gpu = &self.os.gpu;
         let mut params = control::EventSetTriggerFifo {
@@ -165,7 +165,7 @@ impl OsEvent {
         subdevice.alloc(&class::NV01_EVENT_OS_EVENT, &params)
     }
 
-    /// The event of channels that die. The subdevice has to be told to notify of them, once, and of an event
+    /// The event of failed channels. Its notification is enabled on the subdevice once, and only for an event
     /// that it has.
     fn death(&self) -> Result<Object> {
         let object = self.object(DEATH)?;

@@ -1,7 +1,7 @@
 //! [`Ioctls`]: the kernel driver's files as the transport to its resource manager.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/arch/nvalloc/unix/src/escape.c: which file takes which escape;
-//! kernel-open/nvidia/nv-mmap.c: a file maps what it was told last, a GPU's own memory by a file of that GPU.
+//! kernel-open/nvidia/nv-mmap.c: a file maps the memory that was last named for it; a GPU's own memory needs a file of that GPU.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -39,7 +39,7 @@ impl Ioctls {
         })
     }
 
-    /// Says which file is that of a device object.
+    /// Registers the file of a device object.
     pub(super) fn name_device(&self, device: u32, path: &str) {
         // Pushed whole.
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
@@ -90,7 +90,7 @@ impl Ioctls {
         })
     }
 
-    /// A file that maps what it is told next.
+    /// A file for one mapping.
     fn mapping_file(&self, machine: &dyn Machine, map: &HostMap) -> Result<Arc<dyn DevFile>> {
         if map.wanted.of == Side::System {
             return Ok(machine.open(CONTROL)?);
@@ -192,7 +192,7 @@ pub(super) fn number(file: &dyn DevFile) -> Result<i32> {
     Ok(file.number()? as i32)
 }
 
-/// Maps what a file has been told to map.
+/// Maps the memory that was named for a file.
 ///
 /// # Errors
 /// The system's.

@@ -38,9 +38,9 @@ const ENOMEM: i32 = 12;
 /// Why there is no memory.
 #[derive(Debug)]
 pub(super) enum MemoryError {
-    /// The GPU has no memory left for so many bytes.
+    /// The GPU has not enough free memory for that number of bytes.
     Local(u64, CallError),
-    /// The host has no memory left for so many bytes, or none that GPUs may use.
+    /// The host has not enough free memory for that number of bytes, or none that GPUs may use.
     System(u64, CallError),
     /// Anything else.
     Refused(CallError),
@@ -53,7 +53,7 @@ impl<E: Into<CallError>> From<E> for MemoryError {
 }
 
 impl MemoryError {
-    /// The error of a request for so many bytes.
+    /// The error of a request for `bytes` bytes.
     pub(super) fn of(error: CallError, heap: Heap, bytes: u64) -> MemoryError {
         let full = match &error {
             CallError::System(error) => error.fault == Fault::Errno(ENOMEM),
@@ -72,7 +72,7 @@ impl MemoryError {
 
 /// A memory object. Its parts are freed from the top.
 pub(super) struct Memory {
-    /// Taken away while the addresses are still this memory's.
+    /// Dropped while the addresses still belong to this memory.
     named: Option<Named>,
     /// Where GPUs have it.
     mapped: Mapped,
@@ -86,7 +86,7 @@ pub(super) struct Memory {
     bytes: u64,
     /// The other GPUs that have it.
     others: Mutex<Vec<Weak<Gpu>>>,
-    /// What it was made of; outlives it.
+    /// The object of its memory; dropped after it.
     gpu: Arc<Gpu>,
 }
 
@@ -123,7 +123,7 @@ impl Memory {
         };
         let align = asked.align.max(align);
         let failed = |error: CallError| MemoryError::of(error, heap, bytes);
-        // Addresses are the host's, whatever lies there.
+        // Addresses are the host's, whatever memory they get.
         let host = |error: TransportError| MemoryError::of(error.into(), Heap::User, bytes);
         let place = Place::new(machine, heap, (bytes, align), BELOW).map_err(host)?;
         let Place { va, reserved, own } = place;
@@ -177,7 +177,7 @@ impl Memory {
     /// Maps it for a GPU.
     ///
     /// # Errors
-    /// [`CallError`]: the GPU has no way to it, or no memory for page tables.
+    /// [`CallError`]: the GPU cannot access it, or has no memory for page tables.
     pub(super) fn map(&self, gpu: &Arc<Gpu>) -> Called {
         let other = gpu.id != self.gpu.id;
         match &self.mapped {

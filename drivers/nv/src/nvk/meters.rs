@@ -60,7 +60,7 @@ impl Meters {
         Ok(Meters { all, without })
     }
 
-    /// What they are at now.
+    /// The current values.
     pub fn read(&self) -> Vec<Reading> {
         self.all.iter().map(|(meter, _)| meter.read()).collect()
     }

@@ -101,7 +101,7 @@ struct Nvk {
     presence: Presence,
 }
 
-/// Locks: what is in there is changed in one step.
+/// Locks; a poisoned lock is still good, because each change is one step.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -218,7 +218,7 @@ impl Backend for Nvk {
     }
 
     fn flush_vram(&self) -> Result<()> {
-        // Writes through the BAR are ordered before the doorbell, which goes the same way.
+        // Writes through the BAR are ordered before the doorbell, which uses the same bus.
         Ok(())
     }
 
@@ -279,7 +279,7 @@ impl NvBackend for Nvk {
     }
 }
 
-/// A channel, for whoever has it.
+/// The owner's handle of a channel.
 struct Handle {
     id: DeviceId,
     channel: Arc<Channel>,

@@ -66,14 +66,14 @@ impl Process {
         self.shared.open(is, |others| {
             let gpu = self.make(machine, found)?;
             for other in others {
-                self.meet(&gpu, other);
+                self.enable_peer_access(&gpu, other);
             }
             Ok(Arc::new(gpu))
         })
     }
 
-    /// Lets two GPUs reach each other's memory, if there is a way.
-    fn meet(&self, gpu: &Gpu, other: &Gpu) {
+    /// Enables peer access between two GPUs, if they support it.
+    fn enable_peer_access(&self, gpu: &Gpu, other: &Gpu) {
         let Some(uvm) = &self.session.uvm else { return };
         // Of one that was open before, and had the same number.
         other.peers().retain(|id| *id != gpu.id);

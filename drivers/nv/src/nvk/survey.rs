@@ -1,4 +1,4 @@
-//! What is there, and why each of it can be used or not. Opens files, changes nothing.
+//! Lists the GPUs, and why each can or cannot be used. Opens files, changes nothing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::rm::facts::{Unfit, text};
 /// The device file that everything is asked of.
 pub const CONTROL: &str = "/dev/nvidiactl";
 
-/// Where the module tells that it is loaded, and as which version.
+/// The file with the version of the loaded module.
 const MODULE: &str = "/sys/module/nvidia/version";
 
 /// What the driver calls itself: whether its sources are open, too.
@@ -155,7 +155,7 @@ impl Unusable {
                 Some(version) => Unusable::NoFile { path, version },
                 None => no_driver(machine),
             },
-            // A file that was left behind.
+            // A stale file.
             Fault::Errno(5 | 6 | 19) if loaded(machine).is_none() => no_driver(machine),
             Fault::Errno(5 | 6 | 19) => Unusable::Dead {
                 path,
@@ -172,7 +172,7 @@ fn loaded(machine: &dyn Machine) -> Option<String> {
     Some(version.trim().to_owned())
 }
 
-/// There is no driver: who has the GPUs?
+/// There is no NVIDIA driver: the module that has the GPUs.
 fn no_driver(machine: &dyn Machine) -> Unusable {
     let functions = machine.pci_functions().unwrap_or_default();
     let is_gpu = |class: u32| class >> 16 == DISPLAY;
@@ -198,7 +198,7 @@ pub struct Driver {
     pub branch: Branch,
     /// Whether the structs of this very version are described.
     pub known: bool,
-    /// Whether its sources are open, where it tells.
+    /// Whether the module is the open one, if known.
     pub open: Option<bool>,
 }
 
@@ -213,7 +213,7 @@ pub struct Found {
     pub path: String,
     /// RM's number for it.
     pub gpu_id: u32,
-    /// What it is on PCI.
+    /// Its PCI IDs.
     pub device_id: u16,
     /// Why its file cannot be opened; none if it can.
     pub unusable: Option<Unusable>,

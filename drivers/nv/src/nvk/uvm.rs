@@ -73,7 +73,7 @@ impl Uvm {
         Ok(())
     }
 
-    /// Takes a GPU and its address space in; both go with what is returned.
+    /// Registers a GPU and its address space; dropping the result unregisters both.
     ///
     /// # Errors
     /// [`super::CallError`].
@@ -102,10 +102,10 @@ impl Uvm {
         Ok(registered)
     }
 
-    /// Lets two GPUs reach each other's memory, until one of them goes.
+    /// Enables peer access between two GPUs, until one of them is unregistered.
     ///
     /// # Errors
-    /// [`super::CallError`]: they have no way to each other.
+    /// [`super::CallError`]: they do not support peer access.
     pub(super) fn enable_peers(&self, a: Uuid, b: Uuid) -> Result {
         let args = uvm::EnablePeerAccess {
             gpu_uuid_a: a,
@@ -224,7 +224,7 @@ impl Drop for RegisteredChannel {
     }
 }
 
-/// Addresses of the process that memory of RM is mapped at; given back on drop, with what is mapped there.
+/// Addresses of the process for memory of RM; unmapped and freed on drop.
 pub(super) struct Range {
     uvm: Arc<Uvm>,
     base: u64,

@@ -1,4 +1,4 @@
-//! A channel as RM makes it: a group, a channel with a ring, what runs in it, who tells of its exceptions.
+//! A channel of RM: a group, a channel with a ring, its engine objects, its debugger for exceptions.
 //!
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/fifo/{kernel_channel,kernel_channel_group_api}.c.
 
@@ -19,7 +19,7 @@ const BY_TYPE: u32 = 1;
 
 /// A channel of RM. Its parts are freed from the top.
 pub(crate) struct Channel {
-    /// Tells of exceptions; none where the driver does not allow it.
+    /// Reports exceptions; none if the driver does not allow it.
     pub(crate) debugger: Option<Object>,
     compute: Option<Object>,
     copy: Option<Object>,
@@ -61,13 +61,13 @@ impl Channel {
     pub(crate) fn free(&self) -> bool {
         let parts = [&self.debugger, &self.compute, &self.copy];
         for part in parts.into_iter().flatten() {
-            // What of them stays goes with the channel.
+            // Remaining ones are freed with the channel.
             _ = part.free();
         }
         self.channel.free()
     }
 
-    /// A channel that is not scheduled.
+    /// A channel, not scheduled yet.
     ///
     /// # Errors
     /// [`super::CallError`]; nothing is left behind then.
@@ -132,7 +132,7 @@ impl Channel {
         Ok(params.work_submit_token)
     }
 
-    /// Bytes of the buffers that graphics has for it; none where that is not told.
+    /// Bytes of its graphics buffers; `None` if unknown.
     pub(crate) fn buffer_bytes(&self, gpu: &Device) -> Option<u64> {
         let mut params = query::CtxBufferSize {
             h_channel: self.channel.handle(),
@@ -191,7 +191,7 @@ fn objects(
     }
 }
 
-/// Who tells of exceptions of kernels. Without it a fault has no address of an instruction.
+/// The debugger object, which reports exceptions of kernels. Without it a fault lacks the address of the instruction.
 fn debugger(gpu: &Device, compute: &Object) -> Option<Object> {
     let params = class::DebuggerAlloc {
         h_app_client: gpu.client().handle(),

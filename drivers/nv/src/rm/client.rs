@@ -61,7 +61,7 @@ impl Client {
         self.below(self.handle, self.params(class, params)?)
     }
 
-    /// An object that the transport makes in a way of its own, with the handle that it is given.
+    /// An object that `make` creates by another call, with the given handle.
     ///
     /// # Errors
     /// Those of `make`.
@@ -73,7 +73,7 @@ impl Client {
         Ok(Object { client, handle })
     }
 
-    /// Asks the client itself; what it answers is in the parameters then.
+    /// Sends a control to the client itself; the answer is in the parameters.
     ///
     /// # Errors
     /// [`CallError`].
@@ -160,7 +160,7 @@ impl Object {
         client.below(self.handle(), client.without(class)?)
     }
 
-    /// Asks it; what it answers is in the parameters then.
+    /// Sends a control to it; the answer is in the parameters.
     ///
     /// # Errors
     /// [`CallError`].

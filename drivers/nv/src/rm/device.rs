@@ -1,7 +1,7 @@
-//! [`Device`]: a GPU as RM has it: what it is asked by, its clock, its memory, its address spaces.
+//! [`Device`]: a GPU of RM: its controls, its clock, its memory, its address spaces.
 //!
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080perf,ctrl2080timer,ctrl2080fb,
-//! ctrl2080gpu}.h; what libcuda asks is told by recordings.
+//! ctrl2080gpu}.h; the controls of libcuda are known from recordings.
 
 use std::sync::Arc;
 
@@ -38,12 +38,12 @@ pub(crate) struct Device {
 pub(crate) enum Mapper {
     /// RM, when it is asked to.
     Rm,
-    /// Somebody beside it: UVM.
+    /// An external owner: UVM.
     Other,
 }
 
 impl Device {
-    /// A GPU, by the instances that RM has of it.
+    /// A GPU, by its instances in RM.
     ///
     /// # Errors
     /// [`CallError`]; nothing is left behind then.
@@ -145,7 +145,7 @@ impl Device {
         Ok(params.class_list[..count].to_vec())
     }
 
-    /// Raises the clocks. A GPU computes without it, too, at what it has when it idles.
+    /// Raises the clocks. Without it a GPU computes at idle clocks.
     pub(crate) fn boost(&self) {
         let mut params = control::PerfBoost {
             flags: BOOST_TO_MAX | BOOST_CUDA,

@@ -1,7 +1,7 @@
 //! [`Facts`]: properties of a GPU, and whether this process may compute on it.
 //!
 //! Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/ctrl/ctrl2080/{ctrl2080gr,ctrl2080fb,
-//! ctrl2080gpu,ctrl2080ce}.h; what libcuda asks is told by recordings.
+//! ctrl2080gpu,ctrl2080ce}.h; the controls of libcuda are known from recordings.
 
 use drivers_spec::nv::abi::Call;
 use drivers_spec::nv::chip::Arch;
@@ -78,7 +78,7 @@ pub enum Unfit {
     Refused(#[from] CallError),
 }
 
-/// What a GPU says of itself.
+/// A GPU's own facts.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) product: String,
@@ -108,7 +108,7 @@ pub(crate) struct Asked<'a> {
     gpu: &'a Device,
     /// Where it is, for messages: `0000:03:00.0`.
     place: &'a str,
-    /// What it is on PCI, for messages.
+    /// Its PCI IDs, for messages.
     device_id: u16,
 }
 
@@ -122,7 +122,7 @@ impl<'a> Asked<'a> {
         }
     }
 
-    /// What it says of itself, and the classes of its doorbell's page: its own, then older ones that it takes.
+    /// Its own facts, and the classes of its doorbell page: its own, then older ones that it supports.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -212,7 +212,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The same, one by one: how many a chip had before some were switched off is not told so, and taken for the most.
+    /// The same by single queries: the number before units were disabled is not available, and the maximum is assumed.
     fn counted(&self, chip: &Chip) -> Result<Units> {
         let mut all = control::GrGpcMask::default();
         let ask = control::NV2080_CTRL_CMD_GR_GET_GPC_MASK;
@@ -260,7 +260,7 @@ impl<'a> Asked<'a> {
                 parts: params.partition_count,
             }),
             Ok(()) => Ok(()),
-            // Whoever may not ask finds out when a channel is made.
+            // Without permission for this query, the creation of a channel fails.
             Err(error) => {
                 tracing::debug!(%error, "RM does not report MIG partitions");
                 Ok(())

@@ -45,7 +45,7 @@ const SMS: u32 = 100;
 /// The bits of a warp's error.
 const WARP_ERROR: u32 = 0xffff;
 
-/// A channel that is asked what it knows.
+/// A channel as a source of fault information.
 #[derive(Clone, Copy)]
 pub(crate) struct Witness<'a> {
     pub(crate) channel: &'a Channel,
@@ -77,7 +77,7 @@ fn other(channel: Witness<'_>, xid: u32) -> Exception {
 
 /// The access that was refused; none where the driver does not tell.
 fn mmu(channel: Witness<'_>) -> Option<Exception> {
-    // Before the channel is asked, which forgets what it tells.
+    // Before the channel's query, which clears the information.
     let accesses = accesses(channel);
     let mut params = control::MmuFaultInfo::default();
     let ask = control::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO;
@@ -121,7 +121,7 @@ fn accesses(channel: Witness<'_>) -> Option<control::DebugMmuFaultInfo> {
     }
 }
 
-/// What was done with an address.
+/// The access to an address.
 fn access(all: &control::DebugMmuFaultInfo, va: u64) -> Option<Access> {
     let count = all.mmu_fault_info_list.len().min(all.count as usize);
     let mut faults = all.mmu_fault_info_list[..count].iter();
@@ -140,7 +140,7 @@ fn exception(channel: Witness<'_>) -> Option<Exception> {
     Some(of_state(channel.name, sm, &state, channel.ranges))
 }
 
-/// What each multiprocessor that has an exception says, for a bundle.
+/// The state of each multiprocessor with an exception, for a bundle.
 pub(crate) fn waves(channel: Witness<'_>) -> Vec<String> {
     let told = |(sm, state): &(u32, control::SmErrorState)| {
         match of_state(channel.name, *sm, state, channel.ranges) {
@@ -183,7 +183,7 @@ fn stopped(channel: Witness<'_>) -> Vec<(u32, control::SmErrorState)> {
     found
 }
 
-/// What a multiprocessor says of a channel's kernel.
+/// A multiprocessor's state of a channel's kernel.
 fn of_state(channel: &str, sm: u32, state: &control::SmErrorState, ranges: &Ranges) -> Exception {
     let error = state.hww_warp_esr & WARP_ERROR;
     let pc = match state.hww_warp_esr_pc64 {
@@ -200,7 +200,7 @@ fn of_state(channel: &str, sm: u32, state: &control::SmErrorState, ranges: &Rang
     if state.hww_esr_addr != 0 {
         let address = state.hww_esr_addr;
         what += &format!(", address {address:#x}");
-        // One of shared or local memory is nobody's.
+        // An address of shared or local memory has no owner.
         if let Some(owner) = ranges.owner(address) {
             what += &format!(" ({owner})");
         }

@@ -1,4 +1,4 @@
-//! [`Reading`]: gauges and users of a GPU. Does no compute and locks nobody out.
+//! [`Reading`]: gauges and users of a GPU. Does no compute and does not block other programs.
 //!
 //! Clocks, power, temperature and load are in the page that RM has for all programs ([`shared`]), from branch 550 on;
 //! memory and processes are asked for by controls. The page has no size that RM checks: it is read only where its
@@ -20,13 +20,13 @@ use super::client::Object;
 use super::device::Device;
 use super::transport::{Result as Called, Side, Wanted};
 
-/// What is asked to be measured.
+/// The requested measurements.
 const WANTED: u64 = poll::CLOCK | poll::PERF | poll::POWER | poll::THERMAL;
 
 /// How often a block that is written while it is read is read again, as in RUSD_READ_DATA.
 const TRIES: u32 = 10;
 
-/// What a GPU is at; none where nobody tells.
+/// The measurements of a GPU; `None` if unavailable.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Reading {
     /// Where it is: `0000:03:00.0`.
@@ -37,9 +37,9 @@ pub struct Reading {
     pub percent: Option<u32>,
     /// In degrees Celsius.
     pub celsius: Option<f64>,
-    /// What it takes, in watts.
+    /// Its power, in watts.
     pub watts: Option<f64>,
-    /// What it may take, in watts.
+    /// Its power limit, in watts.
     pub most_watts: Option<f64>,
     /// The clock of its multiprocessors, in MHz.
     pub core_mhz: Option<u32>,
@@ -60,7 +60,7 @@ pub(crate) struct Meter {
     gpu: Device,
 }
 
-/// What is refused is not known.
+/// A refused query is `None`.
 fn told<T>(answer: Called<T>) -> Option<T> {
     let refused = |error| tracing::debug!(%error, "value not reported");
     answer.map_err(refused).ok()
@@ -91,7 +91,7 @@ impl Meter {
         self.page.as_ref().map(Page::is_fresh)
     }
 
-    /// What it is at now.
+    /// The current values.
     pub(crate) fn read(&self) -> Reading {
         let memory = self
             .gpu
@@ -151,7 +151,7 @@ impl Meter {
 struct Page {
     view: View,
     branch: Branch,
-    /// When its blocks were measured before we asked: long ago, if nobody else did.
+    /// The time of the last earlier measurement: long ago, if no other program polls.
     before: Vec<(&'static str, u64)>,
     _object: Object,
 }

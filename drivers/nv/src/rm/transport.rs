@@ -9,7 +9,7 @@ use hcq::mem::view::View;
 use hcq::transport::{Fault, Machine, Prot, TransportError};
 use thiserror::Error;
 
-/// Statuses from here on are warnings: the call has done what it should.
+/// Statuses from here on are warnings: the call has succeeded.
 const WARNINGS: u32 = 0x1_0000;
 
 /// What a sandbox answers that does not know a call (gVisor passes on those of CUDA): EINVAL.
@@ -20,8 +20,8 @@ pub(crate) fn not_passed(error: &CallError) -> bool {
     matches!(error, CallError::System(error) if error.fault == NOT_PASSED)
 }
 
-/// What carries calls to RM. A status that is no success is an error here; a call that RM wants made again
-/// (BUSY_RETRY) is made again here, a limited number of times.
+/// The transport of calls to RM. A failure status is an error; a call with the status
+/// BUSY_RETRY is repeated here, a limited number of times.
 ///
 /// Source of what each call says: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/nvos.h (NVOS64, NVOS54, NVOS00)
 /// for ioctls; src/nvidia/generated/g_rpc-structures.h (`rpc_gsp_rm_alloc_v03_00`, `rpc_gsp_rm_control_v03_00`,
@@ -34,7 +34,7 @@ pub(crate) trait Transport: Send + Sync {
     /// version is that of the driver it was made for.
     fn branch(&self) -> Branch;
 
-    /// Makes a client, and tells its handle.
+    /// Creates a client and returns its handle.
     ///
     /// # Errors
     /// [`CallError`].
@@ -46,7 +46,7 @@ pub(crate) trait Transport: Send + Sync {
     /// [`CallError`].
     fn alloc(&self, new: &NewObject, params: &Parameters) -> Result;
 
-    /// Asks an object of a client; what it answers is in the parameters then.
+    /// Sends a control to an object of a client; the answer is in the parameters.
     ///
     /// # Errors
     /// [`CallError`].
@@ -74,7 +74,7 @@ pub(crate) struct HostMap {
     pub(crate) wanted: Wanted,
 }
 
-/// What is asked for of an object's memory: its first bytes.
+/// A request to map the first bytes of an object's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub(crate) bytes: u64,
@@ -126,7 +126,7 @@ fn name(number: u32) -> &'static str {
     status::status_name(number).unwrap_or("unknown")
 }
 
-/// Whether a call with this status has done what it should.
+/// Whether a call with this status has succeeded.
 pub(crate) fn is_done(status: u32) -> bool {
     status == status::NV_OK || status >= WARNINGS
 }
@@ -161,7 +161,7 @@ impl From<TransportError> for CallError {
     }
 }
 
-/// Whether a status says that the GPU has left, or is being reset with all that it had.
+/// Whether a status means that the GPU has left, or that a reset has lost its state.
 pub(crate) fn is_lost(number: u32) -> bool {
     matches!(
         number,
@@ -171,7 +171,7 @@ pub(crate) fn is_lost(number: u32) -> bool {
 
 pub(crate) type Result<T = ()> = std::result::Result<T, CallError>;
 
-/// Makes a call that takes something apart, again if it is refused. Says what was left, and whether nothing was.
+/// Makes a call that frees something, and repeats it if it fails. Logs what was not freed; returns whether all was freed.
 pub(crate) fn again(what: &str, call: impl FnMut() -> Result) -> bool {
     match calls::again(call) {
         Ok(()) => true,

@@ -219,7 +219,7 @@ impl Cubin {
     pub fn parse(bytes: &[u8]) -> Result<Cubin> {
         let file = ElfFile64::<LittleEndian>::parse(bytes)?;
         let sm = generation(&file)?;
-        apart(&file)?;
+        check_disjoint(&file)?;
         let placed = Placed::of(&file)?;
         let addresses = placed.addresses(&file)?;
         let kernels = kernel::kernels(&placed, &file, sm)?;
@@ -319,7 +319,7 @@ fn generation(file: &File<'_>) -> Result<u32> {
 type Section<'d, 'f> = ElfSection64<'d, 'f, LittleEndian>;
 
 /// Checks that what is read of a file lies there once: else a small file could say much, again and again.
-fn apart(file: &File<'_>) -> Result<()> {
+fn check_disjoint(file: &File<'_>) -> Result<()> {
     let mut read = Vec::new();
     for section in file.sections() {
         let kind = section.elf_section_header().sh_type(LittleEndian);

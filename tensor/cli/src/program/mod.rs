@@ -328,31 +328,43 @@ mod tests {
         "tests/twin/README.md",
     ];
 
-    /// The command lines of this program in the blocks of `sh` of a page, without variables and comments.
-    fn commands(text: &str) -> Vec<Vec<String>> {
-        let mut found = Vec::new();
-        for block in text.split("```sh\n").skip(1) {
-            let block = block.split("```").next().unwrap();
-            let joined = block.replace("\\\n", " ");
-            for line in joined.lines() {
-                let line = line.split(" #").next().unwrap();
-                let line = line.split([';', '|', '>']).next().unwrap();
-                let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
-                let is_program = |word: &String| {
-                    word == "doorbell" || word.ends_with("release/doorbell") || word == "./doorbell"
-                };
-                // What stands before it: variables, `sudo`.
-                let before = |word: &&String| word.contains('=') || **word == "sudo";
-                let at = words.iter().take_while(before).count();
-                if words.get(at).is_some_and(is_program)
-                    && !line.contains("...")
-                    && !line.contains("[")
-                {
-                    found.push(words[at..].to_vec());
-                }
+    /// The command line of this program in a line, without variables and comments.
+    fn command(line: &str) -> Option<Vec<String>> {
+        let line = line.split(" #").next().unwrap();
+        let line = line.split([';', '|', '>']).next().unwrap();
+        let words: Vec<String> = line.split_whitespace().map(str::to_string).collect();
+        let is_program = |word: &String| word == "doorbell" || word.ends_with("/doorbell");
+        let is_variable = |word: &&String| word.contains('=') || **word == "sudo";
+        let at = words.iter().take_while(is_variable).count();
+        let is_command = words.get(at).is_some_and(is_program) && !line.contains('[');
+        (is_command && !line.contains("...")).then(|| words[at..].to_vec())
+    }
+
+    /// The command lines in the blocks of a page, and those in its prose, which may lack arguments.
+    fn commands(text: &str) -> [Vec<Vec<String>>; 2] {
+        let (mut blocks, mut prose) = (Vec::new(), Vec::new());
+        for (i, part) in text.split("\n```").enumerate() {
+            if i % 2 == 0 {
+                prose.extend(part.split('`').skip(1).step_by(2).filter_map(command));
+            } else if let Some(block) = part.strip_prefix("sh\n") {
+                blocks.extend(block.replace("\\\n", " ").lines().filter_map(command));
             }
         }
-        found
+        [blocks, prose]
+    }
+
+    /// Whether the program takes a command line; `true` in the error if it lacks an argument.
+    fn takes(words: &[String]) -> Result<Cli, (bool, String)> {
+        use clap::error::ErrorKind;
+        Cli::try_parse_from(words).map_err(|e| {
+            let lacks = [
+                ErrorKind::DisplayHelp,
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                ErrorKind::MissingRequiredArgument,
+                ErrorKind::MissingSubcommand,
+            ];
+            (lacks.contains(&e.kind()), e.to_string())
+        })
     }
 
     #[test]
@@ -363,13 +375,16 @@ mod tests {
         let help = cmd::help::PAGES.map(|(name, text)| (name, text.to_string()));
         let mut count = 0;
         for (page, text) in pages.chain(help) {
-            for words in commands(&text) {
-                count += 1;
-                let parsed = Cli::try_parse_from(&words);
-                let parsed = match parsed {
-                    Err(e) if e.kind() == clap::error::ErrorKind::DisplayHelp => continue,
-                    parsed => parsed.unwrap_or_else(|e| panic!("{page}: {words:?}: {e}")),
-                };
+            let [blocks, prose] = commands(&text);
+            count += blocks.len() + prose.len();
+            for words in prose {
+                if let Err((false, e)) = takes(&words) {
+                    panic!("{page}: {words:?}: {e}");
+                }
+            }
+            for words in blocks {
+                let parsed =
+                    takes(&words).unwrap_or_else(|(_, e)| panic!("{page}: {words:?}: {e}"));
                 let Command::Trace(cmd::trace::Command::Record(args)) = &parsed.command else {
                     continue;
                 };
@@ -381,6 +396,6 @@ mod tests {
                 traced(&inner).unwrap_or_else(|e| panic!("{page}: {inner:?}: {e}"));
             }
         }
-        assert!(count > 60, "{count} commands");
+        assert!(count > 120, "{count} commands");
     }
 }

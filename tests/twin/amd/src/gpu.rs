@@ -322,7 +322,7 @@ impl Gpu {
     }
 
     /// Whether no queue gets on, nor tells anything, until somebody rings or changes memory that it waits for.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         self.at(|side| !side.delivering && side.injected.is_empty() && !side.can_move())
     }
 

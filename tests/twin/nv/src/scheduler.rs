@@ -34,14 +34,14 @@ use crate::rm::channel::Channel as Made;
 
 static SILENT: Rule = Rule {
     name: "HOST-DOORBELL-MISSING",
-    text: "after GPPut is moved the doorbell is rung: the host does not look at GPPut before",
+    text: "the doorbell is written after GPPut: the host does not read GPPut before",
     source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING; from Volta on the host does not poll USERD",
     proof: Proof::Sourced,
 };
 
 static OTHER: Rule = Rule {
     name: "HOST-DOORBELL-OTHER",
-    text: "a channel is rung for with its own token: with those of others alone it does not begin",
+    text: "a channel's doorbell is written with its own token: other tokens do not start it",
     source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING_ID; open-gpu-kernel-modules, ctrl/ctrlc36f.h, GPFIFO_GET_WORK_SUBMIT_TOKEN",
     proof: Proof::Sourced,
 };

@@ -16,7 +16,7 @@ use crate::step::{File, Regs, Run, Step, Stop};
 /// What cannot be decoded cannot be run.
 pub static ISA_INVALID: Rule = Rule {
     name: "ISA-INVALID",
-    text: "a wave runs instructions that its chip has",
+    text: "a wave executes instructions that its chip supports",
     source: "the ISA document of the generation; LLVM 22's disassembler",
     proof: Proof::Sourced,
 };

@@ -11,7 +11,7 @@ use crate::step::{File, Regs};
 /// A register is used while a memory operation is still to write it.
 pub static WAIT_BEFORE_USE: Rule = Rule {
     name: "WAIT-BEFORE-USE",
-    text: "a register that a memory instruction writes is read or written only after a wait for it",
+    text: "a wait precedes every use of a register that a memory instruction writes",
     source: "ISA documents, \"data dependency resolution\"; LLVM SIInsertWaitcnts",
     proof: Proof::Sourced,
 };

@@ -7,7 +7,7 @@ use twin::rule::{Proof, Rule};
 
 use crate::code::{self, Bounds, CodePage, Entry};
 use crate::counters::WAIT_BEFORE_USE;
-use crate::launch::{Broken, Done, Room, Shared, Standing};
+use crate::launch::{Broken, Done, GroupMemory, Shared, Standing};
 use crate::page::{Bus, PAGE};
 use crate::start;
 use crate::step::{Flow, SGPR_RANGE, Stop, VGPR_RANGE};
@@ -18,7 +18,7 @@ use crate::wave::{Lanes, Wave};
 /// Waves wait for each other in vain.
 pub static BARRIER_DIVERGED: Rule = Rule {
     name: "BARRIER-DIVERGED",
-    text: "every wave of a workgroup comes to a barrier or ends, and signals it before it waits",
+    text: "every wave of a workgroup reaches a barrier or ends, and signals it before it waits",
     source: "ISA documents, s_barrier and s_barrier_wait",
     proof: Proof::Sourced,
 };
@@ -121,12 +121,12 @@ impl Fetch<'_> {
         let base = pc & !(PAGE - 1);
         match self.pages.iter().position(|(page, _)| *page == base) {
             Some(at) => at,
-            None => self.meet(bus, base),
+            None => self.load_page(bus, base),
         }
     }
 
     #[cold]
-    fn meet(&mut self, bus: &mut Bus, base: u64) -> usize {
+    fn load_page(&mut self, bus: &mut Bus, base: u64) -> usize {
         let halves = self.shared.launch.halves();
         let page = self.shared.code.page(halves, base, self.since, bus);
         self.pages.push((base, page));
@@ -194,7 +194,7 @@ impl<'a> Worker<'a> {
         id: [u32; 3],
         size: [u32; 3],
         number: u32,
-        room: &'b Room,
+        room: &'b GroupMemory,
     ) -> Result<Group<'b>, Box<Broken>>
     where
         'a: 'b,

@@ -337,25 +337,25 @@ fn work(shared: &Shared, seat: Seat, resident: u32) {
 }
 
 /// What the waves of a group share.
-pub(crate) struct Room {
+pub(crate) struct GroupMemory {
     /// LDS in dwords.
     pub lds: Box<[Cell<u32>]>,
     /// How often a wave has signalled the barrier.
     pub phases: Cell<u32>,
-    next: OnceCell<Box<Room>>,
+    next: OnceCell<Box<GroupMemory>>,
 }
 
 /// Rooms of the groups of a thread.
 #[derive(Default)]
 struct Arena {
     // A list whose nodes never move, so that what was handed out stays while more is added.
-    first: OnceCell<Box<Room>>,
+    first: OnceCell<Box<GroupMemory>>,
 }
 
 impl Arena {
-    fn get(&self, slot: usize, words: usize) -> &Room {
+    fn get(&self, slot: usize, words: usize) -> &GroupMemory {
         let new = || {
-            Box::new(Room {
+            Box::new(GroupMemory {
                 lds: vec![Cell::new(0); words].into(),
                 phases: Cell::new(0),
                 next: OnceCell::new(),

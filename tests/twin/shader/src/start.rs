@@ -8,7 +8,7 @@ use twin::rule::{Proof, Rule};
 use crate::code::Bounds;
 use crate::counters::Counters;
 use crate::isa::Gen;
-use crate::launch::{Launch, Room};
+use crate::launch::{GroupMemory, Launch};
 use crate::page::Bus;
 use crate::step::Stop;
 use crate::turns::Seat;
@@ -95,7 +95,7 @@ pub(crate) fn wave<'a>(
     launch: &Launch,
     place: Place,
     bus: Bus<'a>,
-    room: &'a Room,
+    room: &'a GroupMemory,
     seat: Seat<'a>,
     mut v: Vec<Lanes>,
     random: &mut Random,

@@ -12,7 +12,7 @@ use crate::wave::Wave;
 /// An instruction whose operands, or the combination of them, the ISA document reserves.
 pub static ISA_RESERVED: Rule = Rule {
     name: "ISA-RESERVED",
-    text: "an instruction that runs has no reserved operands and is one that compute programs may use",
+    text: "an executed instruction has no reserved operands and is allowed in compute programs",
     source: "ISA documents, \"scalar operands\" and the formats",
     proof: Proof::Sourced,
 };
@@ -20,7 +20,7 @@ pub static ISA_RESERVED: Rule = Rule {
 /// A scalar register that is not there.
 pub static SGPR_RANGE: Rule = Rule {
     name: "SGPR-RANGE",
-    text: "scalar registers are below the number that the wave has",
+    text: "scalar registers are below the number of the wave's scalar registers",
     source: "ISA documents, \"SGPR allocation\": 106 in RDNA; in CDNA RSRC1 says how many",
     proof: Proof::Sourced,
 };

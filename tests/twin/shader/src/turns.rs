@@ -200,18 +200,18 @@ impl<'a> Seat<'a> {
         let in_turn = self.turns.several && self.turns.one.load(Ordering::Relaxed);
         if in_turn || instructions - met.get() >= self.turns.long {
             met.set(instructions);
-            self.meet(false);
+            self.synchronise(false);
         }
     }
 
     /// A wave comes to an instruction whose result is a matter of order.
     pub fn in_order(&self) {
         if !self.turns.one.load(Ordering::Relaxed) {
-            self.meet(true);
+            self.synchronise(true);
         }
     }
 
-    fn meet(&self, ordered: bool) {
+    fn synchronise(&self, ordered: bool) {
         let now = match self.pause {
             Some(pause) => self.turns.lead(ordered, pause),
             None => Some(self.turns.follow(self.me, ordered)),

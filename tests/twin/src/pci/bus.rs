@@ -15,7 +15,7 @@ use crate::rule::{Journal, Proof, Rule};
 /// Only a master accesses memory by itself.
 pub static MASTER: Rule = Rule {
     name: "PCI-MASTER",
-    text: "a function reads and writes memory of the host, and interrupts, only while PCI_COMMAND_MASTER is set",
+    text: "a function accesses host memory and interrupts only while PCI_COMMAND_MASTER is set",
     source: "PCI Local Bus Specification 3.0, 6.2.2",
     proof: Proof::Sourced,
 };
@@ -23,7 +23,7 @@ pub static MASTER: Rule = Rule {
 /// Memory that nobody gave to a device is not the device's.
 pub static GIVEN: Rule = Rule {
     name: "PCI-DMA-GIVEN",
-    text: "a function accesses memory of the host that was given to it, and for as long as it is",
+    text: "a function accesses only host memory that is mapped for DMA at that time",
     source: "Linux, Documentation/core-api/dma-api-howto.rst: what is mapped is the device's until it is unmapped",
     proof: Proof::Sourced,
 };
@@ -31,8 +31,8 @@ pub static GIVEN: Rule = Rule {
 /// Memory of a process ends with it.
 pub static FREED: Rule = Rule {
     name: "PCI-DMA-FREED",
-    text: "a function accesses no memory of a process that has ended, once the kernel has it back: memory of a file stays \
-           as long as the file has a name",
+    text: "a function does not access memory that was returned to the kernel after its process ended: memory of a file \
+           stays allocated as long as the file has a name",
     source: "Linux, kernel/exit.c, do_exit: exit_mm; fs/hugetlbfs/inode.c, hugetlbfs_evict_inode",
     proof: Proof::Sourced,
 };

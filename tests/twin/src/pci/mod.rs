@@ -35,8 +35,7 @@ pub use bus::{Behind, Bus, FREED, GIVEN, HostMemory, MASTER, OnInterrupt};
 /// Memory accesses are answered only while the command register enables them.
 pub static MEM_DECODE: Rule = Rule {
     name: "PCI-MEM-DECODE",
-    text: "a BAR answers only while PCI_COMMAND_MEMORY is set; else reads are all ones and writes \
-           are lost",
+    text: "a BAR is accessed while PCI_COMMAND_MEMORY is set; otherwise reads are all ones and writes are lost",
     source: "PCI Local Bus Specification 3.0, 6.2.2",
     proof: Proof::Sourced,
 };
@@ -108,7 +107,7 @@ pub trait Target: Send {
     fn reset(&mut self, kind: ResetKind);
 
     /// Whether nothing goes on behind it until somebody accesses it, or changes memory that it waits for.
-    fn is_at_rest(&self) -> bool {
+    fn is_idle(&self) -> bool {
         true
     }
 
@@ -226,9 +225,9 @@ impl Function {
 
     /// Whether nothing goes on in it until somebody accesses it, or changes memory that it waits for: what it was told
     /// to do is done, and what was wrong with that is reported.
-    pub fn is_at_rest(&self) -> bool {
+    pub fn is_idle(&self) -> bool {
         let mut slots = self.slots.iter();
-        slots.all(|slot| lock(&slot.target).is_at_rest())
+        slots.all(|slot| lock(&slot.target).is_idle())
     }
 
     /// Its way to memory of the host.

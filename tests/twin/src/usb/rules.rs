@@ -5,7 +5,7 @@ use crate::rule::{Proof, Rule};
 /// There are two endpoints beside the one for control.
 pub static ENDPOINT: Rule = Rule {
     name: "USB-ENDPOINT",
-    text: "bulk transfers go to endpoints that the interface has: 0x81 and 0x02",
+    text: "bulk transfers use endpoints of the interface: 0x81 and 0x02",
     source: "tinygrad/asm2464pd-firmware, handmade/src/usb.h, configuration descriptor, alternate setting 0",
     proof: Proof::Sourced,
 };
@@ -13,7 +13,8 @@ pub static ENDPOINT: Rule = Rule {
 /// Both sides count packets.
 pub static TOGGLE: Rule = Rule {
     name: "USB-TOGGLE",
-    text: "the host counts packets of an endpoint anew when the device does: a halt is cleared by the host's own call, not by the bare request",
+    text: "the host resets an endpoint's packet counter together with the device: a halt is cleared by the host's own \
+           call, not by the bare request",
     source: "Universal Serial Bus 3.2 Specification, 8.12.1.2 and 9.4.5: CLEAR_FEATURE(ENDPOINT_HALT) resets sequence numbers; libusb, libusb_clear_halt",
     proof: Proof::Sourced,
 };
@@ -21,7 +22,7 @@ pub static TOGGLE: Rule = Rule {
 /// Packets come whole.
 pub static BABBLE: Rule = Rule {
     name: "USB-BABBLE",
-    text: "a bulk IN has room for the packets that come: as many bytes as are sent, or whole packets",
+    text: "a bulk IN has room for all packets: for the bytes that are sent, or for whole packets",
     source: "Universal Serial Bus 3.2 Specification, 8.10.2; libusb, LIBUSB_TRANSFER_OVERFLOW",
     proof: Proof::Sourced,
 };
@@ -45,7 +46,7 @@ pub static LENGTH: Rule = Rule {
 /// The model knows no other address.
 pub static XDATA: Rule = Rule {
     name: "ASM24-XDATA",
-    text: "only modelled addresses of the bridge's processor are read, and of these only those written that do something",
+    text: "only modelled addresses of the bridge's processor are read, and only those with an effect are written",
     source: "this twin: src/usb/xdata.rs, front page",
     proof: Proof::Twin,
 };
@@ -53,7 +54,8 @@ pub static XDATA: Rule = Rule {
 /// Windows end.
 pub static BORDER: Rule = Rule {
     name: "ASM24-XDATA-BORDER",
-    text: "a read of the processor's address space stays inside of one window or block: what lies behind its 4 KiB is another",
+    text: "a read of the processor's address space stays within one window or block: the addresses after its 4 KiB are \
+           another",
     source: "tinygrad/asm2464pd-firmware, src/include/registers.h, memory map (0xA000, 0xB000, 0xF000)",
     proof: Proof::Sourced,
 };
@@ -69,7 +71,7 @@ pub static FORMAT: Rule = Rule {
 /// Bytes of a packet.
 pub static BYTES: Rule = Rule {
     name: "ASM24-TLP-BYTES",
-    text: "a packet carries one dword at a multiple of 4, and its byte enables are a run of 1 to 4 bits inside of it",
+    text: "a packet carries one dword at a multiple of 4, and its byte enables are 1 to 4 adjacent bits",
     source: "PCI Express Base Specification 5.0, 2.2.5; tinygrad/asm2464pd-firmware, handmade/src/pcie_pio.h",
     proof: Proof::Sourced,
 };
@@ -93,7 +95,8 @@ pub static COMPLETION: Rule = Rule {
 /// The status says whether it worked.
 pub static UNCLAIMED: Rule = Rule {
     name: "ASM24-UNCLAIMED",
-    text: "memory writes and streams go where something answers, with bridges' windows and decoding set: nobody says that they were lost, and streams read what the last packet left",
+    text: "the target of memory writes and streams exists, with bridges' windows and decoding enabled: lost writes are \
+           not reported, and streams read the data of the last packet",
     source: "tinygrad/asm2464pd-firmware, handmade/src/pcie_pio.h (no look at the completion's status), src/include/registers.h, REG_PCIE_TLP_CPL_HEADER",
     proof: Proof::Sourced,
 };
@@ -101,7 +104,7 @@ pub static UNCLAIMED: Rule = Rule {
 /// No packet without a link.
 pub static LINK: Rule = Rule {
     name: "ASM24-LINK",
-    text: "packets for what is behind the link are sent while it is up (0xB450 is 0x78)",
+    text: "packets for devices behind the link are sent while the link is up (0xB450 is 0x78)",
     source: "tinygrad/asm2464pd-firmware, src/include/registers.h, REG_PCIE_LTSSM_STATE; tinygrad, runtime/support/usb.py, CustomASM24Controller",
     proof: Proof::Sourced,
 };
@@ -117,7 +120,8 @@ pub static NUMBERS: Rule = Rule {
 /// Something waits for bulk.
 pub static ARMED: Rule = Rule {
     name: "ASM24-BULK-ARMED",
-    text: "a bulk transfer has a stream (0xF0) or a copy (0xF2) of its direction that waits for it; else no packet is taken",
+    text: "a bulk transfer belongs to a waiting stream (0xF0) or copy (0xF2) of its direction; otherwise no packet is \
+           accepted",
     source: "tinygrad/asm2464pd-firmware, handmade/src/main.c, USB_EP_CFG2_ARM_OUT and USB_EP_CFG2_ARM_IN",
     proof: Proof::Sourced,
 };
@@ -125,7 +129,7 @@ pub static ARMED: Rule = Rule {
 /// One user of a direction.
 pub static ENGINES: Rule = Rule {
     name: "ASM24-TWO-ENGINES",
-    text: "a stream and a copy of the same direction do not wait at the same time, and of copies not more than two",
+    text: "at most one of a stream and a copy waits per direction, and at most two copies in all",
     source: "tinygrad, runtime/ops_amd.py, AMDAllocator._copyin: one window is armed while the other is under way",
     proof: Proof::Guess,
 };
@@ -133,7 +137,7 @@ pub static ENGINES: Rule = Rule {
 /// A stream has a length.
 pub static STREAM: Rule = Rule {
     name: "ASM24-STREAM-LENGTH",
-    text: "bulk transfers of a stream carry whole dwords, and not more than it was told: packets beyond are dropped",
+    text: "the bulk transfers of a stream carry whole dwords and at most the announced number: further packets are dropped",
     source: "tinygrad/asm2464pd-firmware, handmade/src/main.c, handle_usb_bulk_data",
     proof: Proof::Sourced,
 };
@@ -141,7 +145,7 @@ pub static STREAM: Rule = Rule {
 /// A stream is through before the next.
 pub static CUT: Rule = Rule {
     name: "ASM24-STREAM-CUT",
-    text: "a stream whose bulk transfer is queued is through before the next 0xF0, which ends it",
+    text: "a stream with a queued bulk transfer is complete before the next 0xF0, which ends it",
     source: "tinygrad/asm2464pd-firmware, handmade/src/main.c, request 0xF0 OUT: dma_dwords = 0",
     proof: Proof::Sourced,
 };
@@ -149,7 +153,8 @@ pub static CUT: Rule = Rule {
 /// What was read ahead is still there.
 pub static STALE: Rule = Rule {
     name: "ASM24-STALE-IN",
-    text: "who leaves a stream from the device clears the halt of 0x81, or sets the interface, before the next: a packet of it waits there",
+    text: "after a stream from the device is abandoned, the halt of 0x81 is cleared, or the interface is set, before \
+           the next stream: a packet of the old one is still queued",
     source: "tinygrad/asm2464pd-firmware, handmade/test_pcie_badstate.py, TestBadStates",
     proof: Proof::Observed,
 };
@@ -157,7 +162,7 @@ pub static STALE: Rule = Rule {
 /// The buffer has slots.
 pub static SLOTS: Rule = Rule {
     name: "ASM24-F2-SLOTS",
-    text: "a copy has sectors of 512 bytes that fit into its slots of 16 KiB, of which there are 32",
+    text: "a copy has sectors of 512 bytes that fit into its slots of 16 KiB; there are 32 slots",
     source: "tinygrad/asm2464pd-firmware, pcie/test_sram_verify.py; handmade/src/main.c, request 0xF2",
     proof: Proof::Sourced,
 };
@@ -165,7 +170,7 @@ pub static SLOTS: Rule = Rule {
 /// A copy is as long as armed.
 pub static SECTORS: Rule = Rule {
     name: "ASM24-F2-LENGTH",
-    text: "bulk transfers of a copy have as many bytes together as its sectors, and end between packets",
+    text: "the bulk transfers of a copy have the bytes of its sectors in total, and end at packet boundaries",
     source: "tinygrad/asm2464pd-firmware, pcie/test_sram_verify.py; tinygrad, runtime/support/usb.py, scsi_write",
     proof: Proof::Sourced,
 };
@@ -173,7 +178,8 @@ pub static SECTORS: Rule = Rule {
 /// What was sent is used.
 pub static UNREAD: Rule = Rule {
     name: "ASM24-SRAM-UNREAD",
-    text: "what the host has sent to a window of SRAM, and is not all zeros, is read by the function before the host sends there again",
+    text: "the function reads data that the host sent to a window of SRAM (unless it is all zeros) before the host \
+           sends data to that window again",
     source: "tinygrad, runtime/ops_amd.py, AMDAllocator._copyin: a window is free once the fence has passed it",
     proof: Proof::Sourced,
 };
@@ -181,7 +187,8 @@ pub static UNREAD: Rule = Rule {
 /// A reset leaves the copy engine as it was.
 pub static RESET: Rule = Rule {
     name: "ASM24-RESET-ARMED",
-    text: "the device is not reset while a copy waits for its bulk transfer: the engine keeps it, and the next bulk transfer is taken for it",
+    text: "the device is not reset while a copy waits for its bulk transfer: the engine keeps the copy and takes the \
+           next bulk transfer for it",
     source: "tinygrad/asm2464pd-firmware, pull request 75 (firmware before it)",
     proof: Proof::Observed,
 };

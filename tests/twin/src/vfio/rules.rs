@@ -5,7 +5,7 @@ use crate::rule::{Proof, Rule};
 /// Questions come first.
 pub static ASKED: Rule = Rule {
     name: "VFIO-ASKED",
-    text: "the version and the type of IOMMU are asked for before the type is set",
+    text: "the version and the IOMMU type are queried before the type is set",
     source: "Linux, Documentation/driver-api/vfio.rst, VFIO Usage Example",
     proof: Proof::Sourced,
 };
@@ -13,7 +13,7 @@ pub static ASKED: Rule = Rule {
 /// A group that can be given away.
 pub static VIABLE: Rule = Rule {
     name: "VFIO-VIABLE",
-    text: "a group goes into a container once its status says that it is viable and in none",
+    text: "a group is added to a container if its status says that it is viable and in no container",
     source: "Linux, Documentation/driver-api/vfio.rst, VFIO Usage Example; drivers/vfio/group.c",
     proof: Proof::Sourced,
 };
@@ -21,7 +21,7 @@ pub static VIABLE: Rule = Rule {
 /// One after the other.
 pub static ORDER: Rule = Rule {
     name: "VFIO-ORDER",
-    text: "first the group goes into the container, then the container gets an IOMMU, then the group gives its device",
+    text: "first the group is added to the container, then the container gets an IOMMU, then the group returns its device",
     source: "Linux, drivers/vfio/container.c, vfio_ioctl_set_iommu; drivers/vfio/group.c, vfio_group_ioctl_get_device_fd",
     proof: Proof::Sourced,
 };
@@ -29,7 +29,7 @@ pub static ORDER: Rule = Rule {
 /// The kind of IOMMU that there is.
 pub static TYPE: Rule = Rule {
     name: "VFIO-TYPE",
-    text: "a group without IOMMU takes the type for none, and no other group does",
+    text: "a group without an IOMMU uses the no-IOMMU type, and no other group does",
     source: "Linux, drivers/vfio/container.c, vfio_container_noiommu and vfio_ioctl_set_iommu",
     proof: Proof::Sourced,
 };
@@ -54,7 +54,7 @@ pub static MAP: Rule = Rule {
 /// What can be taken away.
 pub static UNMAP: Rule = Rule {
     name: "VFIO-UNMAP",
-    text: "what is mapped is taken away as it was mapped: no part of a mapping",
+    text: "a mapping is unmapped as a whole, not in part",
     source: "Linux, drivers/vfio/vfio_iommu_type1.c, vfio_dma_do_unmap: type 1 version 2 does not bisect",
     proof: Proof::Sourced,
 };
@@ -62,8 +62,8 @@ pub static UNMAP: Rule = Rule {
 /// Where regions are.
 pub static REGION: Rule = Rule {
     name: "VFIO-REGION",
-    text: "a region is read, written and mapped inside of the offset and size that the kernel tells, mapped in \
-           whole pages and where its flags say so, else in aligned elements of up to 8 bytes, 4 of configuration",
+    text: "a region is read, written and mapped within the offset and size that the kernel reports, mapped in whole \
+           pages and where its flags allow it, otherwise in aligned elements of up to 8 bytes, 4 in configuration space",
     source: "Linux, include/uapi/linux/vfio.h, vfio_region_info; drivers/vfio/pci/vfio_pci_core.c, vfio_pci_core_mmap",
     proof: Proof::Sourced,
 };
@@ -71,7 +71,7 @@ pub static REGION: Rule = Rule {
 /// How interrupts are asked for.
 pub static IRQ: Rule = Rule {
     name: "VFIO-IRQ",
-    text: "interrupts are set by descriptors of eventfds, as many as are said, of those that the function has",
+    text: "interrupts are set with eventfd descriptors, as many as stated, of interrupts that the function has",
     source: "Linux, drivers/vfio/vfio_main.c, vfio_set_irqs_validate_and_prepare",
     proof: Proof::Sourced,
 };
@@ -79,7 +79,7 @@ pub static IRQ: Rule = Rule {
 /// Whether it can be reset.
 pub static RESET: Rule = Rule {
     name: "VFIO-RESET",
-    text: "a function is reset if its flags say that it can be",
+    text: "a function is reset only if its flags allow it",
     source: "Linux, drivers/vfio/pci/vfio_pci_core.c, vfio_pci_ioctl_reset",
     proof: Proof::Sourced,
 };
@@ -87,7 +87,7 @@ pub static RESET: Rule = Rule {
 /// Who is asked before a bus is reset.
 pub static HOT_RESET: Rule = Rule {
     name: "VFIO-HOT-RESET",
-    text: "a bus is reset with the descriptors of the groups of all functions on it, once was asked which these are",
+    text: "a bus is reset with the group descriptors of all functions on it, after these were queried",
     source: "Linux, drivers/vfio/pci/vfio_pci_core.c, vfio_pci_ioctl_pci_hot_reset and vfio_pci_dev_set_hot_reset; \
              include/uapi/linux/vfio.h",
     proof: Proof::Sourced,
@@ -96,7 +96,7 @@ pub static HOT_RESET: Rule = Rule {
 /// What is not modelled.
 pub static UNMODELLED: Rule = Rule {
     name: "VFIO-UNMODELLED",
-    text: "requests and kinds of interrupts that the model knows",
+    text: "requests and kinds of interrupts are modelled",
     source: "this twin: src/vfio/mod.rs, front page",
     proof: Proof::Twin,
 };

@@ -302,30 +302,30 @@ fn words_are_cut_between_packets() {
     for (chip, encoder, commands) in cases {
         let words = encode(&encoder, &commands).words;
         let gfx = chip.generation.gfx;
-        let whole_of = |words: &[u32], room| encoder.language().whole(gfx, words, room);
+        let boundary = |words: &[u32], room| encoder.language().packet_boundary(gfx, words, room);
         let mut cuts = Vec::new();
         let mut last = 0;
         for room in 0..=words.len() {
-            let whole = whole_of(&words, room);
-            assert!(whole <= room && whole >= last);
-            if whole > last {
+            let end = boundary(&words, room);
+            assert!(end <= room && end >= last);
+            if end > last {
                 // Nothing is cut in two: from there on it goes on the same.
-                cuts.push(whole);
+                cuts.push(end);
             }
-            last = whole;
+            last = end;
         }
         assert_eq!(last, words.len());
         // Each cut starts a packet, so that cutting again there gives the next one.
         let mut at = 0;
         for cut in cuts {
-            assert_eq!(whole_of(&words[at..], cut - at), cut - at);
-            assert_eq!(whole_of(&words[at..], cut - at - 1), 0);
+            assert_eq!(boundary(&words[at..], cut - at), cut - at);
+            assert_eq!(boundary(&words[at..], cut - at - 1), 0);
             at = cut;
         }
     }
-    assert_eq!(Language::Aql.whole(Gfx::Gfx9, &[0; 48], 47), 32);
+    assert_eq!(Language::Aql.packet_boundary(Gfx::Gfx9, &[0; 48], 47), 32);
     // NOPs of SDMA, and what is skipped.
-    let sdma = |words: &[u32], room| Language::Sdma.whole(Gfx::Gfx11, words, room);
+    let sdma = |words: &[u32], room| Language::Sdma.packet_boundary(Gfx::Gfx11, words, room);
     assert_eq!(sdma(&[0, 0, 0, 0], 3), 3);
     let skip = [9, 0, 0, 1, 4, 5, 0, 0, 0];
     assert_eq!((sdma(&skip, 8), sdma(&skip, 9)), (0, 9));

@@ -374,7 +374,7 @@ fn words_are_cut_between_methods() {
     };
     let wait = Command::Wait { signal: &s, value };
     let words = encode(&encoder, &[wait, barrier, wait]).words;
-    let lengths = [13, 12, 7, 6, 5, 0].map(|room| push::whole(&words, room));
+    let lengths = [13, 12, 7, 6, 5, 0].map(|room| push::packet_boundary(&words, room));
     assert_eq!(lengths, [13, 7, 7, 6, 0, 0]);
 }
 

@@ -23,7 +23,7 @@ impl Memory {
     fn new(mut packets: CommandBuffer) -> Memory {
         packets.relocate(DATA);
         let words = packets.words.len();
-        let cut = crate::encode::push::whole(&packets.words, words / 2);
+        let cut = crate::encode::push::packet_boundary(&packets.words, words / 2);
         let mut entries = Vec::new();
         for part in [0..cut, cut..words] {
             let at = WORDS + part.start as u64 * 4;

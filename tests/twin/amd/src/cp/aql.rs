@@ -13,8 +13,7 @@ use super::{Cx, Step, Stop, cache, exception, inactive as queue_inactive, wide};
 /// Types that a GPU takes.
 pub static TYPE: Rule = Rule {
     name: "AQL-TYPE",
-    text: "a packet is a kernel dispatch, a barrier, or one of AMD's with PM4 in it; agent dispatches are \
-           for other agents",
+    text: "a packet is a kernel dispatch, a barrier, or AMD's packet with PM4; GPUs do not run agent dispatches",
     source: "HSA Runtime Programmer's Reference Manual, 2.9; ROCR, amd_aql_queue.cpp, ExecutePM4",
     proof: Proof::Sourced,
 };
@@ -40,8 +39,8 @@ pub static PM4_IB: Rule = Rule {
 /// The header is written last.
 pub static HEADER_LAST: Rule = Rule {
     name: "AQL-HEADER-LAST",
-    text: "a packet whose index the doorbell has passed gets its header before the queue is destroyed: the \
-           header is written after the body and before the doorbell",
+    text: "a packet before the doorbell's index has a header before the queue is destroyed: the header is written after \
+           the body and before the doorbell",
     source: "HSA Runtime Programmer's Reference Manual, 2.9.2; the time is ours",
     proof: Proof::Guess,
 };
@@ -57,7 +56,7 @@ pub static SIGNAL: Rule = Rule {
 /// The queue structure is where CP looks for it.
 pub static QUEUE: Rule = Rule {
     name: "AQL-QUEUE",
-    text: "the read pointer lies in an amd_queue_t, whose read_dispatch_id_field_base_byte_offset is 128",
+    text: "the read pointer is in an amd_queue_t whose read_dispatch_id_field_base_byte_offset is 128",
     source: "ROCR, inc/amd_hsa_queue.h",
     proof: Proof::Sourced,
 };

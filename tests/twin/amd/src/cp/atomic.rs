@@ -16,7 +16,7 @@ pub static ATOMIC_OP: Rule = Rule {
 /// Addresses are aligned to what is accessed.
 pub static ALIGN: Rule = Rule {
     name: "Q-ALIGN",
-    text: "an address in a packet is aligned to what is accessed: 4 bytes, or 8 for 64 bits",
+    text: "an address in a packet is aligned to the size of the access: 4 bytes, or 8 for 64 bits",
     source: "Linux, nvd.h: the low bits of addresses are not part of the fields; gfx_v11_0.c, BUG_ON of \
              emit_fence",
     proof: Proof::Sourced,

@@ -10,7 +10,7 @@ use crate::mem::Caches;
 /// The metadata cache is written back and invalidated together.
 pub static GLM_WB: Rule = Rule {
     name: "PM4-GLM-WB",
-    text: "GLM_WB is set together with GLM_INV: the metadata cache cannot only be written back",
+    text: "GLM_WB is set together with GLM_INV: the metadata cache has no write-back alone",
     source: "Mesa, src/amd/common/ac_gpu_info, GCR comments; Linux, nvd.h",
     proof: Proof::Sourced,
 };

@@ -30,8 +30,8 @@ pub static THREADS: Rule = Rule {
 /// A grid fits its registers.
 pub static GRID: Rule = Rule {
     name: "PM4-GRID-LIMIT",
-    text: "a grid has at most 2^31 - 1 workgroups in x; in y and z at most 65535 on GFX12, where a wave \
-           gets both in one register",
+    text: "a grid has at most 2^31 - 1 workgroups in x; in y and z at most 65535 on GFX12, where a wave receives both \
+           in one register",
     source: "LLVM, AMDGPUUsage: TTMP7 holds y in 15:0 and z in 31:16",
     proof: Proof::Sourced,
 };
@@ -39,7 +39,7 @@ pub static GRID: Rule = Rule {
 /// Waves run privileged on GFX11.
 pub static PRIV: Rule = Rule {
     name: "PM4-PRIV-GFX11",
-    text: "on GFX11 RSRC1.PRIV is set where the queue can be preempted: context save works only then",
+    text: "on GFX11, RSRC1.PRIV is set if the queue can be preempted: context save requires it",
     source: "a driver that has run on cards sets it for this reason; no vendor text is known",
     proof: Proof::Guess,
 };
@@ -47,7 +47,7 @@ pub static PRIV: Rule = Rule {
 /// Scratch has a size.
 pub static TMPRING: Rule = Rule {
     name: "PM4-TMPRING",
-    text: "where RSRC2.SCRATCH_EN is set, TMPRING_SIZE gives waves and bytes of a wave",
+    text: "if RSRC2.SCRATCH_EN is set, TMPRING_SIZE has a number of waves and the bytes per wave",
     source: "Linux, gc_*_sh_mask.h; ROCR, amd_aql_queue.cpp, FillComputeTmpRingSize",
     proof: Proof::Sourced,
 };
@@ -55,8 +55,8 @@ pub static TMPRING: Rule = Rule {
 /// Scratch has memory.
 pub static SCRATCH: Rule = Rule {
     name: "PM4-SCRATCH-SIZE",
-    text: "scratch memory is there for every wave that TMPRING_SIZE allows: WAVES x WAVESIZE, for every \
-           shader engine from GFX11 on",
+    text: "scratch memory is large enough for all waves that TMPRING_SIZE allows: WAVES x WAVESIZE, for every shader \
+           engine from GFX11 on",
     source: "ROCR, amd_aql_queue.cpp, FillComputeTmpRingSize_Gfx11; Mesa, ac_get_scratch_info",
     proof: Proof::Sourced,
 };

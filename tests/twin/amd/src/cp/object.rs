@@ -16,8 +16,8 @@ use super::{Cx, Stop, exception, scratch};
 /// The size of a dispatch.
 pub static GRID: Rule = Rule {
     name: "AQL-GRID",
-    text: "a dispatch has 1 to 3 dimensions; grid and workgroup are at least 1 in each, and 1 in the \
-           others; a grid is in work-items and no smaller than a workgroup has to be",
+    text: "a dispatch has 1 to 3 dimensions; grid and workgroup are at least 1 in each of them and 1 in the others; the \
+           grid is counted in work-items and may be smaller than a workgroup",
     source: "HSA Runtime Programmer's Reference Manual, 2.9.6",
     proof: Proof::Sourced,
 };
@@ -42,7 +42,7 @@ pub static OBJECT: Rule = Rule {
 /// Arguments are aligned.
 pub static KERNARG_ALIGN: Rule = Rule {
     name: "AQL-KERNARG-ALIGN",
-    text: "kernarg_address is aligned to 16 bytes; the packet processor runs the kernel all the same",
+    text: "kernarg_address is aligned to 16 bytes; the packet processor does not check it",
     source: "HSA Runtime Programmer's Reference Manual, 2.9.6",
     proof: Proof::Sourced,
 };
@@ -50,7 +50,7 @@ pub static KERNARG_ALIGN: Rule = Rule {
 /// Arguments are there.
 pub static KERNARG: Rule = Rule {
     name: "AQL-KERNARG",
-    text: "kernarg_address is mapped, all of what the descriptor says",
+    text: "kernarg_address is mapped for the size that the descriptor states",
     source: "HSA Runtime Programmer's Reference Manual, 2.9.6",
     proof: Proof::Sourced,
 };
@@ -66,7 +66,7 @@ pub static GROUP_SIZE: Rule = Rule {
 /// Waves of 32 lanes.
 pub static WAVE32: Rule = Rule {
     name: "AQL-WAVE32",
-    text: "only GFX10 and newer have waves of 32 lanes",
+    text: "waves of 32 lanes require GFX10 or newer",
     source: "LLVM, AMDGPUUsage, ENABLE_WAVEFRONT_SIZE32",
     proof: Proof::Sourced,
 };

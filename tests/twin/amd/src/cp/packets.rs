@@ -15,7 +15,7 @@ use crate::gpu::QueueKind;
 /// PRED_EXEC needs an indirect buffer.
 pub static PRED_RING: Rule = Rule {
     name: "PM4-PRED-EXEC-RING",
-    text: "PRED_EXEC works in indirect buffers, not in a ring",
+    text: "PRED_EXEC is in an indirect buffer, not in a ring",
     source: "a driver that has run on MI300X wraps it for this reason; no vendor text is known",
     proof: Proof::Guess,
 };
@@ -23,8 +23,8 @@ pub static PRED_RING: Rule = Rule {
 /// One XCC signals.
 pub static XCC_SIGNAL: Rule = Rule {
     name: "PM4-XCC-SIGNAL",
-    text: "a packet that writes memory or interrupts is run by one XCC: every XCC runs the packets of an \
-           indirect buffer in an AQL queue, and the first one to come by would signal for all",
+    text: "a packet that writes memory or interrupts runs on one XCC: in an AQL queue every XCC runs the packets of an \
+           indirect buffer, and the first would signal for all",
     source: "ROCR, amd_aql_queue.cpp, ExecutePM4; drivers of MI300X use PRED_EXEC for it",
     proof: Proof::Guess,
 };
@@ -49,8 +49,8 @@ pub static WAIT: Rule = Rule {
 /// Events that compute knows.
 pub static EVENT: Rule = Rule {
     name: "PM4-EVENT",
-    text: "EVENT_WRITE sends an event that MEC takes, with its index: CS_PARTIAL_FLUSH (7) with 4, thread \
-           trace and counter events with 0",
+    text: "EVENT_WRITE sends an event that MEC supports, with its index: CS_PARTIAL_FLUSH (7) with 4, thread trace and \
+           counter events with 0",
     source: "Linux, nvd.h, EVENT_WRITE; navi10_enum.h, enum VGT_EVENT_TYPE",
     proof: Proof::Sourced,
 };
@@ -84,8 +84,7 @@ pub static SELECT: Rule = Rule {
 /// Registers are set in their space.
 pub static SET_REG: Rule = Rule {
     name: "PM4-SET-REG",
-    text: "SET_SH_REG and SET_UCONFIG_REG stay inside of their spaces, move no VMID, and SET_SH_REG has \
-           index 0",
+    text: "SET_SH_REG and SET_UCONFIG_REG stay within their spaces, do not change the VMID, and SET_SH_REG has index 0",
     source: "Linux, nvd.h, PACKET3_SET_SH_REG_END; soc15d.h",
     proof: Proof::Sourced,
 };

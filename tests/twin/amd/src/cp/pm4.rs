@@ -15,7 +15,7 @@ use super::{Cx, Step, Stop, refuse, text};
 /// Only packets of type 3.
 pub static TYPE: Rule = Rule {
     name: "PM4-TYPE",
-    text: "every packet of a compute queue has type 3; what looks otherwise is no packet",
+    text: "every packet of a compute queue has type 3",
     source: "Linux, soc15d.h, nvd.h: PACKET_TYPE3; MEC knows no other",
     proof: Proof::Sourced,
 };
@@ -23,7 +23,7 @@ pub static TYPE: Rule = Rule {
 /// Only packets that MEC knows.
 pub static OPCODE: Rule = Rule {
     name: "PM4-OPCODE",
-    text: "the opcode is one that MEC takes from a user queue",
+    text: "MEC accepts the opcode from a user queue",
     source: "drivers/spec/src/amd/pm4.rs; Linux, soc15d.h, nvd.h",
     proof: Proof::Sourced,
 };
@@ -39,7 +39,7 @@ pub static GENERATION: Rule = Rule {
 /// A packet has its length.
 pub static LENGTH: Rule = Rule {
     name: "PM4-LENGTH",
-    text: "the count of the header is the length of the packet on this generation",
+    text: "the count in the header matches the length of the packet on this generation",
     source: "drivers/spec/src/amd/pm4.rs; Linux, soc15d.h, nvd.h",
     proof: Proof::Sourced,
 };
@@ -47,7 +47,7 @@ pub static LENGTH: Rule = Rule {
 /// Reserved bits are zero.
 pub static RESERVED: Rule = Rule {
     name: "PM4-RESERVED",
-    text: "bits of a packet that have no field on this generation are zero",
+    text: "bits of a packet without a field on this generation are zero",
     source: "drivers/spec/src/amd/pm4.rs; Linux, soc15d.h, nvd.h, kfd_pm4_headers_ai.h",
     proof: Proof::Sourced,
 };
@@ -55,7 +55,7 @@ pub static RESERVED: Rule = Rule {
 /// Only whole packets are published.
 pub static CROSSES_WPTR: Rule = Rule {
     name: "PM4-CROSSES-WPTR",
-    text: "the write pointer lies behind whole packets",
+    text: "the write pointer is at a packet boundary",
     source: "Linux, amdgpu_ring.c, amdgpu_ring_commit: the write pointer moves after the packets",
     proof: Proof::Sourced,
 };
@@ -63,7 +63,7 @@ pub static CROSSES_WPTR: Rule = Rule {
 /// Only whole packets are in an indirect buffer.
 pub static CROSSES_IB: Rule = Rule {
     name: "PM4-CROSSES-IB",
-    text: "an indirect buffer ends behind a whole packet",
+    text: "an indirect buffer ends at a packet boundary",
     source: "Linux, nvd.h, INDIRECT_BUFFER: the size is that of the packets",
     proof: Proof::Sourced,
 };
@@ -79,7 +79,7 @@ pub static IB_CONTROL: Rule = Rule {
 /// Indirect buffers do not nest on MEC.
 pub static IB_NESTED: Rule = Rule {
     name: "PM4-IB-NESTED",
-    text: "an indirect buffer holds no indirect buffer but a chained one: MEC has one level",
+    text: "an indirect buffer contains no indirect buffer except a chained one: MEC has one level",
     source: "Mesa, radv_amdgpu_cs.c: compute queues only chain; no vendor text is known",
     proof: Proof::Guess,
 };
@@ -87,7 +87,7 @@ pub static IB_NESTED: Rule = Rule {
 /// Only an indirect buffer can be chained.
 pub static IB_CHAIN: Rule = Rule {
     name: "PM4-IB-CHAIN",
-    text: "CHAIN is set only inside of an indirect buffer: it goes on in place of it",
+    text: "CHAIN is set only within an indirect buffer, and replaces the rest of it",
     source: "Mesa, radv_amdgpu_cs.c; Linux, nvd.h",
     proof: Proof::Sourced,
 };

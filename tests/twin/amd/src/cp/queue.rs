@@ -24,7 +24,7 @@ use crate::gpu::{Interrupt, ProcessId, QueueDesc, QueueId, QueueKind};
 /// Accesses go to memory that is mapped.
 pub static PAGE_FAULT: Rule = Rule {
     name: "GPU-PAGE-FAULT",
-    text: "every address that a packet or a wave accesses is mapped on this GPU, with the right for it",
+    text: "every address that a packet or a wave accesses is mapped on this GPU with sufficient rights",
     source: "Linux, amdkfd/kfd_int_process_v11.c, amdgpu_gmc.c: a fault stops every queue of the process",
     proof: Proof::Sourced,
 };
@@ -32,7 +32,7 @@ pub static PAGE_FAULT: Rule = Rule {
 /// Waves do not trap.
 pub static WAVE_TRAP: Rule = Rule {
     name: "GPU-WAVE-TRAP",
-    text: "no wave traps where no trap handler is set (SET_TRAP_HANDLER)",
+    text: "no wave traps without a trap handler (SET_TRAP_HANDLER)",
     source: "Linux, kfd_ioctl.h, EC_QUEUE_WAVE_TRAP; LLVM, AMDGPUUsage, Trap Handler ABI",
     proof: Proof::Sourced,
 };

@@ -15,8 +15,8 @@ use twin_shader::page::{Access, MemFault, Memory, PAGE, Page, Port};
 /// What depends on each other has a barrier in between.
 pub static DISPATCH_RACE: Rule = Rule {
     name: "PM4-DISPATCH-RACE",
-    text: "a dispatch does not read what another one writes unless something waits in between: \
-           CS_PARTIAL_FLUSH, or in AQL the barrier bit",
+    text: "a dispatch does not read what another one writes without a wait in between: CS_PARTIAL_FLUSH, or in AQL the \
+           barrier bit",
     source: "Mesa, radv_cmd_buffer.c, RADV_CMD_FLAG_CS_PARTIAL_FLUSH; HSA Runtime Programmer's Reference \
              Manual, 2.9: packets without the barrier bit may overlap",
     proof: Proof::Sourced,

@@ -11,8 +11,7 @@ use super::{Cx, Stop, exception};
 /// Only registers that are modelled.
 pub static UNMODELLED: Rule = Rule {
     name: "PM4-REG-UNMODELLED",
-    text: "a packet only touches registers that a compute queue of this generation has and the twin \
-           models",
+    text: "a packet accesses only registers that a compute queue of this generation has and the twin models",
     source: "drivers/spec/src/amd/regs.rs; Linux, asic_reg/gc/gc_*_offset.h",
     proof: Proof::Sourced,
 };
@@ -20,7 +19,7 @@ pub static UNMODELLED: Rule = Rule {
 /// Only bits that the register has.
 pub static RESERVED: Rule = Rule {
     name: "PM4-REG-RESERVED",
-    text: "bits of a register that have no field on this generation are zero",
+    text: "bits of a register without a field on this generation are zero",
     source: "Linux, asic_reg/gc/gc_*_sh_mask.h",
     proof: Proof::Sourced,
 };

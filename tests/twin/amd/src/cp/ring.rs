@@ -11,7 +11,7 @@ use crate::gpu::{Begin, QueueDesc, QueueKind};
 /// A doorbell is written with 64 bits.
 pub static DOORBELL_64: Rule = Rule {
     name: "Q-DOORBELL-64",
-    text: "a doorbell is rung with one store of 64 bits",
+    text: "a doorbell is written with one 64-bit store",
     source: "Linux, gfx_v9_4_3.c, gfx_v11_0.c, sdma_v6_0.c: WDOORBELL64; the doorbell of a user queue \
              is 8 bytes",
     proof: Proof::Sourced,
@@ -20,9 +20,8 @@ pub static DOORBELL_64: Rule = Rule {
 /// A doorbell carries the write pointer.
 pub static DOORBELL_WPTR: Rule = Rule {
     name: "Q-DOORBELL-WPTR",
-    text: "the write pointer in memory is written before the doorbell, and the doorbell carries it: \
-           dwords for PM4, bytes for SDMA, the index of the last packet for AQL (of any one that is written, where \
-           several producers ring)",
+    text: "the write pointer in memory is written before the doorbell, and the doorbell carries it: dwords for PM4, \
+           bytes for SDMA, the index of the last packet for AQL (with several producers, of any written packet)",
     source: "Linux, gfx_v11_0.c and sdma_v6_0.c, set_wptr; ROCR, amd_aql_queue.cpp, StoreRelaxed; hsa.h, \
              hsa_queue_t.doorbell_signal",
     proof: Proof::Sourced,
@@ -31,7 +30,7 @@ pub static DOORBELL_WPTR: Rule = Rule {
 /// A write pointer only grows.
 pub static WPTR_MONOTONE: Rule = Rule {
     name: "Q-WPTR-MONOTONE",
-    text: "a write pointer counts on past the end of the ring and never goes back",
+    text: "a write pointer does not wrap at the end of the ring and never decreases",
     source: "Linux, amdgpu_ring.c; gfx_v11_0.c: CP_HQD_PQ_WPTR has 64 bits",
     proof: Proof::Sourced,
 };
@@ -39,7 +38,7 @@ pub static WPTR_MONOTONE: Rule = Rule {
 /// A ring is not overrun.
 pub static WPTR_RING: Rule = Rule {
     name: "Q-WPTR-RING",
-    text: "no more than the ring holds lies between the read and the write pointer",
+    text: "the write pointer is at most the size of the ring ahead of the read pointer",
     source: "Linux, amdgpu_ring.c, amdgpu_ring_alloc; ROCR, amd_blit_sdma.cpp, AcquireWriteAddress",
     proof: Proof::Sourced,
 };
@@ -55,8 +54,7 @@ pub static WPTR_UNIT: Rule = Rule {
 /// What is published stays.
 pub static RING_CHANGED: Rule = Rule {
     name: "Q-RING-CHANGED",
-    text: "the ring between the read and the write pointer is not written: the fetcher may have read \
-           it already",
+    text: "the ring between the read and the write pointer is not written: it may have been prefetched",
     source: "HSA Runtime Programmer's Reference Manual, 2.9; the prefetcher of CP",
     proof: Proof::Sourced,
 };

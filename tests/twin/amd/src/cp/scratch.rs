@@ -13,9 +13,8 @@ use super::{Cx, Stop, exception};
 /// Scratch is enough, or somebody can be asked.
 pub static PRIVATE_SIZE: Rule = Rule {
     name: "AQL-PRIVATE-SIZE",
-    text: "private_segment_size is at least what the descriptor says, and for all lanes of a wave no more \
-           than the queue has (scratch_wave64_lane_byte_size x 64), unless there is a \
-           queue_inactive_signal by which CP asks for more",
+    text: "private_segment_size is at least what the descriptor states, and for all lanes of a wave at most the scratch \
+           of the queue (scratch_wave64_lane_byte_size x 64), unless a queue_inactive_signal lets CP request more",
     source: "ROCR, amd_aql_queue.cpp, DynamicQueueEventsHandler; inc/amd_hsa_queue.h",
     proof: Proof::Sourced,
 };

@@ -18,7 +18,7 @@ use crate::gpu::Interrupt;
 /// Only packets that the engine knows.
 pub static OPCODE: Rule = Rule {
     name: "SDMA-OPCODE",
-    text: "the operation and sub-operation are ones that SDMA takes from a user queue of this generation",
+    text: "SDMA of this generation accepts the operation and sub-operation from a user queue",
     source: "drivers/spec/src/amd/sdma.rs; Linux, sdma_v6_0_0_pkt_open.h and its like",
     proof: Proof::Sourced,
 };
@@ -26,7 +26,7 @@ pub static OPCODE: Rule = Rule {
 /// Reserved bits are zero.
 pub static RESERVED: Rule = Rule {
     name: "SDMA-RESERVED",
-    text: "bits of a packet that have no field on this engine are zero",
+    text: "bits of a packet without a field on this engine are zero",
     source: "Linux, vega10_sdma_pkt_open.h, navi10_sdma_pkt_open.h, sdma_v6_0_0_pkt_open.h",
     proof: Proof::Sourced,
 };
@@ -34,7 +34,7 @@ pub static RESERVED: Rule = Rule {
 /// Counts fit the engine.
 pub static COUNT: Rule = Rule {
     name: "SDMA-COUNT",
-    text: "the count of a copy or fill is one less than the bytes, and fits the engine: 30 bits",
+    text: "the count of a copy or fill is the number of bytes minus 1, and has at most 30 bits",
     source: "ROCR, amd_gpu_agent.cpp, Increase SDMA copy size: SDMA 4.4 and 5.2; Linux, sdma_v4_4_2.c and \
              sdma_v5_2.c, adjust SDMA limits",
     proof: Proof::Sourced,
@@ -43,7 +43,7 @@ pub static COUNT: Rule = Rule {
 /// A packet does not wrap.
 pub static STRADDLES: Rule = Rule {
     name: "SDMA-STRADDLE",
-    text: "a packet does not straddle the end of the ring: NOPs fill it up",
+    text: "a packet does not straddle the end of the ring: NOPs fill the rest",
     source: "ROCR, amd_blit_sdma.cpp, CanWriteUpto, PadRingToEnd",
     proof: Proof::Sourced,
 };
@@ -51,7 +51,7 @@ pub static STRADDLES: Rule = Rule {
 /// Only whole packets are published.
 pub static CROSSES_WPTR: Rule = Rule {
     name: "SDMA-CROSSES-WPTR",
-    text: "the write pointer lies behind whole packets, and an indirect buffer ends behind one",
+    text: "the write pointer is at a packet boundary, and an indirect buffer ends at one",
     source: "ROCR, amd_blit_sdma.cpp, ReleaseWriteAddress; Linux, amdgpu_ring_commit",
     proof: Proof::Sourced,
 };
@@ -59,7 +59,7 @@ pub static CROSSES_WPTR: Rule = Rule {
 /// FENCE reaches memory.
 pub static FENCE_MTYPE: Rule = Rule {
     name: "SDMA-FENCE-MTYPE",
-    text: "from SDMA 5 on FENCE has MTYPE 3 (uncached), so that its write reaches memory",
+    text: "from SDMA 5 on, FENCE has MTYPE 3 (uncached), so that its write reaches memory",
     source: "Linux, sdma_v5_2.c, sdma_v6_0.c, sdma_v7_0.c: SDMA_PKT_FENCE_HEADER_MTYPE(0x3)",
     proof: Proof::Sourced,
 };
@@ -67,8 +67,7 @@ pub static FENCE_MTYPE: Rule = Rule {
 /// A poll does not give up.
 pub static POLL: Rule = Rule {
     name: "SDMA-POLL",
-    text: "POLL_REGMEM has function 0 to 6, and polls memory for ever (RETRY_COUNT 0xfff) or flushes the \
-           HDP",
+    text: "POLL_REGMEM has function 0 to 6, and polls memory without limit (RETRY_COUNT 0xfff) or flushes the HDP",
     source: "Linux, sdma_v6_0.c: RETRY_COUNT(0xfff); sdma_v6_0_0_pkt_open.h",
     proof: Proof::Sourced,
 };
@@ -92,7 +91,7 @@ pub static INDIRECT_END: Rule = Rule {
 /// What an INDIRECT packet says.
 pub static INDIRECT: Rule = Rule {
     name: "SDMA-INDIRECT",
-    text: "an indirect buffer has 1 dword or more, VMID 0, and no indirect buffer in it",
+    text: "an indirect buffer has at least 1 dword, VMID 0, and contains no indirect buffer",
     source: "Linux, sdma_v6_0_0_pkt_open.h; a user queue has its own VMID",
     proof: Proof::Sourced,
 };
@@ -108,7 +107,7 @@ pub static FILL: Rule = Rule {
 /// What a box says.
 pub static WINDOW: Rule = Rule {
     name: "SDMA-WINDOW",
-    text: "COPY_LINEAR_SUB_WIND has elements of at most 16 bytes and a box inside of its pitches",
+    text: "COPY_LINEAR_SUB_WIND has elements of at most 16 bytes and a box within its pitches",
     source: "ROCR, amd_blit_sdma.cpp, BuildCopyRectCommand",
     proof: Proof::Sourced,
 };

@@ -26,7 +26,8 @@ use crate::mem::{Caches, Vm};
 /// A wave that stands still for a reason that nobody is told.
 static HALTED_IN_SILENCE: Rule = Rule {
     name: "GPU-WAVE-SILENT",
-    text: "a trap handler sends the host an interrupt before it halts a wave; else nobody learns why the queue stands",
+    text: "a trap handler sends the host an interrupt before it halts a wave; otherwise the host does not learn why the \
+           queue has stopped",
     source: "ROCR, trap_handler.s, .send_interrupt; without it on gfx10.3: ROCR 5.2, amd_gpu_shaders.h, .signal_error",
     proof: Proof::Sourced,
 };
@@ -42,7 +43,7 @@ pub(crate) enum Data {
 /// No mistake of the client: without it a hang would be all that is seen.
 pub(super) static PANIC: Rule = Rule {
     name: "TWIN-PANIC",
-    text: "the twin itself does not fail; whoever sees this has found a mistake in it",
+    text: "the twin itself does not fail; a panic is a bug of the twin",
     source: "this twin; the place of the panic is on stderr",
     proof: Proof::Twin,
 };

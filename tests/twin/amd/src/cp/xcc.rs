@@ -15,8 +15,8 @@ use crate::gpu::ProcessId;
 /// XCCs that run the same ring wait for each other where they depend on each other.
 pub static RACE: Rule = Rule {
     name: "PM4-XCC-RACE",
-    text: "where XCCs share a ring, no XCC starts a dispatch that touches what an earlier one writes, or \
-           writes what it reads, before every XCC has done its share of that",
+    text: "if XCCs share a ring, no XCC starts a dispatch that accesses what an earlier one writes, or writes what it \
+           reads, before every XCC has completed its share of that one",
     source: "Linux, amdkfd/kfd_mqd_manager_v9.c: each XCC of a PM4 queue has a queue of its own; \
              CS_PARTIAL_FLUSH waits for the waves of its XCC",
     proof: Proof::Sourced,
@@ -25,8 +25,8 @@ pub static RACE: Rule = Rule {
 /// One XCC signals for all once all are done.
 pub static EARLY: Rule = Rule {
     name: "PM4-XCC-EARLY",
-    text: "where XCCs share a ring, one of them writes or interrupts at the end of the pipe only when all \
-           have done the dispatches before",
+    text: "if XCCs share a ring, an end-of-pipe write or interrupt of one XCC happens only after all XCCs have \
+           completed the earlier dispatches",
     source: "drivers that have run on MI300X let XCCs meet before one of them signals; the end of the pipe \
              is that of an XCC",
     proof: Proof::Guess,
@@ -35,8 +35,8 @@ pub static EARLY: Rule = Rule {
 /// The shares of XCCs are all of a dispatch.
 pub static SHARE: Rule = Rule {
     name: "PM4-XCC-SHARE",
-    text: "where XCCs share a ring, each has its own COMPUTE_CURRENT_LOGIC_XCC_ID below their number, and \
-           COMPUTE_TG_CHUNK_SIZE 1 (other sizes are not modelled); with 0 each runs all of the grid",
+    text: "if XCCs share a ring, each has its own COMPUTE_CURRENT_LOGIC_XCC_ID below their number, and \
+           COMPUTE_TG_CHUNK_SIZE 1 (other sizes are not modelled); with 0 each runs the whole grid",
     source: "Linux, amdkfd/kfd_mqd_manager_v9.c, init_mqd_v9_4_3: AQL queues get these values, PM4 queues \
              zeros",
     proof: Proof::Sourced,

@@ -24,14 +24,14 @@ use super::{Process, lock};
 
 static UNKNOWN: Rule = Rule {
     name: "DRM-UNKNOWN-IOCTL",
-    text: "an ioctl of a render node is one of those that compute clients use; others are not modelled",
+    text: "an ioctl of a render node is one that compute clients use; others are not modelled",
     source: "this twin",
     proof: Proof::Twin,
 };
 
 static QUERY: Rule = Rule {
     name: "DRM-UNKNOWN-QUERY",
-    text: "a query of AMDGPU_INFO is one that the twin knows",
+    text: "the twin knows the query of AMDGPU_INFO",
     source: "this twin",
     proof: Proof::Twin,
 };

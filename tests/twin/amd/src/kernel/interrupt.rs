@@ -22,14 +22,16 @@ use super::{Process, Registry, lock};
 
 static SLOT: Rule = Rule {
     name: "KFD-EVENT-SLOT",
-    text: "before a packet raises an interrupt, it writes the id of the event to its slot of the event page; else no event is signalled",
+    text: "before a packet raises an interrupt, it writes the id of the event to its slot of the event page; otherwise \
+           no event is signalled",
     source: "Linux, amdkfd/kfd_events.c, kfd_signal_event_interrupt",
     proof: Proof::Sourced,
 };
 
 static UNSEEN: Rule = Rule {
     name: "KFD-FAULT-UNSEEN",
-    text: "a process with queues has a MEMORY and a HW_EXCEPTION event; else it never learns why its queues have stopped",
+    text: "a process with queues has a MEMORY and a HW_EXCEPTION event; otherwise it does not learn why its queues have \
+           stopped",
     source: "Linux, amdkfd/kfd_events.c, kfd_signal_vm_fault_event and kfd_signal_reset_event",
     proof: Proof::Sourced,
 };

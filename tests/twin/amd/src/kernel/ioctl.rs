@@ -22,14 +22,14 @@ static UNKNOWN: Rule = Rule {
 
 static KIND: Rule = Rule {
     name: "KFD-IOCTL-TYPE",
-    text: "the type of a request on /dev/kfd is 'K'; the kernel looks at the number alone",
+    text: "the type of a request on /dev/kfd is 'K'; the kernel checks the number only",
     source: "Linux, include/uapi/linux/kfd_ioctl.h, AMDKFD_IOCTL_BASE",
     proof: Proof::Sourced,
 };
 
 static BEYOND: Rule = Rule {
     name: "KFD-ARGUMENT-SIZE",
-    text: "an argument that is larger than this kernel knows is zero beyond: the kernel does not look there",
+    text: "the part of an argument beyond the size that this kernel knows is zero: the kernel ignores it",
     source: "Linux, amdkfd/kfd_chardev.c, kfd_ioctl copies _IOC_SIZE bytes and uses those of its own struct",
     proof: Proof::Sourced,
 };

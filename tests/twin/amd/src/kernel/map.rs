@@ -16,7 +16,8 @@ use super::{Process, lock, user};
 
 static USERPTR: Rule = Rule {
     name: "KFD-USERPTR-UNMAPPED",
-    text: "memory of the client that GPUs have mapped stays mapped on the CPU until it is freed; the driver stops all queues of the process and takes it from the GPUs",
+    text: "memory of the client that is mapped on GPUs stays mapped on the CPU until it is freed; otherwise the kernel \
+           driver stops all queues of the process and unmaps it",
     source: "Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_evict_userptr",
     proof: Proof::Sourced,
 };

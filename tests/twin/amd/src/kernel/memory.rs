@@ -24,21 +24,21 @@ use super::{Kfd, Process, lock};
 
 static ACQUIRE: Rule = Rule {
     name: "KFD-ACQUIRE-VM",
-    text: "a process has called ACQUIRE_VM on a GPU before it allocates, maps or creates queues there",
+    text: "a process calls ACQUIRE_VM on a GPU before it allocates, maps or creates queues there",
     source: "Linux, amdkfd/kfd_process.c, kfd_process_device_data_by_id and kfd_bind_process_to_device",
     proof: Proof::Sourced,
 };
 
 static TYPES: Rule = Rule {
     name: "KFD-ALLOC-TYPE",
-    text: "exactly one type of memory is asked for; of several the kernel takes the first",
+    text: "exactly one type of memory is requested; of several the kernel uses the first",
     source: "Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu",
     proof: Proof::Sourced,
 };
 
 static FLAGS: Rule = Rule {
     name: "KFD-ALLOC-FLAGS",
-    text: "flags of an allocation are ones that the kernel knows; it does not look at others",
+    text: "the flags of an allocation are flags that the kernel knows; it ignores others",
     source: "Linux, include/uapi/linux/kfd_ioctl.h, KFD_IOC_ALLOC_MEM_FLAGS_*",
     proof: Proof::Sourced,
 };
@@ -52,14 +52,14 @@ static DOUBLE: Rule = Rule {
 
 static PINNED: Rule = Rule {
     name: "KFD-UNMAP-QUEUE-BUFFER",
-    text: "what a queue uses stays mapped until the queue is destroyed; before Linux 6.12 nothing checks it",
+    text: "buffers of a queue stay mapped until the queue is destroyed; Linux before 6.12 does not check it",
     source: "Linux, amdgpu/amdgpu_amdkfd_gpuvm.c, unmap_bo_from_gpuvm, queue_refcount",
     proof: Proof::Sourced,
 };
 
 static OTHER_GPU: Rule = Rule {
     name: "KFD-VM-GPU",
-    text: "the render node whose address space a process takes is that of the same GPU",
+    text: "the render node passed to ACQUIRE_VM belongs to the same GPU",
     source: "ROCr, libhsakmt/src/fmm.c, acquire_vm",
     proof: Proof::Guess,
 };

@@ -25,7 +25,7 @@ use super::{Process, user};
 
 static EVENT_TYPE: Rule = Rule {
     name: "KFD-EVENT-TYPE",
-    text: "an event has a type that something signals: SIGNAL, DEBUG, MEMORY, HW_EXCEPTION; others are created and never come",
+    text: "an event has a type that is signalled: SIGNAL, DEBUG, MEMORY, HW_EXCEPTION; events of other types never occur",
     source: "Linux, amdkfd/kfd_events.c, kfd_event_create",
     proof: Proof::Sourced,
 };
@@ -39,7 +39,7 @@ static EVENT_PAGE: Rule = Rule {
 
 static MODELLED: Rule = Rule {
     name: "KFD-NOT-MODELLED",
-    text: "the twin has no debugger: DBG_TRAP can only be refused",
+    text: "the debugger is not modelled: DBG_TRAP always fails",
     source: "this twin",
     proof: Proof::Twin,
 };

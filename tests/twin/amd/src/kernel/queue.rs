@@ -23,7 +23,8 @@ use super::{Kfd, Process, lock, user};
 
 static MAPPED: Rule = Rule {
     name: "KFD-QUEUE-BUFFERS",
-    text: "ring, pointers, end-of-pipe buffer and context save area of a queue are mapped on its GPU; before Linux 6.12 nothing checks it",
+    text: "ring, pointers, end-of-pipe buffer and context save area of a queue are mapped on its GPU; Linux before 6.12 \
+           does not check it",
     source: "Linux 6.12, amdkfd/kfd_queue.c, kfd_queue_acquire_buffers",
     proof: Proof::Sourced,
 };
@@ -37,21 +38,22 @@ static XCC: Rule = Rule {
 
 static RING: Rule = Rule {
     name: "KFD-QUEUE-RING-SIZE",
-    text: "a ring has at least 1024 bytes; smaller ones are taken as 1024, and the GPU runs over their end",
+    text: "a ring has at least 1024 bytes; smaller ones count as 1024, and the GPU reads past their end",
     source: "Linux, amdkfd/kfd_chardev.c, KFD_MIN_QUEUE_RING_SIZE",
     proof: Proof::Sourced,
 };
 
 static BUFFER: Rule = Rule {
     name: "KFD-QUEUE-BUFFER-SIZE",
-    text: "ring, read and write pointer, end-of-pipe buffer and context save area are each a mapping of its own, of just the size that the queue is created with; from Linux 6.12 on",
+    text: "ring, read and write pointer, end-of-pipe buffer and context save area are separate mappings of exactly the \
+           sizes that the queue is created with; from Linux 6.12 on",
     source: "Linux 6.12, amdkfd/kfd_queue.c, kfd_queue_buffer_get",
     proof: Proof::Sourced,
 };
 
 static EOP: Rule = Rule {
     name: "KFD-EOP-SIZE",
-    text: "the end-of-pipe buffer has the size that the chip wants, 4096 bytes here; from Linux 6.12 on",
+    text: "the end-of-pipe buffer has the size that the chip requires, 4096 bytes here; from Linux 6.12 on",
     source: "Linux 6.12, amdkfd/kfd_queue.c, kfd_queue_acquire_buffers",
     proof: Proof::Sourced,
 };

@@ -17,7 +17,8 @@ pub static VECTOR_STALE: Rule = Rule {
 /// A scalar load got what the scalar cache holds.
 pub static SCALAR_STALE: Rule = Rule {
     name: "CACHE-SCALAR-STALE",
-    text: "the scalar cache (GLK, and GL1 on GFX10 and GFX11) is invalidated between a write and a scalar load, but one that is the first guess of an atomic operation at that address",
+    text: "the scalar cache (GLK, and GL1 on GFX10 and GFX11) is invalidated between a write and a scalar load, unless \
+           the load is the first guess of an atomic operation at that address",
     source: "LLVM AMDGPUUsage, memory models of the targets: L0 and scalar caches are not coherent; LLVM, AtomicExpandPass: a compare and swap follows a plain load",
     proof: Proof::Sourced,
 };
@@ -49,7 +50,7 @@ pub static L2_NOT_WRITTEN_BACK: Rule = Rule {
 /// Memory that the host may read has dirty lines in GL2.
 pub static L2_HOST_STALE: Rule = Rule {
     name: "CACHE-L2-HOST-STALE",
-    text: "GL2 (of every XCC) is written back before the host is told that memory which it has mapped is ready",
+    text: "GL2 (of every XCC) is written back before the host is notified that memory mapped by the host is ready",
     source: "LLVM AMDGPUUsage: release at system scope writes GL2 back; that all of it matters to the host is our choice, but not after a barrier of AQL that releases nothing (HIP, rocvirtual.cpp, submitMarker: of such it reads the signal alone)",
     proof: Proof::Guess,
 };

@@ -21,7 +21,7 @@ use crate::mem::Physical;
 /// Registers are dwords.
 pub static WIDTH: Rule = Rule {
     name: "AMD-PCI-WIDTH",
-    text: "registers are read and written by 32 bits",
+    text: "registers are read and written with 32 bits",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_rreg and amdgpu_device_wreg",
     proof: Proof::Sourced,
 };
@@ -29,7 +29,7 @@ pub static WIDTH: Rule = Rule {
 /// The model knows no other.
 pub static REGISTER: Rule = Rule {
     name: "AMD-PCI-REGISTER",
-    text: "only registers that the vendor's headers name for the version of their block are touched",
+    text: "only registers that the vendor's headers name for the version of their block are accessed",
     source: "this twin: amd/src/pci/card.rs, front page",
     proof: Proof::Twin,
 };
@@ -37,7 +37,7 @@ pub static REGISTER: Rule = Rule {
 /// There is no memory beyond.
 pub static VRAM_END: Rule = Rule {
     name: "AMD-PCI-VRAM-END",
-    text: "accesses to VRAM end where it does, also where the BAR is larger",
+    text: "accesses through the VRAM BAR are below the size of VRAM, even if the BAR is larger",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gmc_v11_0.c, gmc_v11_0_mc_init: visible memory is cut to real memory",
     proof: Proof::Sourced,
 };
@@ -231,8 +231,8 @@ impl Target for Doorbells {
 
     fn reset(&mut self, _: ResetKind) {}
 
-    fn is_at_rest(&self) -> bool {
-        lock(&self.0).engines.are_at_rest()
+    fn is_idle(&self) -> bool {
+        lock(&self.0).engines.are_idle()
     }
 }
 

@@ -11,7 +11,8 @@ use super::state::State;
 /// XCCs on other dies hear what the first one hears.
 pub static FENCE: Rule = Rule {
     name: "AMD-DOORBELL-FENCE",
-    text: "while command processors of MI300X are rung, XCC_DOORBELL_FENCE of the first die has a bit for each XCC that is not there and for no other, and that of each other die has SHUB_SLV_MODE",
+    text: "when a command processor of MI300X receives a doorbell, XCC_DOORBELL_FENCE of the first die has exactly the \
+           bits of the missing XCCs, and that of each other die has SHUB_SLV_MODE",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/nbio_v7_9.c, nbio_v7_9_init_registers",
     proof: Proof::Sourced,
 };
@@ -19,7 +20,9 @@ pub static FENCE: Rule = Rule {
 /// A copy engine is on a die.
 pub static DIE: Rule = Rule {
     name: "AMD-DOORBELL-DIE",
-    text: "a doorbell in the range of DOORBELL0_CTRL_ENTRY_1 + n is that of copy engine n, and goes there by S2A entry 1, 2, 5 or 6 of its die, which is enabled, has a size, and AWID, RANGE_OFFSET and AWADDR_31_28 of that engine",
+    text: "a doorbell in the range of DOORBELL0_CTRL_ENTRY_1 + n belongs to copy engine n and is routed by S2A entry 1, \
+           2, 5 or 6 of its die, which is enabled and has a size and the AWID, RANGE_OFFSET and AWADDR_31_28 of that \
+           engine",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/nbio_v7_9.c, nbio_v7_9_sdma_doorbell_range",
     proof: Proof::Sourced,
 };

@@ -17,7 +17,7 @@ use super::{hqd, mes, sdma};
 /// The BAR answers once it is told to.
 pub static APERTURE: Rule = Rule {
     name: "AMD-DOORBELL-APERTURE",
-    text: "doorbells are rung while BIF_DOORBELL_APER_EN is set; else they are lost",
+    text: "doorbells are written while BIF_DOORBELL_APER_EN is set; otherwise they are lost",
     source: "Linux, nbio_v4_3.c, nbio_v4_3_enable_doorbell_aperture",
     proof: Proof::Sourced,
 };
@@ -25,7 +25,8 @@ pub static APERTURE: Rule = Rule {
 /// The bus interface sends doorbells on.
 pub static ROUTE: Rule = Rule {
     name: "AMD-DOORBELL-ROUTE",
-    text: "a doorbell is in the range of an S2A entry that is enabled: entries 0 and 3 for the command processors, entry 2 with a range for the copy engines; else it is lost",
+    text: "a doorbell is in the range of an enabled S2A entry: entries 0 and 3 for the command processors, entry 2 with \
+           a range for the copy engines; otherwise it is lost",
     source: "Linux, nbio_v4_3.c, nbio_v4_3_gc_doorbell_init, nbio_v4_3_sdma_doorbell_range",
     proof: Proof::Sourced,
 };
@@ -33,7 +34,7 @@ pub static ROUTE: Rule = Rule {
 /// A doorbell is a queue's.
 pub static NOBODY: Rule = Rule {
     name: "AMD-DOORBELL-NOBODY",
-    text: "a doorbell is that of a queue that is active, on the block that its S2A entry sends it to",
+    text: "a doorbell belongs to an active queue on the block to which its S2A entry routes it",
     source: "Linux, gfx_v11_0.c and sdma_v6_0.c: CP_HQD_PQ_DOORBELL_CONTROL and SDMA0_QUEUE0_DOORBELL_OFFSET say which",
     proof: Proof::Sourced,
 };
@@ -41,7 +42,7 @@ pub static NOBODY: Rule = Rule {
 /// The selection is shared by everything that uses it.
 pub static SELECTION: Rule = Rule {
     name: "GFX-SELECT-BACK",
-    text: "who selects by GRBM_GFX_CNTL takes it back (0) before it rings a doorbell",
+    text: "GRBM_GFX_CNTL is reset to 0 before a doorbell is written",
     source: "Linux, gfx_v11_0.c: soc21_grbm_select(adev, 0, 0, 0, 0) ends each use, under srbm_mutex, which no doorbell takes",
     proof: Proof::Sourced,
 };
@@ -49,7 +50,8 @@ pub static SELECTION: Rule = Rule {
 /// Halves are two.
 pub static HALVES: Rule = Rule {
     name: "AMD-DOORBELL-HALVES",
-    text: "where a host has no stores of 64 bits, a doorbell is rung with its low half and then its high half, and no other comes between",
+    text: "on a host without 64-bit stores, the low half of a doorbell is written before the high half, with no other \
+           doorbell in between",
     source: "tinygrad, runtime/support/usb.py, pcie_mem_write: 8 bytes of a doorbell are two packets of a dword each",
     proof: Proof::Observed,
 };

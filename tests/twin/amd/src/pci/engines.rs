@@ -204,8 +204,8 @@ impl Engines {
     }
 
     /// Whether no queue gets on by itself.
-    pub(super) fn are_at_rest(&self) -> bool {
-        self.gpu.is_at_rest()
+    pub(super) fn are_idle(&self) -> bool {
+        self.gpu.is_idle()
     }
 
     /// The read and the write pointer of a queue, in its unit.

@@ -19,7 +19,8 @@ use super::{hqd, mes, sdma};
 /// The command processors have firmware before they are programmed.
 pub static AUTOLOAD: Rule = Rule {
     name: "GFX-AUTOLOAD",
-    text: "command processors, SDMA and their queues are programmed once CP_STAT is 0 and BOOTLOAD_COMPLETE is set, which a driver waits for",
+    text: "command processors, SDMA and their queues are programmed after the driver has seen CP_STAT 0 and \
+           BOOTLOAD_COMPLETE",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfx_v11_0.c, gfx_v11_0_wait_for_rlc_autoload_complete",
     proof: Proof::Sourced,
 };
@@ -27,7 +28,8 @@ pub static AUTOLOAD: Rule = Rule {
 /// Firmware of RS64 processors starts where its header says.
 pub static ENTRY: Rule = Rule {
     name: "GFX-RS64-ENTRY",
-    text: "a pipe of MEC runs after a pulse of its reset, during which PRGRM_CNTR_START of that pipe has the start of the firmware, in dwords",
+    text: "a pipe of MEC starts after a reset pulse, during which PRGRM_CNTR_START of that pipe has the start of the \
+           firmware, in dwords",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_config_gfx_rs64; the start in gfx_firmware_header_v2_0 of gc_11_0_{0,2,3}_mec.bin and gc_12_0_{0,1}_mec.bin",
     proof: Proof::Sourced,
 };
@@ -35,7 +37,7 @@ pub static ENTRY: Rule = Rule {
 /// The RLC answers once it runs.
 pub static SAFE_MODE: Rule = Rule {
     name: "GFX-SAFE-MODE",
-    text: "RLC_SAFE_MODE is written while the RLC runs, with CMD, and not before it has cleared CMD of the message before",
+    text: "RLC_SAFE_MODE is written while the RLC runs, with CMD, after it has cleared CMD of the previous message",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_set_safe_mode: waits for CMD to be cleared; gfx_v11_0_rlc_start",
     proof: Proof::Sourced,
 };

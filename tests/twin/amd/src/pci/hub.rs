@@ -21,7 +21,7 @@ use crate::mem::Physical;
 /// Who invalidates has the semaphore.
 pub static SEMAPHORE: Rule = Rule {
     name: "AMD-HUB-SEMAPHORE",
-    text: "the MM hub is told to invalidate by who holds the semaphore of the engine, which is given back after it",
+    text: "an invalidation of the MM hub is requested by the owner of the engine's semaphore, which is released afterwards",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gmc_v11_0.c, gmc_v11_0_flush_gpu_tlb: the acknowledge may be lost across power gating",
     proof: Proof::Sourced,
 };

@@ -17,7 +17,7 @@ use crate::mem::{Physical, Place};
 /// A ring is set up before it runs.
 pub static ENABLED: Rule = Rule {
     name: "AMD-IH-ENABLED",
-    text: "where an interrupt ring is, and how large, is said while rb_enable is 0",
+    text: "the address and the size of an interrupt ring are written while rb_enable is 0",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/ih_v6_0.c, ih_v6_0_irq_init: disables the rings first",
     proof: Proof::Sourced,
 };
@@ -25,7 +25,7 @@ pub static ENABLED: Rule = Rule {
 /// Pointers count bytes.
 pub static POINTER: Rule = Rule {
     name: "AMD-IH-POINTER",
-    text: "pointers of an interrupt ring are bytes, multiples of the 32 of an entry, inside of the ring",
+    text: "pointers of an interrupt ring are in bytes, multiples of 32 (an entry), within the ring",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/ih_v6_0.c, ih_v6_0_set_rptr; amdgpu_ih.c, amdgpu_ih_decode_iv_helper: rptr += 32",
     proof: Proof::Sourced,
 };
@@ -33,7 +33,8 @@ pub static POINTER: Rule = Rule {
 /// A ring is in a space that is known.
 pub static SPACE: Rule = Rule {
     name: "AMD-IH-SPACE",
-    text: "when an interrupt ring is enabled, its mc_space is 4, an address of VMID 0, or 2, one of the bus, and its mc_vmid is 0",
+    text: "when an interrupt ring is enabled, its mc_space is 4 (an address of VMID 0) or 2 (a bus address), and its \
+           mc_vmid is 0",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/ih_v6_0.c, ih_v6_0_rb_cntl",
     proof: Proof::Sourced,
 };

@@ -19,7 +19,7 @@ use super::state::State;
 /// The index says that it means VRAM.
 pub static MM_INDEX: Rule = Rule {
     name: "AMD-PCI-MM-INDEX",
-    text: "MM_DATA is a dword of VRAM once MM_INDEX has bit 31 set, above an address that is a multiple of 4",
+    text: "MM_DATA accesses a dword of VRAM only if bit 31 of MM_INDEX is set and the address is a multiple of 4",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mm_access",
     proof: Proof::Sourced,
 };
@@ -27,7 +27,8 @@ pub static MM_INDEX: Rule = Rule {
 /// A register that no block answers for lets the bus wait.
 pub static REMAP: Rule = Rule {
     name: "AMD-HDP-REMAP",
-    text: "REMAP_HDP_MEM_FLUSH_CNTL names a dword of BAR 5 that no other register has, such as the page at 0x7f000; on MI300X that is of an XCC, and the page at 0x1a000 is free",
+    text: "REMAP_HDP_MEM_FLUSH_CNTL names a dword of BAR 5 that is no register, such as the page at 0x7f000; on MI300X, \
+           where an XCC has that page, the page at 0x1a000 is free",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu.h, MMIO_REG_HOLE_OFFSET; nbio_v4_3.c, nbio_v4_3_remap_hdp_registers; nbio_v7_9.c, MMIO_REG_HOLE_OFFSET",
     proof: Proof::Sourced,
 };

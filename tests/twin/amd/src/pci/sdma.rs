@@ -19,7 +19,7 @@ use crate::gpu::{QueueId, QueueKind};
 /// Queues run on engines that do.
 pub static RUNS: Rule = Rule {
     name: "SDMA-RUNS",
-    text: "a queue of SDMA is enabled on an engine that runs: F32_CNTL or MCU_CNTL has neither HALT nor a reset",
+    text: "an SDMA queue is enabled on a running engine: F32_CNTL or MCU_CNTL has neither HALT nor a reset",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_resume: unhalts before it enables the ring; sdma_v7_0.c",
     proof: Proof::Sourced,
 };
@@ -27,7 +27,7 @@ pub static RUNS: Rule = Rule {
 /// What a queue cannot be without.
 pub static NEEDS: Rule = Rule {
     name: "SDMA-RB-NEEDS",
-    text: "an enabled queue of SDMA has a ring, writes its read pointer back to an address, has an address for its write pointer, and equal read and write pointers",
+    text: "an enabled SDMA queue has a ring, addresses for its read and write pointer, and equal read and write pointers",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_resume",
     proof: Proof::Sourced,
 };
@@ -35,7 +35,7 @@ pub static NEEDS: Rule = Rule {
 /// A write pointer does not go back unnoticed.
 pub static MINOR_PTR: Rule = Rule {
     name: "SDMA-MINOR-PTR",
-    text: "MINOR_PTR_UPDATE is set while RB_WPTR is written with less than it has, and cleared before the queue is enabled",
+    text: "MINOR_PTR_UPDATE is set while RB_WPTR is decreased, and cleared before the queue is enabled",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_resume: before programing wptr to a less value, need set minor_ptr_update first",
     proof: Proof::Sourced,
 };
@@ -43,7 +43,7 @@ pub static MINOR_PTR: Rule = Rule {
 /// A queue is not changed below itself.
 pub static BUSY: Rule = Rule {
     name: "SDMA-RB-BUSY",
-    text: "ring, pointers and doorbell of a queue of SDMA are written while it is not enabled",
+    text: "ring, pointers and doorbell of an SDMA queue are written while it is disabled",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_stop comes before sdma_v6_0_gfx_resume",
     proof: Proof::Sourced,
 };
@@ -51,7 +51,7 @@ pub static BUSY: Rule = Rule {
 /// Its doorbell reaches it.
 pub static DOORBELL: Rule = Rule {
     name: "SDMA-DOORBELL",
-    text: "the doorbell of an enabled queue of SDMA is enabled, and its own",
+    text: "the doorbell of an enabled SDMA queue is enabled and belongs to this queue only",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_resume; amdgpu_doorbell.h: each engine has its own",
     proof: Proof::Sourced,
 };
@@ -59,7 +59,7 @@ pub static DOORBELL: Rule = Rule {
 /// Addresses are translated.
 pub static UTCL1: Rule = Rule {
     name: "SDMA-UTCL1",
-    text: "a queue of SDMA 4.4 is rung while SDMA_CNTL has UTC_L1_ENABLE",
+    text: "a doorbell of an SDMA 4.4 queue is written while SDMA_CNTL has UTC_L1_ENABLE",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/sdma_v4_4_2.c, sdma_v4_4_2_inst_start: set utc l1 enable flag always to 1; sdma_v4_4_2_inst_gfx_stop clears it",
     proof: Proof::Sourced,
 };

@@ -13,7 +13,7 @@ use super::state::State;
 /// A wave is one of a SIMD.
 pub static SELECT: Rule = Rule {
     name: "GFX-SQ-SELECT",
-    text: "SQ_IND_DATA is read while GRBM_GFX_INDEX selects one shader engine, array and SIMD that there are, and not all of them",
+    text: "SQ_IND_DATA is read while GRBM_GFX_INDEX selects one existing shader engine, array and SIMD, not all of them",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_read_wave_data; amdgpu_debugfs.c, amdgpu_debugfs_wave_read",
     proof: Proof::Sourced,
 };
@@ -21,7 +21,7 @@ pub static SELECT: Rule = Rule {
 /// What is read of it is there.
 pub static REGISTER: Rule = Rule {
     name: "GFX-SQ-REGISTER",
-    text: "SQ_IND_INDEX names a wave slot that a SIMD has, and a register of waves that the headers have and that is modelled",
+    text: "SQ_IND_INDEX names an existing wave slot of a SIMD, and a modelled wave register from the headers",
     source: "Linux, gc_11_0_0_offset.h, ixSQ_WAVE_*",
     proof: Proof::Sourced,
 };

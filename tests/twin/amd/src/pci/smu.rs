@@ -23,7 +23,7 @@ use super::wait::{Looks, Wait};
 /// A message at a time.
 pub static MESSAGE: Rule = Rule {
     name: "AMD-SMU-MESSAGE",
-    text: "a message to the SMU is sent when the one before has been answered, after C2PMSG_90 was cleared",
+    text: "a message to the SMU is sent after the previous one was answered and C2PMSG_90 was cleared",
     source: "Linux, drivers/gpu/drm/amd/pm/swsmu/smu_cmn.c, smu_cmn_send_smc_msg_with_param and __smu_cmn_send_msg",
     proof: Proof::Sourced,
 };
@@ -31,7 +31,7 @@ pub static MESSAGE: Rule = Rule {
 /// A reset comes when nothing is under way.
 pub static MASTER: Rule = Rule {
     name: "AMD-SMU-RESET-MASTER",
-    text: "a card is not bus master when it is reset: what it has under way would go astray",
+    text: "bus mastering is disabled when a card is reset: transfers in flight would be lost",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: pci_clear_master first",
     proof: Proof::Sourced,
 };

@@ -27,8 +27,8 @@ use crate::mem::{Physical, Place};
 /// A card that resets does not answer.
 pub static RESETTING: Rule = Rule {
     name: "AMD-PCI-RESETTING",
-    text: "while a card resets, nothing of it is accessed but the mailbox that asked for it, the PSP's C2PMSG_35, and \
-           RCC_CONFIG_MEMSIZE, which tell when it is back",
+    text: "during a reset of the card, only the requesting mailbox, the PSP's C2PMSG_35 and RCC_CONFIG_MEMSIZE are \
+           accessed; the last two show when the reset is complete",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_device.c, amdgpu_device_mode1_reset: waits, then polls the bootloader, \
              then get_memsize; tinygrad, runtime/support/am/ip.py, AM_SMU.mode1_reset: waits for C2PMSG_54 first",
     proof: Proof::Sourced,

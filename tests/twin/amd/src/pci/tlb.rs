@@ -18,7 +18,8 @@ use crate::mem::{Mtype, Physical, Place, Rights, Translation};
 /// Tables have changed and nobody has said so.
 pub static STALE: Rule = Rule {
     name: "AMD-HUB-STALE-TLB",
-    text: "a hub is told to invalidate (all of L1, L2 and PDEs, by an engine whose range is all addresses) between a change of a valid entry and an access through it",
+    text: "a hub is invalidated (all of L1, L2 and PDEs, by an engine whose range is all addresses) between a change of \
+           a valid entry and an access through it",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_vm.c, amdgpu_vm_update_range with flush_tlb; amdgpu_vm_bo_update: not where nothing valid was",
     proof: Proof::Sourced,
 };
@@ -26,7 +27,7 @@ pub static STALE: Rule = Rule {
 /// The hub is set up first.
 pub static OFF: Rule = Rule {
     name: "AMD-HUB-OFF",
-    text: "a hub has its L1 TLB enabled, and its system aperture set, before a block goes through it",
+    text: "a hub's L1 TLB is enabled and its system aperture is set before a block accesses memory through the hub",
     source: "Linux, drivers/gpu/drm/amd/amdgpu: the block GMC is started before IH and PSP (amdgpu_discovery.c, order of blocks); that nothing answers before is a guess",
     proof: Proof::Guess,
 };
@@ -34,7 +35,7 @@ pub static OFF: Rule = Rule {
 /// The aperture shows memory.
 pub static APERTURE: Rule = Rule {
     name: "AMD-HUB-APERTURE",
-    text: "what VMID 0 accesses inside of the system aperture is VRAM, from FB_LOCATION_BASE to FB_LOCATION_TOP",
+    text: "within the system aperture, VMID 0 accesses VRAM only, from FB_LOCATION_BASE to FB_LOCATION_TOP",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfxhub_v3_0.c, gfxhub_v3_0_init_system_aperture_regs: what is not goes to a default page",
     proof: Proof::Sourced,
 };

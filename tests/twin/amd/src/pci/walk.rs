@@ -11,7 +11,8 @@ use crate::mem::{Mtype, Physical, Place, Rights};
 /// Bits without a meaning are 0.
 pub static RESERVED: Rule = Rule {
     name: "AMD-PTE-RESERVED",
-    text: "an entry of a page table has no bits but those of its kind: of a table its address, system, snooped and how it is cut; of a page the rest",
+    text: "a page table entry has only the bits of its kind: a directory entry its address, system, snooped and \
+           fragment size; a page entry also the others",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gmc_v11_0.c and gmc_v12_0.c, \"PTE format\", \"PDE format\"",
     proof: Proof::Sourced,
 };
@@ -19,7 +20,7 @@ pub static RESERVED: Rule = Rule {
 /// From GFX12 on an entry of the last table says what it is.
 pub static LEAF: Rule = Rule {
     name: "AMD-PTE-LEAF",
-    text: "on GFX12 a valid entry of a last table has AMDGPU_PTE_IS_PTE",
+    text: "on GFX12, a valid entry of a last-level table has AMDGPU_PTE_IS_PTE",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_vm_pt.c, amdgpu_vm_pte_update_flags and gmc_v12_0.c, \"PTE format\": 63 P",
     proof: Proof::Sourced,
 };

@@ -41,28 +41,28 @@ pub use host::Turn;
 
 static TOKEN: Rule = Rule {
     name: "HOST-DOORBELL-TOKEN",
-    text: "the doorbell is rung with the token of a channel, as GPFIFO_GET_WORK_SUBMIT_TOKEN gave it",
+    text: "the doorbell is written with the token of a channel, as GPFIFO_GET_WORK_SUBMIT_TOKEN returned it",
     source: "open-gpu-kernel-modules, ctrl/ctrlc36f.h, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN",
     proof: Proof::Sourced,
 };
 
 static SCHEDULED: Rule = Rule {
     name: "HOST-DOORBELL-SCHEDULED",
-    text: "a channel is scheduled before its doorbell is rung: the host does nothing with it before",
+    text: "a channel is scheduled before its doorbell is written: until then the host ignores it",
     source: "open-gpu-kernel-modules, ctrl/ctrla06f/ctrla06fgpfifo.h, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE",
     proof: Proof::Sourced,
 };
 
 static PUT: Rule = Rule {
     name: "HOST-GP-PUT",
-    text: "GPPut of USERD is the index of an entry: below the number of entries of the ring",
+    text: "GPPut of USERD is an index below the number of entries of the ring",
     source: "open-gpu-doc, classes/host/clc56f.h, Nvc56fControl; manuals/volta/gv100/dev_ram.ref.txt",
     proof: Proof::Sourced,
 };
 
 static DEADLOCK: Rule = Rule {
     name: "HOST-DEADLOCK",
-    text: "what a semaphore's acquire waits for comes: where every channel waits or has nothing to do, and the client stores nothing, it never does",
+    text: "an acquire of a semaphore completes: it cannot if every channel waits or is idle and the client stores nothing",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, SEM_EXECUTE: the acquire times out (INTR_0_ACQUIRE)",
     proof: Proof::Sourced,
 };

@@ -13,7 +13,7 @@ use super::error::{Error, Exception, Result, Stop, xid};
 
 static MMU: Rule = Rule {
     name: "MMU-FAULT",
-    text: "an engine reads and writes what is mapped for it, with the rights that it needs",
+    text: "an engine accesses addresses that are mapped for it with sufficient rights",
     source: "open-gpu-kernel-modules, dev_mmu.h; nverror.h, ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT",
     proof: Proof::Sourced,
 };

@@ -18,21 +18,22 @@ use super::{Process, lock, tree};
 
 static KIND: Rule = Rule {
     name: "NV-IOCTL-TYPE",
-    text: "the type of a request on a file of RM is 'F'; the kernel looks at number and size alone",
+    text: "the type of a request on a file of RM is 'F'; the kernel checks number and size only",
     source: "open-gpu-kernel-modules, kernel-open/common/inc/nv-ioctl-numbers.h, NV_IOCTL_MAGIC",
     proof: Proof::Sourced,
 };
 
 static SIZE: Rule = Rule {
     name: "RM-ESCAPE-SIZE",
-    text: "an escape is one that the branch has, with an argument of the size that its struct has there",
+    text: "the branch has the escape, and the argument has the size of its struct",
     source: "open-gpu-kernel-modules, escape.c, RmIoctl: dataSize != sizeof; nv.c, nvidia_ioctl",
     proof: Proof::Sourced,
 };
 
 static FILE: Rule = Rule {
     name: "RM-ESCAPE-FILE",
-    text: "objects are made, asked, mapped and freed on the control file; memory of RM_ALLOC_MEMORY is made on a file of a GPU",
+    text: "objects are created, controlled, mapped and freed on the control file; memory of RM_ALLOC_MEMORY is created \
+           on a file of a GPU",
     source: "open-gpu-kernel-modules, escape.c, NV_CTL_DEVICE_ONLY, NV_ACTUAL_DEVICE_ONLY",
     proof: Proof::Sourced,
 };
@@ -46,14 +47,14 @@ static REGISTER: Rule = Rule {
 
 static VERSION: Rule = Rule {
     name: "NV-VERSION",
-    text: "the client's version is the kernel's",
+    text: "the client's version equals the kernel driver's",
     source: "open-gpu-kernel-modules, osapi.c, rm_perform_version_check",
     proof: Proof::Sourced,
 };
 
 static UNKNOWN: Rule = Rule {
     name: "RM-ESCAPE-NOT-MODELLED",
-    text: "an escape is one that the twin does",
+    text: "the twin models the escape",
     source: "this twin: src/kernel/escape.rs",
     proof: Proof::Twin,
 };

@@ -23,7 +23,7 @@ static MMAP_FIRST: Rule = Rule {
 
 static MMAP_RANGE: Rule = Rule {
     name: "NV-MMAP-RANGE",
-    text: "a file is mapped from offset 0, as long as what was named for it",
+    text: "a file is mapped from offset 0 with exactly the length that was named for it",
     source: "open-gpu-kernel-modules, kernel-open/nvidia/nv-mmap.c, nvidia_mmap_helper: vm_pgoff, NV_VMA_SIZE",
     proof: Proof::Sourced,
 };

@@ -16,42 +16,44 @@ use super::{Call, Client, FIRST_CHOSEN, FIRST_CLIENT, Kind, Object, State};
 
 static CLASS: Rule = Rule {
     name: "RM-CLASS",
-    text: "a class is one that RM knows, and that the GPU has",
+    text: "RM knows the class, and the GPU supports it",
     source: "open-gpu-kernel-modules, alloc_free.c, serverAllocResourceUnderLock; resservResourceFactory: gpuIsClassSupported",
     proof: Proof::Sourced,
 };
 
 static NOT_MODELLED: Rule = Rule {
     name: "RM-CLASS-NOT-MODELLED",
-    text: "memory of the process is pinned by RM_ALLOC_MEMORY; by RM_ALLOC the twin does not",
+    text: "memory of the process is pinned by RM_ALLOC_MEMORY; RM_ALLOC of it is not modelled",
     source: "this twin: src/rm/alloc.rs",
     proof: Proof::Twin,
 };
 
 static PARENT: Rule = Rule {
     name: "RM-PARENT",
-    text: "an object is made below one of a class that resource_list.h has for it",
+    text: "the parent of an object has a class that resource_list.h allows",
     source: "open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/resource_list.h, Parents",
     proof: Proof::Sourced,
 };
 
 static HANDLE: Rule = Rule {
     name: "RM-HANDLE",
-    text: "the handle of a new object is free, and not that of its client",
+    text: "the handle of a new object is unused and differs from its client's",
     source: "open-gpu-kernel-modules, rs_client.c, clientValidateNewResourceHandle",
     proof: Proof::Sourced,
 };
 
 static PARAMS: Rule = Rule {
     name: "RM-ALLOC-PARAMS",
-    text: "a class gets the parameters that resource_list.h requires; RM copies its own size, whatever it is told",
+    text: "an allocation has the parameters that resource_list.h requires for its class; RM copies the size of its own \
+           struct in any case",
     source: "open-gpu-kernel-modules, resource_list.h, RS_REQUIRED; alloc_free.c, serverAllocApiCopyIn",
     proof: Proof::Sourced,
 };
 
 static SIZE: Rule = Rule {
     name: "RM-ALLOC-SIZE",
-    text: "paramsSize, where it is given, is the size of the branch's struct: RM copies that much anyway, past the end of a shorter one",
+    text: "paramsSize, if given, is the size of the branch's struct: RM copies that size in any case, past the end of a \
+           shorter one",
     source: "open-gpu-kernel-modules, param_copy.c, rmapiParamsAcquire; alloc_free.c",
     proof: Proof::Sourced,
 };
@@ -65,7 +67,7 @@ static DEVICE: Rule = Rule {
 
 static OPEN: Rule = Rule {
     name: "RM-DEVICE-OPEN",
-    text: "the process has /dev/nvidiaN open when it makes the device of that GPU",
+    text: "the process has /dev/nvidiaN open when it creates the device of that GPU",
     source: "open-gpu-kernel-modules, device.c, deviceConstruct: osIsGpuAccessible; kernel-open/nvidia/nv.c, nv_is_gpu_accessible",
     proof: Proof::Sourced,
 };

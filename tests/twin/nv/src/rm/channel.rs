@@ -18,63 +18,66 @@ use super::{Call, Kind, State};
 
 static GROUP: Rule = Rule {
     name: "RM-GROUP-ENGINE",
-    text: "a group of channels is made for an engine that the GPU has",
+    text: "a channel group is created for an engine of the GPU",
     source: "open-gpu-kernel-modules, kernel_channel_group_api.c, kchangrpapiConstruct: RM_ENGINE_TYPE_IS_VALID",
     proof: Proof::Sourced,
 };
 
 static SPACE: Rule = Rule {
     name: "RM-CHANNEL-SPACE",
-    text: "a channel has a context share or an address space, not both; in a group it has no address space of its own, outside of one no context share",
+    text: "a channel has a context share or an address space, not both; in a group it has no address space of its own, \
+           and outside of a group it has no context share",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelConstruct",
     proof: Proof::Sourced,
 };
 
 static SHARE: Rule = Rule {
     name: "RM-CHANNEL-SHARE",
-    text: "a context share is one of the channel's group, and all channels of a group have one, or none has",
+    text: "a context share belongs to the channel's group, and either all channels of a group have one or none has",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelConstruct: bLegacyMode, NV_ERR_INVALID_OBJECT_PARENT",
     proof: Proof::Sourced,
 };
 
 static ENGINE: Rule = Rule {
     name: "RM-CHANNEL-ENGINE",
-    text: "the engine of a channel, where it says one, is that of its group",
+    text: "the engine of a channel, if given, is that of its group",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelConstruct: NV2080_ENGINE_TYPE_IS_VALID",
     proof: Proof::Sourced,
 };
 
 static USERD: Rule = Rule {
     name: "RM-CHANNEL-USERD",
-    text: "USERD is 512 bytes of memory, at a multiple of 512: RM cuts other offsets off, and does not look how long the memory is",
+    text: "USERD is 512 bytes of memory at a multiple of 512: RM truncates other offsets and does not check the length",
     source: "open-gpu-kernel-modules, kernel_channel_gv100.c, kchannelCreateUserdMemDesc: userdShift; mem_desc.c, memdescCreateSubMem; dev_ram.h, NV_RAMUSERD",
     proof: Proof::Sourced,
 };
 
 static USERD_PLACE: Rule = Rule {
     name: "RM-CHANNEL-USERD-PLACE",
-    text: "from Hopper on, USERD in system memory goes with a ring in system memory",
+    text: "from Hopper on, USERD in system memory requires a ring in system memory",
     source: "open-gpu-kernel-modules, kernel_fifo_gh100.c, kfifoCheckChannelAllocAddrSpaces",
     proof: Proof::Sourced,
 };
 
 static RING: Rule = Rule {
     name: "RM-CHANNEL-RING",
-    text: "a ring has a number of entries that is a power of two, begins at a multiple of 8, and is mapped when the channel is made",
+    text: "the number of entries of a ring is a power of two; the ring starts at a multiple of 8 and is mapped when the \
+           channel is created",
     source: "open-gpu-kernel-modules, alloc/alloc_channel.h, gpFifoEntries; open-gpu-doc, manuals/volta/gv100/dev_pbdma.ref.txt, NV_PPBDMA_GP_BASE; that it is mapped so early is ours",
     proof: Proof::Guess,
 };
 
 static OBJECT: Rule = Rule {
     name: "RM-ENGINE-OBJECT",
-    text: "an object of compute is made in a channel of graphics, one of copies in a channel of graphics or of a copy engine; its parameters, if there are any, name an engine that this can be: RM does not look at them",
+    text: "a compute object is created in a graphics channel, a copy object in a channel of graphics or of a copy \
+           engine; its parameters, if any, name such an engine: RM does not check them",
     source: "open-gpu-kernel-modules, channel_descendant.c, chandesConstruct: gpuGetClassByEngineAndClassId; kernel_ce_context.c",
     proof: Proof::Sourced,
 };
 
 static BOUND: Rule = Rule {
     name: "RM-SCHEDULE-REGISTERED",
-    text: "a channel of graphics in an address space that UVM owns is registered with UVM before it is scheduled",
+    text: "a graphics channel in an address space that UVM owns is registered with UVM before it is scheduled",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelIsSchedulable: bIsContextBound",
     proof: Proof::Sourced,
 };

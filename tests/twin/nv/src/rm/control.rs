@@ -16,14 +16,14 @@ use super::{Call, Kind, Object, State};
 
 static UNKNOWN: Rule = Rule {
     name: "RM-CONTROL-NOT-MODELLED",
-    text: "a control is one that the twin answers",
+    text: "the twin models the control",
     source: "this twin: src/rm/control.rs",
     proof: Proof::Twin,
 };
 
 static CLASS: Rule = Rule {
     name: "RM-CONTROL-CLASS",
-    text: "an object is asked controls of its own class",
+    text: "a control is sent to an object of its class",
     source: "open-gpu-kernel-modules, rs_resource.c, resControlLookup: NV_ERR_NOT_SUPPORTED",
     proof: Proof::Sourced,
 };
@@ -37,7 +37,7 @@ static SIZE: Rule = Rule {
 
 pub(super) static VALUE: Rule = Rule {
     name: "RM-CONTROL-VALUE",
-    text: "a control gets values that it knows: a GPU's ID, lists of 1 or more, formats and indices that there are",
+    text: "a control has valid values: a GPU's ID, lists of at least 1 element, existing formats and indices",
     source: "open-gpu-kernel-modules, gpu_mgr.c, gpumgrGetGpuIdInfoV2; subdevice_ctrl_gpu_kernel.c, subdeviceCtrlCmdGpuGetGidInfo, subdeviceCtrlCmdGpuGetPids, subdeviceCtrlCmdGpuGetPidInfo; kernel_graphics.c",
     proof: Proof::Sourced,
 };

@@ -24,28 +24,29 @@ use super::{Call, Kind, State};
 
 static FILE: Rule = Rule {
     name: "RM-OS-EVENT",
-    text: "a descriptor becomes an event of a client once (ALLOC_OS_EVENT), before an object of it is made, and is freed once",
+    text: "a descriptor becomes an event of a client once (ALLOC_OS_EVENT), before an object uses it, and is freed once",
     source: "open-gpu-kernel-modules, osapi.c, allocate_os_event, free_os_event; os.c, osUserHandleToKernelPtr",
     proof: Proof::Sourced,
 };
 
 static SOURCE: Rule = Rule {
     name: "RM-EVENT",
-    text: "an event is of class NV01_EVENT_OS_EVENT, and of an object that notifies: a subdevice, a channel, an object of an engine, a debugger",
+    text: "an event has class NV01_EVENT_OS_EVENT and an object that can notify: a subdevice, a channel, an engine \
+           object, a debugger",
     source: "open-gpu-kernel-modules, event.c, eventConstruct, eventInit: NV_ERR_INVALID_OBJECT",
     proof: Proof::Sourced,
 };
 
 static NONSTALL: Rule = Rule {
     name: "RM-EVENT-NONSTALL",
-    text: "an event of interrupts that do not stall is of a subdevice, and of an engine that has such",
+    text: "an event of non-stalling interrupts belongs to a subdevice, and to an engine that has such interrupts",
     source: "open-gpu-kernel-modules, event_notification.c, registerEventNotification, eventGetEngineTypeFromSubNotifyIndex",
     proof: Proof::Sourced,
 };
 
 static NOTIFY: Rule = Rule {
     name: "RM-EVENT-NOTIFY",
-    text: "a subdevice is told to notify of an event that it has, once until it is told to stop",
+    text: "a notification of an event that the subdevice has is enabled once until it is disabled",
     source: "open-gpu-kernel-modules, subdevice_ctrl_event_kernel.c, subdeviceCtrlCmdEventSetNotification",
     proof: Proof::Sourced,
 };

@@ -20,7 +20,7 @@ use super::Call;
 
 static UNPUBLISHED: Rule = Rule {
     name: "RM-CONTROL-UNPUBLISHED",
-    text: "a control that no header of NVIDIA's names is one that its own programs ask, with the size that they give",
+    text: "a control that NVIDIA's headers do not name is one that NVIDIA's own programs send, with the size that they send",
     source: "what libcuda 550.163.01 asks; open-gpu-kernel-modules, binary_api.c and RM_GSS_LEGACY_MASK: RM hands such calls to the GPU's processor unread",
     proof: Proof::Guess,
 };

@@ -20,49 +20,52 @@ use super::{Call, Kind, Object, State};
 
 static MEMORY: Rule = Rule {
     name: "RM-MEMORY",
-    text: "memory has a size, an owner, no internal flags and no range; local memory has location VIDMEM, system memory another one; addresses have their own classes",
+    text: "memory has a size, an owner, no internal flags and no range; local memory has location VIDMEM, system memory \
+           another one; address ranges have their own classes",
     source: "open-gpu-kernel-modules, standard_mem.c, stdmemValidateParams; video_mem.c, system_mem.c",
     proof: Proof::Sourced,
 };
 
 static FULL: Rule = Rule {
     name: "RM-MEMORY-FULL",
-    text: "no more local memory is made than the GPU has",
+    text: "allocations of local memory fit in the GPU's memory",
     source: "open-gpu-kernel-modules, video_mem.c, vidmemConstruct: NV_ERR_NO_MEMORY",
     proof: Proof::Sourced,
 };
 
 static PIN: Rule = Rule {
     name: "RM-OS-DESCRIPTOR",
-    text: "memory of a process is pinned from the start of a page, with location PCI, mapping NO_MAP and coherency CACHED, WRITE_BACK or UNCACHED, where it is mapped",
+    text: "memory of a process is pinned from the start of a page, with location PCI, mapping NO_MAP and coherency \
+           CACHED, WRITE_BACK or UNCACHED, and all of it is mapped",
     source: "open-gpu-kernel-modules, escape.c, RmAllocOsDescriptor, RmCreateOsDescriptor",
     proof: Proof::Sourced,
 };
 
 static MAP: Rule = Rule {
     name: "RM-MAP-RANGE",
-    text: "what is mapped lies in the memory, and is not empty",
+    text: "a mapped range is within the memory and not empty",
     source: "open-gpu-kernel-modules, mapping_cpu.c, memMap: NV_ERR_INVALID_BASE, NV_ERR_INVALID_LIMIT",
     proof: Proof::Sourced,
 };
 
 static MAP_FILE: Rule = Rule {
     name: "RM-MAP-FILE",
-    text: "local memory and doorbells are mapped by a file of their GPU, system memory by a control file, each for the first time",
+    text: "local memory and doorbells are mapped through a file of their GPU, system memory through a control file, \
+           each file once",
     source: "open-gpu-kernel-modules, kernel-open/nvidia/nv-usermap.c, nv_add_mapping_context_to_file",
     proof: Proof::Sourced,
 };
 
 static DMA: Rule = Rule {
     name: "RM-MAP-DMA",
-    text: "RM_MAP_MEMORY_DMA names a range of addresses (hDma), and a place in it that is aligned and free",
+    text: "RM_MAP_MEMORY_DMA names a range of addresses (hDma) and an aligned, free address in it",
     source: "open-gpu-kernel-modules, virtual_mem.c, virtmemMapTo; mapping.c",
     proof: Proof::Sourced,
 };
 
 static DMA_EXTERNAL: Rule = Rule {
     name: "RM-MAP-DMA-EXTERNAL",
-    text: "RM does not map in an address space that is owned from outside",
+    text: "RM does not map memory in an externally owned address space",
     source: "open-gpu-kernel-modules, gpu_vaspace.c, gvaspaceAlloc: bIsExternallyOwned",
     proof: Proof::Sourced,
 };

@@ -38,14 +38,14 @@ pub(crate) use control::{bars, gpu_id, uuid};
 
 static CLIENT: Rule = Rule {
     name: "RM-CLIENT",
-    text: "a client is there, and is used on the control file that it was made on, or on files that are registered with that",
+    text: "a client exists and is used on the control file that created it, or on files registered with that file",
     source: "open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/client.c, rmclientValidate: pOSInfo",
     proof: Proof::Sourced,
 };
 
 static OBJECT: Rule = Rule {
     name: "RM-OBJECT",
-    text: "a handle names an object that is there",
+    text: "a handle names an existing object",
     source: "open-gpu-kernel-modules, src/nvidia/src/libraries/resserv/src/rs_client.c, clientGetResourceRef",
     proof: Proof::Sourced,
 };

@@ -24,14 +24,14 @@ use super::{Call, Kind, State};
 
 static RESET: Rule = Rule {
     name: "RM-RESET-CHANNEL",
-    text: "a channel is reset for a reason that there is",
+    text: "a channel is reset with a valid reason",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelCtrlCmdResetChannel: NV_ERR_INVALID_PARAMETER",
     proof: Proof::Sourced,
 };
 
 static STATES: Rule = Rule {
     name: "RM-SM-STATES",
-    text: "states are read of at most 100 multiprocessors at a time, of those that there are",
+    text: "states are read of at most 100 existing multiprocessors at a time",
     source: "open-gpu-kernel-modules, ctrl83dedebug.h, NV83DE_CTRL_DEBUG_MAX_SMS_PER_CALL",
     proof: Proof::Sourced,
 };

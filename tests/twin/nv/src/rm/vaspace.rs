@@ -16,7 +16,8 @@ use super::{Call, Kind, State};
 
 static SPACE: Rule = Rule {
     name: "RM-VASPACE",
-    text: "an address space has an index of 0, big pages of 0, 64 or 128 KiB, a range that does not wrap, and flags that the branch has",
+    text: "an address space has index 0, big pages of 0, 64 or 128 KiB, a range that does not wrap, and flags that the \
+           branch has",
     source: "open-gpu-kernel-modules, vaspace_api.c, vaspaceapiConstruct; nvos.h, NV_VASPACE_ALLOCATION_FLAGS",
     proof: Proof::Sourced,
 };

@@ -12,7 +12,7 @@ use super::On;
 
 static GROUP: Rule = Rule {
     name: "UVM-RANGE-GROUP",
-    text: "a group of ranges is there when it is destroyed",
+    text: "a destroyed range group exists",
     source: "open-gpu-kernel-modules, uvm_range_group.c, uvm_api_destroy_range_group: NV_ERR_OBJECT_NOT_FOUND",
     proof: Proof::Sourced,
 };

@@ -24,21 +24,22 @@ pub(super) static OVERLAP: Rule = Rule {
 
 static FREE: Rule = Rule {
     name: "UVM-FREE",
-    text: "a range is freed whole",
+    text: "a range is freed as a whole",
     source: "open-gpu-kernel-modules, uvm_free: NV_ERR_INVALID_ADDRESS",
     proof: Proof::Sourced,
 };
 
 pub(super) static MAP: Rule = Rule {
     name: "UVM-MAP",
-    text: "what is mapped lies in one external range, for 1 or more GPUs that have such addresses (below 2^47 up to Ada, below 2^56 from Hopper on, as an x86 program has them), with types that there are",
+    text: "a mapping is within one external range, for at least 1 GPU that has such addresses (below 2^47 up to Ada, \
+           below 2^56 from Hopper on, as an x86 program has them), with valid types",
     source: "open-gpu-kernel-modules, uvm_map_external.c, uvm_map_external_allocation; uvm_gpu.c, uvm_gpu_can_address",
     proof: Proof::Sourced,
 };
 
 static MAP_LENGTH: Rule = Rule {
     name: "UVM-MAP-LENGTH",
-    text: "offset and length lie in the memory that is mapped, and begin at a page",
+    text: "offset and length are within the mapped memory and start at a page",
     source: "open-gpu-kernel-modules, nv_gpu_ops.c, nvGpuOpsBuildExternalAllocPtes; uvm_map_external.c, uvm_map_external_allocation_on_gpu: smallest_alignment",
     proof: Proof::Sourced,
 };

@@ -25,21 +25,21 @@ use crate::space::Owner;
 
 static COMMAND: Rule = Rule {
     name: "UVM-COMMAND",
-    text: "a command of UVM is one that the branch has",
+    text: "the branch has the UVM command",
     source: "open-gpu-kernel-modules, uvm.c, uvm_ioctl",
     proof: Proof::Sourced,
 };
 
 static NOT_MODELLED: Rule = Rule {
     name: "UVM-NOT-MODELLED",
-    text: "a command of UVM is one that the twin does: nothing of managed memory",
+    text: "the twin models the UVM command; managed memory is not modelled",
     source: "this twin: src/uvm/mod.rs",
     proof: Proof::Twin,
 };
 
 static INITIALIZE: Rule = Rule {
     name: "UVM-INITIALIZE",
-    text: "a file of UVM is initialized once, with the flags that it has, before anything else is asked of it",
+    text: "a file of UVM is initialized once, with valid flags, before any other command",
     source: "open-gpu-kernel-modules, uvm_api.h, UVM_ROUTE_CMD_STACK_INIT_CHECK; uvm.c, uvm_api_initialize",
     proof: Proof::Sourced,
 };
@@ -60,14 +60,14 @@ static GPU: Rule = Rule {
 
 static RANGE: Rule = Rule {
     name: "UVM-RANGE",
-    text: "a range has an address that is not 0 and a length, both multiples of 4 KiB, and does not wrap",
+    text: "a range has a nonzero address and a length, both multiples of 4 KiB, and does not wrap",
     source: "open-gpu-kernel-modules, uvm_api.h, uvm_api_range_invalid_aligned",
     proof: Proof::Sourced,
 };
 
 static PEER: Rule = Rule {
     name: "UVM-PEER",
-    text: "two GPUs are peers once, and before one maps local memory of the other",
+    text: "peer access of two GPUs is enabled once, before one maps local memory of the other",
     source: "open-gpu-kernel-modules, uvm_map_external.c, set_ext_gpu_map_location; uvm_va_space.c, uvm_api_enable_peer_access",
     proof: Proof::Sourced,
 };

@@ -21,7 +21,8 @@ use super::{NOT_MODELLED, On};
 
 static MMAP: Rule = Rule {
     name: "UVM-MMAP",
-    text: "an initialized file of UVM is mapped at the address that is its offset, shared, for reads and writes; a pool of semaphores whole",
+    text: "an initialized file of UVM is mapped at the address that equals its offset, shared, for reads and writes; a \
+           semaphore pool as a whole",
     source: "open-gpu-kernel-modules, uvm.c, uvm_mmap: vm_pgoff, VM_SHARED|VM_READ|VM_WRITE, UVM_VA_RANGE_TYPE_SEMAPHORE_POOL",
     proof: Proof::Sourced,
 };

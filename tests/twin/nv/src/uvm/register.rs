@@ -13,21 +13,23 @@ use super::{GPU, Holder, MM, MULTI_PROCESS, On, PEER, Registered};
 
 static EXTERNAL: Rule = Rule {
     name: "UVM-VASPACE-EXTERNAL",
-    text: "an address space that UVM gets is one that is owned from outside (IS_EXTERNALLY_OWNED), of that GPU, and no other file's",
+    text: "an address space that UVM receives is externally owned (IS_EXTERNALLY_OWNED), belongs to that GPU, and to no \
+           other file",
     source: "open-gpu-kernel-modules, nv_gpu_ops.c, nvGpuOpsDupAddressSpace; what follows for one that another file has is ours",
     proof: Proof::Sourced,
 };
 
 static CHANNEL: Rule = Rule {
     name: "UVM-CHANNEL",
-    text: "a channel is registered once, in the address space of its GPU that UVM has",
+    text: "a channel is registered once, in the address space that UVM has for its GPU",
     source: "open-gpu-kernel-modules, uvm_user_channel.c, uvm_register_channel: NV_ERR_INVALID_CHANNEL; nv_gpu_ops.c, nvGpuOpsVerifyChannel",
     proof: Proof::Sourced,
 };
 
 static WINDOW: Rule = Rule {
     name: "UVM-CHANNEL-WINDOW",
-    text: "a channel of graphics is registered with addresses for its buffers that are free, or those of its group, below 2^40 up to Ada",
+    text: "a graphics channel is registered with free addresses for its buffers, or with those of its group, below 2^40 \
+           up to Ada",
     source: "open-gpu-kernel-modules, uvm_user_channel.c: max_channel_va; uvm_ada.c, uvm_hopper.c",
     proof: Proof::Sourced,
 };

@@ -188,7 +188,7 @@ impl<'a> Block<'a> {
             if self.warps.iter().all(|warp| warp.live == 0) {
                 return Ok(Some(ran));
             }
-            went |= self.meet();
+            went |= self.release_barriers();
             if self.launch.program.products {
                 went |= self.multiply()?;
             }
@@ -246,7 +246,7 @@ impl<'a> Block<'a> {
     }
 
     /// Lets the warps go on that wait at a barrier at which all have arrived.
-    fn meet(&mut self) -> bool {
+    fn release_barriers(&mut self) -> bool {
         let mut any = false;
         for (number, barrier) in (0..).zip(&mut self.barriers.each) {
             if barrier.arrived.iter().all(|&lanes| lanes == 0) {

@@ -277,7 +277,7 @@ impl Threads {
     }
 
     /// Lets lanes go on for which all others have come, or will not come any more.
-    fn meet(&mut self) {
+    fn reconverge(&mut self) {
         let mut k = 0;
         while let Some(&group) = self.others.get(k) {
             let lanes = match group.wait {
@@ -403,7 +403,7 @@ impl Threads {
         self.at += 1;
         self.active &= !lanes;
         self.park(lanes, self.at, wait);
-        self.meet();
+        self.reconverge();
     }
 
     /// Lanes go to the addresses in a pair of registers, and some bytes on; the others go on.
@@ -464,7 +464,7 @@ impl Threads {
                     *join &= !lanes;
                 }
                 self.at += 1;
-                self.meet();
+                self.reconverge();
             }
         }
     }
@@ -549,7 +549,7 @@ impl Threads {
                     self.copies.end(memories)?;
                     bulk::leave(memories, &mut self.leaving, None)?;
                 }
-                self.meet();
+                self.reconverge();
             }
             Op::Yield => {
                 self.at += 1;

@@ -5,7 +5,7 @@ use twin::rule::{Proof, Rule};
 /// LDS beyond the workgroup's.
 pub static LDS_RANGE: Rule = Rule {
     name: "LDS-RANGE",
-    text: "LDS is accessed inside of what the workgroup allocated; hardware reads 0 and drops writes",
+    text: "LDS accesses are within the LDS of the workgroup; hardware reads 0 and drops writes",
     source: "ISA documents, chapter of the local data share, out-of-range addresses",
     proof: Proof::Sourced,
 };
@@ -21,8 +21,8 @@ pub static MEM_ALIGN: Rule = Rule {
 /// An atomic that no bus carries.
 pub static MEM_ATOMIC_FABRIC: Rule = Rule {
     name: "MEM-ATOMIC-FABRIC",
-    text: "an atomic on uncached memory that is not the GPU's own is an integer sum or difference, \
-           a swap, or a comparison and swap; PCIe carries no others, and they are lost",
+    text: "an atomic on uncached memory outside the GPU's own is an integer addition or subtraction, a swap, or a \
+           compare and swap; PCIe supports no others, and they are lost",
     source: "ROCm, \"How ROCm uses PCIe atomics\" and \"AMD GPU atomics operation support\"",
     proof: Proof::Sourced,
 };
@@ -30,7 +30,7 @@ pub static MEM_ATOMIC_FABRIC: Rule = Rule {
 /// Scratch beyond the lane's.
 pub static SCRATCH_RANGE: Rule = Rule {
     name: "SCRATCH-RANGE",
-    text: "a lane accesses scratch inside of what COMPUTE_TMPRING_SIZE gives it",
+    text: "a lane accesses scratch within the bytes that COMPUTE_TMPRING_SIZE allocates for it",
     source: "ISA documents, scratch instructions; register COMPUTE_TMPRING_SIZE",
     proof: Proof::Guess,
 };
@@ -38,7 +38,7 @@ pub static SCRATCH_RANGE: Rule = Rule {
 /// A buffer without a format.
 pub static BUFFER_FORMAT: Rule = Rule {
     name: "BUFFER-FORMAT",
-    text: "a buffer that is accessed by format has one",
+    text: "a buffer that is accessed with a format has one",
     source: "ISA documents, buffer formats",
     proof: Proof::Sourced,
 };

@@ -22,7 +22,7 @@ use crate::wave::{Lanes, Wave};
 /// Waves of 64 lanes have no dual issue.
 static VOPD_WAVE32: Rule = Rule {
     name: "VOPD-WAVE32",
-    text: "dual issue is for waves of 32 lanes",
+    text: "dual issue requires waves of 32 lanes",
     source: "RDNA3 ISA, 7.6",
     proof: Proof::Sourced,
 };
@@ -30,7 +30,8 @@ static VOPD_WAVE32: Rule = Rule {
 /// Each bank of VGPRs is read once for each of the source slots.
 static VOPD_BANKS: Rule = Rule {
     name: "VOPD-BANKS",
-    text: "both halves read VGPRs of different banks: the first sources modulo 4, the second sources modulo 4, the third ones modulo 2",
+    text: "the two halves read VGPRs of different banks: the first sources modulo 4, the second sources modulo 4, the \
+           third ones modulo 2",
     source: "RDNA3 ISA, 7.6, \"VOPD restrictions\"; LLVM, GCNVOPDUtils.cpp",
     proof: Proof::Sourced,
 };
@@ -38,7 +39,7 @@ static VOPD_BANKS: Rule = Rule {
 /// The scalar values that one VOPD reads.
 static VOPD_SCALARS: Rule = Rule {
     name: "VOPD-SCALARS",
-    text: "both halves together read at most two scalar registers and literals",
+    text: "the two halves together read at most two scalar registers and literals",
     source: "RDNA3 ISA, 7.6, \"VOPD restrictions\"; LLVM, GCNVOPDUtils.cpp",
     proof: Proof::Sourced,
 };

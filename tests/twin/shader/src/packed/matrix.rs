@@ -23,7 +23,7 @@ use crate::wave::Wave;
 /// Lanes 16 and up of A and B repeat lanes 0 to 15 in RDNA3.
 static WMMA_REPLICATE: Rule = Rule {
     name: "WMMA-REPLICATE",
-    text: "every 16 lanes of the A and B matrices of WMMA hold the same",
+    text: "each group of 16 lanes of the A and B matrices of WMMA has the same values",
     source: "RDNA3 ISA, 7.9; GPUOpen, \"How to accelerate AI applications on RDNA 3 using WMMA\"",
     proof: Proof::Sourced,
 };

@@ -24,7 +24,8 @@ use crate::gpu::{QueueId, QueueKind};
 /// Registers of queues are those of the queue that is selected.
 pub static SELECT: Rule = Rule {
     name: "GFX-HQD-SELECT",
-    text: "registers of a queue are accessed while GRBM_GFX_CNTL selects a pipe that the chip has, for compute (ME 1, or ME 2 where there are two) or of the scheduler (ME 3), and a queue of it",
+    text: "registers of a queue are accessed while GRBM_GFX_CNTL selects an existing pipe, of compute (ME 1, or ME 2 \
+           where it exists) or of the scheduler (ME 3), and a queue of it",
     source: "Linux, gfx_v11_0.c, soc21_grbm_select before gfx_v11_0_kiq_init_register; num_pipe_per_mec, num_queue_per_pipe; mes_v11_0.c, mes_v11_0_queue_init_register",
     proof: Proof::Sourced,
 };
@@ -32,7 +33,8 @@ pub static SELECT: Rule = Rule {
 /// A queue is not changed below itself.
 pub static BUSY: Rule = Rule {
     name: "GFX-HQD-BUSY",
-    text: "registers of a queue are written while it is not active: DEQUEUE_REQUEST takes it off, and CP_HQD_ACTIVE tells when that is done",
+    text: "registers of a queue are written while it is inactive: DEQUEUE_REQUEST removes it, and CP_HQD_ACTIVE shows \
+           when that is complete",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_kiq_init_register: disable the queue if it is active",
     proof: Proof::Sourced,
 };
@@ -40,7 +42,7 @@ pub static BUSY: Rule = Rule {
 /// Queues run on processors that do.
 pub static RUNS: Rule = Rule {
     name: "GFX-HQD-RUNS",
-    text: "a queue is made active on a pipe that runs: its firmware started, not halted, not in reset",
+    text: "a queue is activated on a running pipe: its firmware is started, not halted, not in reset",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_cp_resume: gfx_v11_0_cp_compute_enable comes before the queues",
     proof: Proof::Sourced,
 };

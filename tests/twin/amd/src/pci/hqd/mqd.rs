@@ -12,7 +12,8 @@ use crate::pci::engines::Wanted;
 /// What a queue is loaded from says the same.
 pub static MQD: Rule = Rule {
     name: "GFX-MQD",
-    text: "the descriptor at CP_MQD_BASE_ADDR is there when its queue gets its first work: header 0xc0310800, compute units of every engine, and from dword 128 on the registers of the queue",
+    text: "the descriptor at CP_MQD_BASE_ADDR is complete when its queue gets its first work: header 0xc0310800, \
+           compute units of every engine, and the registers of the queue from dword 128 on",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_compute_mqd_init; CP_HQD_PERSISTENT_STATE.PRELOAD_REQ; include/v11_structs.h",
     proof: Proof::Sourced,
 };

@@ -14,7 +14,10 @@ use crate::pci::state::State;
 /// XCCs share the work of a queue.
 pub static SHARED: Rule = Rule {
     name: "GFX-AQL-XCCS",
-    text: "an AQL queue of MI300X is active in the same slot of every XCC of its partition before it is rung, with the same ring, pointers and doorbell; the descriptors lie cp_mqd_stride_size apart, have compute_current_logic_xcc_id 0, 1, ... and compute_tg_chunk_size 1, and the first XCC alone has no NO_UPDATE_RPTR",
+    text: "an AQL queue of MI300X is active in the same slot of every XCC of its partition before its doorbell, with \
+           the same ring, pointers and doorbell; the descriptors are cp_mqd_stride_size apart, have \
+           compute_current_logic_xcc_id 0, 1, ... and compute_tg_chunk_size 1, and only the first XCC has no \
+           NO_UPDATE_RPTR",
     source: "Linux, drivers/gpu/drm/amd/amdkfd/kfd_mqd_manager_v9.c, init_mqd_v9_4_3 and load_mqd_v9_4_3",
     proof: Proof::Sourced,
 };
@@ -22,7 +25,8 @@ pub static SHARED: Rule = Rule {
 /// XCCs know which of them are one GPU.
 pub static PARTITION: Rule = Rule {
     name: "GFX-XCP",
-    text: "queues of MI300X become active after SPATIAL_PART of the PSP has made all XCCs one GPU: this model has no other partition",
+    text: "queues of MI300X are activated after SPATIAL_PART of the PSP has made all XCCs one GPU: other partitions are \
+           not modelled",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfx_v9_4_3.c, gfx_v9_4_3_cp_resume: switches the partition mode where it is not known; CP_HYP_XCP_CTL",
     proof: Proof::Sourced,
 };

@@ -22,7 +22,7 @@ pub static NEEDS: Rule = Rule {
 /// Its doorbell reaches it.
 pub static DOORBELL: Rule = Rule {
     name: "GFX-HQD-DOORBELL",
-    text: "the doorbell of a queue is enabled, its own, and inside of CP_MEC_DOORBELL_RANGE",
+    text: "the doorbell of a queue is enabled, belongs to this queue only, and is within CP_MEC_DOORBELL_RANGE",
     source: "Linux, gfx_v11_0.c, gfx_v11_0_compute_mqd_init, gfx_v11_0_cp_set_doorbell_range",
     proof: Proof::Sourced,
 };

@@ -14,7 +14,8 @@ use crate::pci::state::State;
 /// Frames are whole, and in order.
 pub static FRAME: Rule = Rule {
     name: "GFX-MES-FRAME",
-    text: "the scheduler (MES) takes whole frames of 64 dwords for it, SET_HW_RSRC before all others, with the blocks of the card where its table of blocks has them",
+    text: "the scheduler (MES) receives whole frames of 64 dwords, SET_HW_RSRC before all others, with the blocks of \
+           the card in its table of blocks",
     source: "Linux, drivers/gpu/drm/amd/include/mes_v11_api_def.h; mes_v11_0.c, mes_v11_0_hw_init, mes_v11_0_set_hw_resources",
     proof: Proof::Sourced,
 };

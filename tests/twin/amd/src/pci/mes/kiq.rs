@@ -11,7 +11,8 @@ use crate::pci::state::State;
 /// Packets of this queue are few.
 pub static PACKET: Rule = Rule {
     name: "GFX-KIQ-PACKET",
-    text: "the queue by which others are mapped (KIQ) takes whole packets: MAP_QUEUES and UNMAP_QUEUES of one queue each, SET_RESOURCES, WRITE_DATA to one register, NOP",
+    text: "the queue that maps others (KIQ) receives whole packets: MAP_QUEUES and UNMAP_QUEUES of one queue each, \
+           SET_RESOURCES, WRITE_DATA to one register, NOP",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfx_v11_0.c, gfx11_kiq_map_queues, gfx11_kiq_unmap_queues, gfx11_kiq_set_resources, gfx_v11_0_ring_emit_wreg",
     proof: Proof::Sourced,
 };

@@ -18,7 +18,8 @@ use super::{graphics, hqd, kernel};
 /// The firmware of a pipe starts where its header says.
 pub static START: Rule = Rule {
     name: "GFX-MES-START",
-    text: "a pipe of the scheduler (MES) becomes active after its reset, with its firmware loaded, and with CP_MES_PRGRM_CNTR_START of that pipe where this starts, in dwords",
+    text: "a pipe of the scheduler (MES) is activated after its reset, with its firmware loaded and \
+           CP_MES_PRGRM_CNTR_START of that pipe set to the firmware's start, in dwords",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/mes_v11_0.c, mes_v11_0_enable; the start in mes_firmware_header_v1_0 of gc_11_0_0_mes_2.bin and gc_11_0_0_mes1.bin",
     proof: Proof::Sourced,
 };
@@ -26,7 +27,8 @@ pub static START: Rule = Rule {
 /// A queue that is mapped has a descriptor.
 pub static MAPPED: Rule = Rule {
     name: "GFX-MES-MAP",
-    text: "a queue that KIQ or MES map has a descriptor where they are told, with the header of one for compute and the doorbell that they are told, and a place that the chip has",
+    text: "a queue that KIQ or MES map has a descriptor at the given address, with the header of a compute descriptor \
+           and the given doorbell, and an existing slot",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/gfx_v11_0.c, gfx11_kiq_map_queues; mes_v11_0.c, mes_v11_0_map_legacy_queue, mes_v11_0_mqd_init",
     proof: Proof::Sourced,
 };
@@ -34,7 +36,8 @@ pub static MAPPED: Rule = Rule {
 /// A doorbell says how far the driver is.
 pub static WPTR: Rule = Rule {
     name: "GFX-MES-WPTR",
-    text: "doorbells of KIQ and MES say how many dwords the driver has written since the queue began: never fewer than were taken, and at most a ring more",
+    text: "doorbells of KIQ and MES carry the number of dwords written since the queue was created: at least the dwords \
+           read, and at most a ring more",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/mes_v11_0.c, mes_v11_0_ring_set_wptr: a pointer of 64 bits that does not wrap; amdgpu_ring.c, amdgpu_ring_alloc",
     proof: Proof::Sourced,
 };

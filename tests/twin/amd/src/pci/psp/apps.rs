@@ -13,7 +13,8 @@ use crate::pci::state::State;
 /// A session is there as long as its application.
 pub static SESSION: Rule = Rule {
     name: "AMD-PSP-SESSION",
-    text: "an application of the PSP is called and unloaded by the number of the session that loading it has given, until it is unloaded",
+    text: "an application of the PSP is called and unloaded with the session number that loading it returned, until it \
+           is unloaded",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/psp_gfx_if.h, psp_gfx_cmd_unload_ta and psp_gfx_cmd_invoke_cmd; amdgpu_psp.c, psp_ta_load",
     proof: Proof::Sourced,
 };
@@ -21,7 +22,8 @@ pub static SESSION: Rule = Rule {
 /// What an application shares with the driver is there.
 pub static SHARED: Rule = Rule {
     name: "AMD-PSP-SHARED",
-    text: "the memory that an application of the PSP shares with the driver is whole pages of 4 KiB that the PSP can write, or none",
+    text: "memory that an application of the PSP shares with the driver is whole pages of 4 KiB that the PSP can write, \
+           or empty",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/psp_gfx_if.h, psp_gfx_cmd_load_ta",
     proof: Proof::Sourced,
 };

@@ -22,7 +22,9 @@ use super::wait::{Looks, Wait};
 /// The bootloader takes parts one by one.
 pub static BOOTLOADER: Rule = Rule {
     name: "AMD-PSP-BOOTLOADER",
-    text: "the PSP's bootloader gets a command once bit 31 of C2PMSG_35 says that it is ready, each once and in order: keys, patch levels, system driver, drivers of chip, interfaces, debugging, errors, keys of blocks, secure OS, of which keys, system driver and secure OS have to be there",
+    text: "a command is sent to the PSP's bootloader when bit 31 of C2PMSG_35 shows that it is ready, each once and in \
+           order: keys, patch levels, system driver, drivers of chip, interfaces, debugging, errors, keys of blocks, \
+           secure OS; keys, system driver and secure OS are required",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c, psp_hw_start; psp_v13_0.c, psp_v13_0_wait_for_bootloader",
     proof: Proof::Sourced,
 };
@@ -30,7 +32,7 @@ pub static BOOTLOADER: Rule = Rule {
 /// What it takes is what was said.
 pub static IMAGE: Rule = Rule {
     name: "AMD-PSP-IMAGE",
-    text: "the image that the PSP gets is whole and of the kind that the command says",
+    text: "an image for the PSP is complete and of the kind that the command names",
     source: "Debian's firmware-amd-graphics 20250410 and 20260916: headers of the files of all chips here",
     proof: Proof::Observed,
 };
@@ -38,7 +40,8 @@ pub static IMAGE: Rule = Rule {
 /// The ring of the secure OS.
 pub static RING: Rule = Rule {
     name: "AMD-PSP-RING",
-    text: "a ring is made when the secure OS is ready and has none, at a multiple of 4 KiB and of whole frames; its write pointer counts dwords, 16 a frame, and wraps at its end",
+    text: "a ring is created when the secure OS is ready and has no ring, at a multiple of 4 KiB and with a size of \
+           whole frames; its write pointer counts dwords, 16 per frame, and wraps at the end",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/psp_v13_0.c, psp_v13_0_ring_create; amdgpu_psp.c, psp_ring_cmd_submit",
     proof: Proof::Sourced,
 };
@@ -46,7 +49,7 @@ pub static RING: Rule = Rule {
 /// What the PSP has taken is its own.
 pub static TMR: Rule = Rule {
     name: "AMD-PSP-TMR",
-    text: "from SETUP_TMR on the host does not touch the trusted memory region",
+    text: "the host does not access the trusted memory region after SETUP_TMR",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c: Trusted Memory Region; what an access does is a guess",
     proof: Proof::Guess,
 };

@@ -25,7 +25,8 @@ use crate::pci::{graphics, smu};
 /// Commands come in order.
 pub static ORDER: Rule = Rule {
     name: "AMD-PSP-ORDER",
-    text: "firmware comes by the ring in order: that of the SMU before the trusted memory region is set up (where the driver does that), this before all others, RLC_G last of the graphics block's, then AUTOLOAD_RLC",
+    text: "firmware is sent through the ring in order: that of the SMU before the trusted memory region is set up (if \
+           the driver sends it), this before all others, RLC_G last of the graphics block's, then AUTOLOAD_RLC",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c, psp_hw_start (\"Load PMFW, Setup TMR, Load other non-psp fw\"), psp_load_non_psp_fw, psp_rl_load; psp_execute_ip_fw_load of RLC_G starts the autoload",
     proof: Proof::Sourced,
 };
@@ -33,7 +34,8 @@ pub static ORDER: Rule = Rule {
 /// What a command names is where it can be.
 pub static PLACE: Rule = Rule {
     name: "AMD-PSP-PLACE",
-    text: "what a command of the PSP's ring names starts at a multiple of 4 KiB (the trusted memory region of 1 MiB, with at least the bytes that LOAD_TOC has said), and fields without a meaning are 0",
+    text: "an address in a command of the PSP's ring is a multiple of 4 KiB (the trusted memory region: of 1 MiB, with \
+           at least the bytes that LOAD_TOC returned), and unused fields are 0",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/psp_gfx_if.h; amdgpu_psp.h, PSP_TMR_ALIGNMENT",
     proof: Proof::Sourced,
 };
@@ -41,7 +43,7 @@ pub static PLACE: Rule = Rule {
 /// All that the RLC starts is there.
 pub static AUTOLOAD: Rule = Rule {
     name: "AMD-PSP-AUTOLOAD",
-    text: "before AUTOLOAD_RLC all firmware has come that the graphics block starts with",
+    text: "all firmware of the graphics block is loaded before AUTOLOAD_RLC",
     source: "Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_psp.c, psp_load_non_psp_fw: after all of it; which can be left out is a guess",
     proof: Proof::Guess,
 };

@@ -16,56 +16,59 @@ use super::waiting::Waiting;
 
 static CHIP: Rule = Rule {
     name: "COMPUTE-CODE-NOT-MODELLED",
-    text: "code is of instructions that are modelled",
+    text: "code has modelled instructions only",
     source: "this twin: twin-sass",
     proof: Proof::Twin,
 };
 
 static EXCEPTION: Rule = Rule {
     name: "COMPUTE-EXCEPTION",
-    text: "a kernel raises no exception: addresses are aligned and lie in their memory, it does not trap and does not leave its code",
+    text: "a kernel raises no exception: its accesses are aligned and within its memory, and it neither traps nor \
+           leaves its code",
     source: "Linux, nouveau, gf100.c, gf100_mp_warp_error; open-gpu-kernel-modules, nverror.h, ROBUST_CHANNEL_GR_EXCEPTION",
     proof: Proof::Sourced,
 };
 
 static HAZARD: Rule = Rule {
     name: "COMPUTE-HAZARD",
-    text: "the control words of a program wait for what its instructions use",
+    text: "an instruction's operands are ready when it issues: the control words of the program wait for them",
     source: "Mesa, nak/assign_deps.rs; twin-sass says how long results take",
     proof: Proof::Guess,
 };
 
 static PROXY: Rule = Rule {
     name: "COMPUTE-PROXY",
-    text: "between what a warp writes to shared memory and a copy or a product beside the warps that reads it, there is a fence (fence.proxy.async)",
+    text: "a fence (fence.proxy.async) is between a warp's writes to shared memory and an asynchronous copy or product \
+           that reads them",
     source: "NVIDIA, PTX ISA, Async proxy; cp.async.bulk; wgmma.mma_async",
     proof: Proof::Sourced,
 };
 
 static HANGS: Rule = Rule {
     name: "COMPUTE-HANG",
-    text: "every block of a grid ends: a barrier at which not all arrive, or a loop without an end, hangs the GPU",
+    text: "every block of a grid ends: an incomplete barrier or an endless loop hangs the GPU",
     source: "NVIDIA, PTX ISA, barrier; NVIDIA, Xid Errors: 109, Context Switch Timeout Error",
     proof: Proof::Sourced,
 };
 
 static LOCAL: Rule = Rule {
     name: "COMPUTE-LOCAL",
-    text: "where a grid has local memory, SET_SHADER_LOCAL_MEMORY_NON_THROTTLED says at least what all threads of a TPC need, a multiple of 0x8000, and all of it is mapped at SET_SHADER_LOCAL_MEMORY",
+    text: "for a grid with local memory, SET_SHADER_LOCAL_MEMORY_NON_THROTTLED is at least what all threads of a TPC \
+           need and a multiple of 0x8000, and all of it is mapped at SET_SHADER_LOCAL_MEMORY",
     source: "Mesa, src/nouveau/vulkan/nvk_queue.c, nvk_slm_area_ensure; tinygrad, ops_nv.py, _ensure_has_local_memory",
     proof: Proof::Sourced,
 };
 
 static CYCLE: Rule = Rule {
     name: "QMD-CYCLE",
-    text: "QMDs that depend on each other form no circle",
+    text: "dependences between QMDs form no cycle",
     source: "open-gpu-doc, classes/compute/clc7c0qmd.h, DEPENDENT_QMD0_POINTER: it would never end",
     proof: Proof::Sourced,
 };
 
 static PREFETCH: Rule = Rule {
     name: "QMD-PREFETCH",
-    text: "instructions that are to be fetched before the first block are mapped",
+    text: "instructions prefetched before the first block are mapped",
     source: "tinygrad, ops_nv.py: the buffer of a program goes on behind its end; the MMU reports a prefetch (NV_PFAULT_ACCESS_TYPE)",
     proof: Proof::Sourced,
 };

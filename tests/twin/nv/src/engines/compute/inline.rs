@@ -19,7 +19,7 @@ static INLINE: Rule = Rule {
 
 static NOT_MODELLED: Rule = Rule {
     name: "COMPUTE-INLINE-NOT-MODELLED",
-    text: "inline data goes to lines in memory, without a semaphore and without a reduction",
+    text: "inline data is written to lines in memory, without a semaphore and without a reduction",
     source: "this twin: src/engines/compute/inline.rs",
     proof: Proof::Twin,
 };

@@ -13,7 +13,7 @@ use super::super::registers::Registers;
 
 static ORDER: Rule = Rule {
     name: "COMPUTE-INLINE-QMD",
-    text: "the words of an inline QMD come in their order, all of them, after SET_INLINE_QMD_ADDRESS has said where it lies",
+    text: "all words of an inline QMD are sent in order, after SET_INLINE_QMD_ADDRESS has set its address",
     source: "open-gpu-doc, classes/compute/clc7c0.h, LOAD_INLINE_QMD_DATA; tinygrad 0.9, ops_nv.py, exec; that another order is none is ours",
     proof: Proof::Guess,
 };

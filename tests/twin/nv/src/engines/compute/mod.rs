@@ -47,28 +47,29 @@ pub(super) use waiting::Waiting;
 
 static METHOD: Rule = Rule {
     name: "COMPUTE-METHOD",
-    text: "a method of compute is one that the twin knows of its class; one that is not is passed over",
+    text: "the twin knows a compute method of the class; unknown ones are ignored",
     source: "this twin: drivers_spec::nv::compute",
     proof: Proof::Twin,
 };
 
 static BITS: Rule = Rule {
     name: "COMPUTE-METHOD-BITS",
-    text: "bits of a compute method that have no field are 0",
+    text: "bits of a compute method without a field are 0",
     source: "open-gpu-doc, classes/compute/clc7c0.h",
     proof: Proof::Sourced,
 };
 
 static ACTION: Rule = Rule {
     name: "COMPUTE-PCAS",
-    text: "SEND_SIGNALING_PCAS invalidates, schedules or counts down a QMD; other actions are not modelled",
+    text: "SEND_SIGNALING_PCAS invalidates, schedules or decrements a QMD; other actions are not modelled",
     source: "this twin: src/engines/compute/mod.rs",
     proof: Proof::Twin,
 };
 
 static WINDOW: Rule = Rule {
     name: "COMPUTE-WINDOW",
-    text: "the windows of shared and local memory are set before a grid starts, apart, where nothing is mapped; from Hopper on that of shared memory begins at a multiple of 4 GiB",
+    text: "the windows of shared and local memory are set before a grid starts, do not overlap and cover no mapping; \
+           from Hopper on, the shared window starts at a multiple of 4 GiB",
     source: "Mesa, nvk_cmd_dispatch.c, SET_SHADER_SHARED_MEMORY_WINDOW; maxime-peim/libcuda-research, docs/findings.md: Xid 13 on an H100; NVIDIA, PTX ISA, generic addresses",
     proof: Proof::Sourced,
 };

@@ -15,28 +15,29 @@ use super::release::Release;
 
 static VERSION: Rule = Rule {
     name: "QMD-VERSION",
-    text: "a QMD has a version that the compute class takes",
+    text: "the compute class supports the version of a QMD",
     source: "open-gpu-doc, classes/compute/cl*qmd.h, QMD_MAJOR_VERSION",
     proof: Proof::Sourced,
 };
 
 static RESERVED: Rule = Rule {
     name: "QMD-RESERVED",
-    text: "bits of a QMD that have no field are 0, and so are fields of the hardware itself",
+    text: "bits of a QMD without a field are 0, and so are fields that belong to the hardware",
     source: "open-gpu-doc, classes/compute/cl*qmd.h; replays of captured ones fail with Xid 31 (maxime-peim/libcuda-research)",
     proof: Proof::Sourced,
 };
 
 static NOT_MODELLED: Rule = Rule {
     name: "QMD-NOT-MODELLED",
-    text: "queues, clusters, latches that are waited for and masks of processors are not modelled",
+    text: "queues, clusters, latches with waits and processor masks are not modelled",
     source: "this twin: src/engines/compute/qmd.rs",
     proof: Proof::Twin,
 };
 
 static GRID: Rule = Rule {
     name: "QMD-GRID",
-    text: "a grid has 1 to 2^31 - 1 blocks in x, at least one in y and z, of 1 to 1024 threads, 64 in z; or 0 in each direction: it has none, and ends when it begins",
+    text: "a grid has 1 to 2^31 - 1 blocks in x and at least one in y and z, of 1 to 1024 threads, at most 64 in z; or \
+           0 blocks in each dimension: it ends when it starts",
     source: "NVIDIA, CUDA C++ Programming Guide, \"Technical Specifications per Compute Capability\"; what libcuda 550.163.01 makes of graphs: grids of 0 by 0 by 0 blocks, which others depend on",
     proof: Proof::Sourced,
 };
@@ -57,14 +58,15 @@ static BARRIERS: Rule = Rule {
 
 static SHARED: Rule = Rule {
     name: "QMD-SHARED",
-    text: "shared memory is a multiple of 128 bytes that fits in the carve-out; MIN, TARGET and MAX are carve-outs that the chip has, in this order (or all 0 where nothing is shared)",
+    text: "shared memory is a multiple of 128 bytes that fits in the carve-out; MIN, TARGET and MAX are carve-outs that \
+           the chip has, in this order (or all 0 without shared memory)",
     source: "Mesa, nak/qmd.rs, smem_size and sm_config_smem_size; NVIDIA, CUDA C++ Programming Guide, \"Shared Memory\"",
     proof: Proof::Sourced,
 };
 
 static LOCAL: Rule = Rule {
     name: "QMD-LOCAL",
-    text: "local memory of a thread is a multiple of 16 bytes",
+    text: "the local memory of a thread is a multiple of 16 bytes",
     source: "open-gpu-doc, classes/compute/clcdc0qmd.h, SHADER_LOCAL_MEMORY_LOW_SIZE_SHIFTED4; Mesa, nak/qmd.rs",
     proof: Proof::Sourced,
 };
@@ -78,7 +80,7 @@ static CONSTANT: Rule = Rule {
 
 static PROGRAM: Rule = Rule {
     name: "QMD-PROGRAM",
-    text: "a program begins at a multiple of 128",
+    text: "a program starts at a multiple of 128",
     source: "Mesa, nvk_shader.c: alignment of shaders from Volta on; ptxas aligns .text so",
     proof: Proof::Sourced,
 };
@@ -92,21 +94,23 @@ static SASS: Rule = Rule {
 
 static RELEASE: Rule = Rule {
     name: "QMD-RELEASE",
-    text: "a semaphore that is released lies at a multiple of its size: 4, 8 or, with a time, 16 bytes",
+    text: "a released semaphore is at a multiple of its size: 4, 8 or, with a timestamp, 16 bytes",
     source: "open-gpu-doc, clc7c0qmd.h, RELEASE0_STRUCTURE_SIZE; the host's manual says so of its semaphores",
     proof: Proof::Guess,
 };
 
 static MEMBAR: Rule = Rule {
     name: "QMD-MEMBAR",
-    text: "the end of a grid is told after a membar (CWD_MEMBAR_TYPE or RELEASE_MEMBAR_TYPE): else who sees the semaphore may not see what was stored",
+    text: "the end of a grid is signalled after a membar (CWD_MEMBAR_TYPE or RELEASE_MEMBAR_TYPE): otherwise the waiter \
+           may not see the stores",
     source: "open-gpu-doc, clc7c0qmd.h, CWD_MEMBAR_TYPE; Mesa, nak/qmd.rs, sets L1_SYSMEMBAR",
     proof: Proof::Sourced,
 };
 
 static DEPENDENT: Rule = Rule {
     name: "QMD-DEPENDENT",
-    text: "a QMD that depends on another is scheduled by it (SCHEDULE, or INVALIDATE_COPY_SCHEDULE) or counted down (DECREMENT_DEPENDENCE); other actions are not modelled",
+    text: "a dependent QMD is scheduled (SCHEDULE, or INVALIDATE_COPY_SCHEDULE) or decremented (DECREMENT_DEPENDENCE); \
+           other actions are not modelled",
     source: "this twin: src/engines/compute/qmd.rs",
     proof: Proof::Twin,
 };

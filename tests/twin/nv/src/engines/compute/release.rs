@@ -15,7 +15,7 @@ use super::super::registers::Registers;
 
 static REPORT: Rule = Rule {
     name: "COMPUTE-SEMAPHORE",
-    text: "a semaphore of a method is released (other operations are not modelled), at a multiple of its size",
+    text: "a semaphore method releases (other operations are not modelled), at a multiple of the semaphore's size",
     source: "open-gpu-doc, classes/compute/clc7c0.h, SET_REPORT_SEMAPHORE_D, REPORT_SEMAPHORE_EXECUTE",
     proof: Proof::Guess,
 };

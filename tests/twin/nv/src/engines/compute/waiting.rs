@@ -14,7 +14,8 @@ use super::grid::Grid;
 
 static COUNTER: Rule = Rule {
     name: "QMD-DEPENDENCE",
-    text: "a QMD with a DEPENDENCE_COUNTER begins when it has been counted down that often since it was scheduled; one that does not wait is not counted down",
+    text: "a QMD with a DEPENDENCE_COUNTER starts when it has been decremented that often since it was scheduled; a QMD \
+           that does not wait is not decremented",
     source: "open-gpu-doc, classes/compute/clcbc0qmd.h, DEPENDENCE_COUNTER, QMD_DECREMENT_DEPENDENCE; what libcuda 550.163.01 schedules on Hopper",
     proof: Proof::Guess,
 };

@@ -26,28 +26,28 @@ use transfer::Transfer;
 
 static METHOD: Rule = Rule {
     name: "COPY-METHOD",
-    text: "a method of a copy engine is one that its class has",
+    text: "a method of a copy engine exists in its class",
     source: "open-gpu-doc, classes/dma-copy/clc7b5.h; dev_pbdma.ref.txt, NV_PPBDMA_INTR_HCE_ILLEGAL_MTHD",
     proof: Proof::Sourced,
 };
 
 static BITS: Rule = Rule {
     name: "COPY-METHOD-BITS",
-    text: "bits of a copy engine's method that have no field are 0",
+    text: "bits of a copy engine's method without a field are 0",
     source: "open-gpu-doc, classes/dma-copy/clc7b5.h",
     proof: Proof::Sourced,
 };
 
 static LAUNCH: Rule = Rule {
     name: "COPY-LAUNCH",
-    text: "LAUNCH_DMA has values that its fields have, and operations of semaphores that there are",
+    text: "the fields of LAUNCH_DMA have valid values and semaphore operations",
     source: "open-gpu-doc, classes/dma-copy/clc7b5.h, LAUNCH_DMA; dev_pbdma.ref.txt, NV_PPBDMA_INTR_HCE_ILLEGAL_MTHD",
     proof: Proof::Sourced,
 };
 
 static PHYSICAL: Rule = Rule {
     name: "COPY-PHYSICAL",
-    text: "a channel of a process copies by virtual addresses",
+    text: "a channel of a process copies virtual addresses",
     source: "open-gpu-kernel-modules, kernel-open/nvidia-uvm/uvm_channel.h: only privileged channels access physical addresses",
     proof: Proof::Sourced,
 };
@@ -61,14 +61,15 @@ static NOT_MODELLED: Rule = Rule {
 
 static SEMAPHORE: Rule = Rule {
     name: "COPY-SEMAPHORE",
-    text: "the semaphore of a copy lies at a multiple of its size: 4 or 8 bytes, 16 with a time",
+    text: "the semaphore of a copy is at a multiple of its size: 4 or 8 bytes, 16 with a timestamp",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt says so of the host's semaphores",
     proof: Proof::Guess,
 };
 
 static FLUSH: Rule = Rule {
     name: "COPY-FLUSH",
-    text: "a semaphore that tells of copies comes with FLUSH_ENABLE, if nothing was flushed since: who sees it may not see what was copied",
+    text: "a semaphore that signals copies has FLUSH_ENABLE, unless a flush followed the copies: otherwise the waiter \
+           may not see the copied data",
     source: "open-gpu-kernel-modules, kernel-open/nvidia-uvm/uvm_maxwell_ce.c, uvm_hal_maxwell_ce_semaphore_release: a membar goes with it",
     proof: Proof::Sourced,
 };

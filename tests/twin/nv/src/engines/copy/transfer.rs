@@ -12,7 +12,7 @@ use super::remap::Remap;
 
 static PIPELINED: Rule = Rule {
     name: "COPY-PIPELINED",
-    text: "a pipelined copy touches nothing that copies before it write, nor writes what they read: it does not wait for them",
+    text: "a pipelined copy neither accesses what earlier copies write nor writes what they read: it does not wait for them",
     source: "open-gpu-kernel-modules, kernel-open/nvidia-uvm/uvm_push.h, UVM_PUSH_FLAG_CE_NEXT_PIPELINED",
     proof: Proof::Sourced,
 };

@@ -14,21 +14,21 @@ use super::super::port::Port;
 
 static ENTRY: Rule = Rule {
     name: "HOST-GP-ENTRY",
-    text: "an entry of the ring is a segment that ends before the address space does, or an instruction that the host has",
+    text: "a ring entry is a segment that ends within the address space, or an instruction that the host supports",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, chapter 2: NV_PPBDMA_INTR_0_GPENTRY",
     proof: Proof::Sourced,
 };
 
 static RESERVED: Rule = Rule {
     name: "HOST-GP-RESERVED",
-    text: "bits of an entry of the ring that have no meaning are 0",
+    text: "unused bits of a ring entry are 0",
     source: "open-gpu-doc, classes/host/clc56f.h, NVC56F_GP_ENTRY0, GP_ENTRY1",
     proof: Proof::Sourced,
 };
 
 static CRC: Rule = Rule {
     name: "HOST-GP-CRC-NOT-MODELLED",
-    text: "an entry that checks the ring or the push buffer is not modelled",
+    text: "ring entries that check the ring or the push buffer are not modelled",
     source: "this twin: src/engines/host/entry.rs",
     proof: Proof::Twin,
 };

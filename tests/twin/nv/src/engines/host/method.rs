@@ -15,28 +15,28 @@ use super::semaphore::Semaphore;
 
 static METHOD: Rule = Rule {
     name: "HOST-METHOD",
-    text: "a method below 0x100 is one that the host has, not ILLEGAL, and not one that only privileged channels may use",
+    text: "a method below 0x100 exists on the host, is not ILLEGAL, and does not require a privileged channel",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, NV_PPBDMA_INTR_0_METHOD",
     proof: Proof::Sourced,
 };
 
 static BITS: Rule = Rule {
     name: "HOST-METHOD-BITS",
-    text: "bits of a host method that have no field are 0",
+    text: "bits of a host method without a field are 0",
     source: "open-gpu-doc, classes/host/clc56f.h",
     proof: Proof::Sourced,
 };
 
 static MEM_OP: Rule = Rule {
     name: "HOST-MEM-OP",
-    text: "MEM_OP_A, B and C come before each MEM_OP_D, with 0 in what the operation does not use",
+    text: "MEM_OP_A, B and C precede each MEM_OP_D, with 0 in the fields that the operation does not use",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, \"MEM_OP methods\"",
     proof: Proof::Sourced,
 };
 
 static NOT_MODELLED: Rule = Rule {
     name: "HOST-METHOD-NOT-MODELLED",
-    text: "an operation of MEM_OP_D is one that the twin has: of barriers and of the second level of caches",
+    text: "the twin models the operation of MEM_OP_D: barriers, and operations of the L2 cache",
     source: "this twin: src/engines/host/method.rs",
     proof: Proof::Twin,
 };

@@ -50,7 +50,7 @@ static OBJECT: Rule = Rule {
 
 static FIRST: Rule = Rule {
     name: "HOST-OBJECT-FIRST",
-    text: "SET_OBJECT comes before other methods of a subchannel",
+    text: "SET_OBJECT precedes all other methods of a subchannel",
     source: "maxime-peim/libcuda-research, docs/gpfifo_pushbuffer_reference.md: Xid 32 on an H100; the manual of GA100 says that no engine needs it",
     proof: Proof::Guess,
 };

@@ -10,7 +10,7 @@ use super::super::port::Port;
 
 static ENTRY: Rule = Rule {
     name: "HOST-PB-ENTRY",
-    text: "a word of the push buffer where a header is due is one that the host has, and its methods have addresses",
+    text: "a header in the push buffer is one that the host supports, and its methods have valid addresses",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, NV_PPBDMA_INTR_0_PBENTRY; dev_ram.ref.txt, FIFO_DMA",
     proof: Proof::Sourced,
 };

@@ -13,8 +13,8 @@ use super::Job;
 
 static RACE: Rule = Rule {
     name: "COMPUTE-RACE",
-    text: "a grid does not read what another one writes unless something waits in between: WAIT_FOR_IDLE, WFI, \
-           a semaphore that the first one releases, or a QMD that depends on it",
+    text: "a grid does not read what another one writes without a wait in between: WAIT_FOR_IDLE, WFI, a semaphore that \
+           the first one releases, or a dependent QMD",
     source: "Mesa, src/nouveau/vulkan/nvk_cmd_buffer.c, NVK_BARRIER_COMPUTE_WFI; open-gpu-doc, \
              classes/compute/clc7c0.h, WAIT_FOR_IDLE",
     proof: Proof::Sourced,

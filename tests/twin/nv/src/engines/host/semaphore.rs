@@ -12,7 +12,8 @@ use super::super::reduce::Reduction;
 
 static SEMAPHORE: Rule = Rule {
     name: "HOST-SEMAPHORE",
-    text: "a semaphore lies at a multiple of its size (4 or 8 bytes, 16 where a release writes a time), and its operation is one that the host has for words of that size and sign",
+    text: "a semaphore is at a multiple of its size (4 or 8 bytes, 16 where a release writes a timestamp), and the host \
+           supports its operation for words of that size and sign",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, SEM_EXECUTE: NV_PPBDMA_INTR_0_SEMAPHORE",
     proof: Proof::Sourced,
 };
