@@ -7,7 +7,7 @@ use drivers_spec::amd::regs;
 use hcq::{ArgLayout, GpuVa};
 use zerocopy::FromBytes;
 
-use super::layout::Placed;
+use super::layout::Layout;
 use super::metadata::{Described, KernelArg};
 use super::{ObjectError, Result, shown};
 use crate::chip::Chip;
@@ -69,7 +69,7 @@ pub struct KernelInfo {
 }
 
 /// The kernels of an image.
-pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<KernelInfo>> {
+pub(super) fn find(placed: &Layout, described: Vec<Described>) -> Result<Vec<KernelInfo>> {
     let mut notes = HashMap::with_capacity(described.len());
     for one in &described {
         if notes.insert(one.symbol.as_str(), one).is_some() {
@@ -99,7 +99,7 @@ pub(super) fn find(placed: &Placed, described: Vec<Described>) -> Result<Vec<Ker
     }
 }
 
-fn kernel(placed: &Placed, name: &str, at: u64, notes: Option<&Described>) -> Result<KernelInfo> {
+fn kernel(placed: &Layout, name: &str, at: u64, notes: Option<&Described>) -> Result<KernelInfo> {
     let refused = |why: String| ObjectError::Kernel {
         kernel: shown(name),
         why,

@@ -9,7 +9,7 @@ use object::{
     SymbolIndex, SymbolSection,
 };
 
-use super::relocate::{self, Absolute, Place};
+use super::relocate::{self, Absolute, Relocation};
 use super::{File, LARGEST, ObjectError, PREFETCH, Result, shown};
 
 /// The largest alignment of a section: that of large pages of a GPU's memory.
@@ -20,7 +20,7 @@ const LARGEST_ALIGN: u64 = 1 << 16;
 const SHN_AMDGPU_LDS: u16 = 0xff00;
 
 /// An image, with what is needed to find kernels in it.
-pub(super) struct Placed {
+pub(super) struct Layout {
     pub image: Vec<u8>,
     pub align: u64,
     pub absolute: Vec<Absolute>,
@@ -82,7 +82,7 @@ fn copy(image: &mut [u8], at: u64, bytes: &[u8]) -> Option<()> {
 }
 
 /// Lays out the sections of an unlinked object and resolves its relocations.
-pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
+pub(super) fn sections(file: &File<'_>) -> Result<Layout> {
     let endian = file.endian();
     let mut room = Room::new();
     let mut places = HashMap::new();
@@ -163,7 +163,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
                     "{width} bytes at {offset:#x} are outside the section's {bytes:#x}"
                 )));
             }
-            let place = Place {
+            let place = Relocation {
                 at: base + offset,
                 symbol: value,
                 addend: relocation.addend(),
@@ -180,7 +180,7 @@ pub(super) fn sections(file: &File<'_>) -> Result<Placed> {
         }
         _ => None,
     });
-    Ok(Placed {
+    Ok(Layout {
         image,
         align: room.align,
         absolute,
@@ -277,7 +277,7 @@ fn descriptors<'data, 'file>(
 }
 
 /// Lays out the segments of a linked object.
-pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
+pub(super) fn segments(file: &File<'_>) -> Result<Layout> {
     let (endian, data) = (file.endian(), file.data());
     let loads = || {
         file.elf_program_headers()
@@ -338,7 +338,7 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
             symbol: symbol.clone(),
             why,
         };
-        let place = Place {
+        let place = Relocation {
             at: offset,
             symbol: value,
             addend: relocation.addend(),
@@ -358,7 +358,7 @@ pub(super) fn segments(file: &File<'_>) -> Result<Placed> {
     let descriptors = descriptors(file, |symbol| {
         matches!(symbol.section(), SymbolSection::Section(_)).then(|| symbol.address())
     });
-    Ok(Placed {
+    Ok(Layout {
         image,
         align: room.align,
         absolute,

@@ -23,7 +23,7 @@ const R_AMDGPU_RELATIVE64: u32 = 13;
 const R_AMDGPU_REL16: u32 = 14;
 
 /// The numbers of a relocation, as offsets in the image.
-pub(super) struct Place {
+pub(super) struct Relocation {
     /// Where it writes (P).
     pub at: u64,
     /// What it refers to (S).
@@ -145,8 +145,12 @@ pub(super) fn needs_slot(kind: u32) -> bool {
 ///
 /// # Errors
 /// What is wrong, in words.
-pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<Absolute>, String> {
-    let Place {
+pub(super) fn apply(
+    kind: u32,
+    place: Relocation,
+    image: &mut [u8],
+) -> Result<Option<Absolute>, String> {
+    let Relocation {
         at,
         symbol,
         addend,
@@ -201,8 +205,8 @@ pub(super) fn apply(kind: u32, place: Place, image: &mut [u8]) -> Result<Option<
 mod tests {
     use super::*;
 
-    fn place(at: u64, symbol: u64, addend: i64) -> Place {
-        Place {
+    fn place(at: u64, symbol: u64, addend: i64) -> Relocation {
+        Relocation {
             at,
             symbol,
             addend,
@@ -273,7 +277,7 @@ mod tests {
         let mut image = vec![0; 0x40];
         apply(R_AMDGPU_GOTPCREL32_LO, place(8, 0x30, 4), &mut image).unwrap();
         assert_eq!(word(&image, 8), 0x20 + 4 - 8);
-        let none = Place {
+        let none = Relocation {
             slot: None,
             ..place(8, 0x30, 4)
         };

@@ -1,12 +1,13 @@
 //! [`AddressSpace`]: what the addresses of a card mean: page tables in VRAM, and what its hardware has to be told when they
 //! change.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_bundle::Hex;
 use drivers_bundle::schema::Step;
 use hcq::addr::PhysAddr;
 use hcq::mem::pages::{PageError, PageTable, PteFormat};
+use hcq::sync::lock;
 use hcq::transport::TransportError;
 use hcq::{Error, GpuVa};
 
@@ -119,7 +120,7 @@ impl<M: Mmu> AddressSpace<M> {
 
     fn lock(&self) -> MutexGuard<'_, PageTable<M::Format, Tables>> {
         // What a table holds after a panic is written anew with the next change of it.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

@@ -24,7 +24,7 @@ pub static SCRATCH_WAVES: Rule = Rule {
 
 /// Where a wave starts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Start {
     /// The workgroup, and its size in work-items.
     pub id: [u32; 3],
     pub size: [u32; 3],
@@ -38,7 +38,7 @@ pub(crate) struct Place {
 /// A wave at its start. `v` is memory to use for its VGPRs.
 pub(crate) fn wave<'a>(
     launch: &Launch,
-    place: Place,
+    place: Start,
     bus: Bus<'a>,
     room: &'a Room,
     seat: Seat<'a>,
