@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::sync::lock;
 
 /// The kernels that are loaded on a device.
 #[derive(Debug, Default)]
@@ -54,7 +56,7 @@ impl Kernels {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Place>> {
         // Entries come and go whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -57,7 +57,7 @@ pub mod queue;
 pub mod reg;
 pub mod signal;
 pub mod staging;
-mod sync;
+pub mod sync;
 pub mod text;
 pub mod timeline;
 pub mod transport;

@@ -10,10 +10,11 @@
 
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::sync::{lock, unpoisoned};
 
 /// Number of forks between the initial process and this one.
 static GENERATION: AtomicU32 = AtomicU32::new(0);
@@ -160,7 +161,7 @@ impl LostState {
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         // Changed in single steps.
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept)
     }
 }
 
@@ -172,7 +173,7 @@ impl std::fmt::Debug for LostState {
 
 impl Drop for LostState {
     fn drop(&mut self) {
-        let kept = self.kept.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let kept = unpoisoned(self.kept.get_mut());
         // To a fork nothing was lost: the memory is the parent's.
         if !kept.things.is_empty() && self.generation == process_generation() {
             let (device, things) = (&self.device, kept.things.len());

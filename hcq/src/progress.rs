@@ -7,10 +7,11 @@
 //! A queue that waits for another one progresses as that one does, on whatever device: [`raising`] asks all devices
 //! of the process.
 
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::sync::lock;
 use crate::wait::Deadline;
 
 /// A wait looks so often at the work before the silence is as long as its limit.
@@ -36,7 +37,7 @@ static ALL: Mutex<Vec<Weak<dyn Queues>>> = Mutex::new(Vec::new());
 /// Registers the queues of an open device. Waits hold them for a moment while they poll, in their own threads:
 /// dropping such a reference must not close the device.
 pub fn watch(queues: Weak<dyn Queues>) {
-    let mut all = lock();
+    let mut all = lock(&ALL);
     all.retain(|queues| queues.strong_count() > 0);
     all.push(queues);
 }
@@ -49,14 +50,9 @@ pub fn raising(at: u64, asked: &mut Asked) -> Option<Duration> {
     }
     asked.0.push(at);
     // Asked outside of the lock: they ask about others.
-    let all: Vec<_> = lock().iter().filter_map(Weak::upgrade).collect();
+    let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
     let silences = all.iter().filter_map(|queues| queues.raising(at, asked));
     silences.min()
-}
-
-fn lock() -> MutexGuard<'static, Vec<Weak<dyn Queues>>> {
-    // Entries are pushed whole.
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Last observed state of a queue, and since when it is unchanged.
@@ -72,7 +68,7 @@ impl Default for Seen {
 impl Seen {
     /// Compares pointers and counters with those of the last call. Returns how long they have been unchanged.
     pub fn note(&self, marks: &[u64]) -> Duration {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         if seen.0 != marks {
             *seen = (marks.to_vec(), Instant::now());
         }
@@ -81,7 +77,7 @@ impl Seen {
 
     /// Records progress that no counter shows.
     pub fn note_progress(&self) {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = lock(&self.0);
         seen.1 = Instant::now();
     }
 }

@@ -10,17 +10,17 @@
 use std::any::Any;
 use std::fmt;
 use std::mem::ManuallyDrop;
+use std::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::TryLockError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError};
 
 use crate::command_buffer::{CommandBuffer, Keep};
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
 use crate::lost::{inherited, process_generation};
 use crate::signal::{Point, Signal};
-use crate::sync::{Condvar, Mutex, MutexGuard};
+use crate::sync::{Condvar, Mutex, MutexGuard, unpoisoned};
 
 /// Counts the submissions to one queue. Made by drivers, one per queue, with their state under its lock.
 ///
@@ -186,7 +186,7 @@ impl Timeline {
     #[inline]
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic while encoding leaves packets that the next turn clears: the state stays good.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.state.lock())
     }
 
     /// Waits until the next turn is not reserved, and returns the lock.
@@ -204,7 +204,7 @@ impl Timeline {
         state.waiting += 1;
         while state.is_reserved {
             let given = self.given.wait(state);
-            state = given.unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(given);
         }
         state.waiting -= 1;
         state

@@ -6,10 +6,11 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use drivers_amd::Options;
+use hcq::sync::lock;
 use hcq::transport::access::{Access, Answer};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Fault, Machine, VirtualClock};
@@ -25,7 +26,7 @@ struct Inside {
 
 impl Inside {
     fn since(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.since)
     }
 
     fn taken(&self) -> (Duration, u64) {

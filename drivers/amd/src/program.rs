@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::engine::load::{Placed, place, refused};
+use drivers_gpu::engine::load::{PlacedKernel, place, refused};
 use drivers_gpu::memory::pool::Pool;
 use hcq::{KernelImage, Program, Result};
 
@@ -35,7 +35,7 @@ pub(crate) fn load(
     let room = (object.bytes(), object.align());
     let program = place((core, pool), image, room, |base| -> object::Result<_> {
         let launch = kernel.launch(chip, base, image.local_bytes)?;
-        Ok(Placed {
+        Ok(PlacedKernel {
             code: object.at(base.0)?,
             entry: kernel.descriptor,
             local_bytes: launch.group_bytes,

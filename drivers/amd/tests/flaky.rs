@@ -12,12 +12,10 @@ use std::time::Duration;
 
 use drivers_spec::amd::kfd::{self, WaitEventsArgs};
 use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::errno::{EAGAIN, EINTR};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
 use hcq::{Command, Deadline, Device, Error, QueueKind, Stream, Val};
-
-const EINTR: i32 = 4;
-const EAGAIN: i32 = 11;
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq)]

@@ -13,14 +13,10 @@ use drivers_amd::kfd::topology::NODES;
 use drivers_amd::kfd::{Survey, Unusable, survey};
 use hcq::Device;
 use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::errno::{EACCES, EIO, ENOENT, EPERM};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
 use twin_amd::machine::TwinMachine;
-
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const EIO: i32 = 5;
-const EACCES: i32 = 13;
 
 /// The files of a node, by their path in its folder: text, or an errno. A folder ends with `/`.
 type Files = BTreeMap<String, Result<String, i32>>;

@@ -6,11 +6,12 @@
 //!
 //! After the first failed transfer no more are made: the bridge's state is then unknown.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use drivers_spec::asm24::open;
 use hcq::mem::window::AccessWidth;
+use hcq::sync::lock;
 use hcq::transport::{Clock, Fault, Flight, Setup, Transfer, TransportError, UsbPipe};
 
 use crate::request::{self, ANSWER, Answer, Body, Status};
@@ -432,7 +433,7 @@ impl Bridge {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         // Pieces are taken out before they are sent.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

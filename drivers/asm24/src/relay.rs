@@ -11,11 +11,12 @@
 //! Source: tinygrad, runtime/ops_amd.py, `AMDAllocator._copyin` and `_copyout`; asm2464pd-firmware, request 0xF2.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use drivers_spec::asm24::{COMPLETIONS, Memory, PAGE, RELEASE, SRAM, open};
 use hcq::addr::BusAddr;
+use hcq::sync::lock;
 use hcq::transport::relay::{Leg, Mark, Start};
 use hcq::transport::{
     BusRange, Clock, Fault, Flight, MonotonicClock, Relay, Transfer, TransportError,
@@ -83,7 +84,7 @@ impl Buffer {
     }
 
     fn turn(&self) -> MutexGuard<'_, Turn> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
     /// Clears marks of an earlier process, which could be mistaken for those of this one.

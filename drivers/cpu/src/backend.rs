@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use drivers_gpu::backend::{Age, Backend, Event, Exception, Facts, Memory, Request, Space};
@@ -12,6 +12,7 @@ use drivers_host::clock::monotonic_ns;
 use drivers_host::mmap::{self, HUGE_PAGE, page_size};
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
 
 use crate::ring::RingMemory;
@@ -64,11 +65,6 @@ impl Drop for Owner {
         mapped.all.remove(&self.at);
         mapped.used -= self.counted;
     }
-}
-
-fn lock(mapped: &Mutex<Mapped>) -> MutexGuard<'_, Mapped> {
-    // Nothing under the lock panics half-way.
-    mapped.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl CpuBackend {

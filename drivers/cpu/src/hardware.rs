@@ -1,6 +1,6 @@
 //! [`CpuHardware`]: a queue of the CPU, for [`drivers_gpu`]: encoder, ring, and its thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use drivers_gpu::submit::ring::{OwnRing, Ring};
 use drivers_gpu::submit::{Hardware, Stand};
 use hcq::kernels::Kernel;
 use hcq::progress::Asked;
+use hcq::sync::lock;
 use hcq::{Command, CommandBuffer, Compare, Error, GpuVa, KernelImage, Program, Result, Signal};
 
 use crate::encode::Encoder;
@@ -117,11 +118,7 @@ impl Hardware for CpuHardware {
 
     /// Lets the processor finish what can be finished, and ends its thread, and those of its kernels.
     fn stop(&self) -> bool {
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let thread = lock(&self.thread).take();
         let Some(thread) = thread else {
             return true;
         };

@@ -156,7 +156,7 @@ pub fn elf(bytes: &[u8]) -> bool {
 }
 
 /// A section that has a place in memory.
-struct Placed<'a> {
+struct Section<'a> {
     index: SectionIndex,
     name: String,
     /// Empty for zeroed data.
@@ -169,7 +169,7 @@ struct Placed<'a> {
 struct Image<'a> {
     file: ElfFile64<'a, Endianness>,
     machine: Machine,
-    sections: Vec<Placed<'a>>,
+    sections: Vec<Section<'a>>,
     by_index: HashMap<SectionIndex, usize>,
     /// Offset of the stubs, and the number of each symbol that may need one.
     stubs: u64,
@@ -198,7 +198,7 @@ impl<'a> Image<'a> {
     fn parse(bytes: &'a [u8], machine: Machine, entry: &str) -> Result<Image<'a>> {
         let file = ElfFile64::<Endianness>::parse(bytes)?;
         check_header(&file, machine)?;
-        let mut groups: Vec<(Group, u64, Placed<'a>)> = Vec::new();
+        let mut groups: Vec<(Group, u64, Section<'a>)> = Vec::new();
         let mut total = 0u64;
         for section in file.sections() {
             let Some((group, placed)) = classify(&section)? else {
@@ -335,7 +335,7 @@ impl<'a> Image<'a> {
 
     fn relocate(
         &self,
-        section: &Placed<'_>,
+        section: &Section<'_>,
         offset: u64,
         relocation: &object::Relocation,
         base: u64,
@@ -510,7 +510,7 @@ fn flags<'a>(section: &impl ObjectSection<'a>) -> Option<(u32, u64)> {
 }
 
 /// Where a section goes; `None` for those that are not needed at run time.
-fn classify<'a>(section: &impl ObjectSection<'a>) -> Result<Option<(Group, Placed<'a>)>> {
+fn classify<'a>(section: &impl ObjectSection<'a>) -> Result<Option<(Group, Section<'a>)>> {
     let Some((kind, bits)) = flags(section) else {
         return Ok(None);
     };
@@ -553,7 +553,7 @@ fn classify<'a>(section: &impl ObjectSection<'a>) -> Result<Option<(Group, Place
     if group != Group::Zeroed && data.len() as u64 != size {
         return Err(refused("data is shorter than its size"));
     }
-    let placed = Placed {
+    let placed = Section {
         index: section.index(),
         name,
         data,

@@ -5,13 +5,14 @@
 //! One that waits in the system and uses no processor is not.
 
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use drivers_gpu::submit::Stand;
 use drivers_host::thread::Thread;
 use hcq::kernels::Kernels;
 use hcq::progress::{Asked, Seen, raising};
+use hcq::sync::lock;
 
 use crate::bus::Bus;
 use crate::guard::{Floats, Guard};
@@ -171,7 +172,7 @@ impl Progress {
     }
 
     fn lock_held(&self) -> MutexGuard<'_, (Option<Hold>, u64)> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.held)
     }
 }
 

@@ -6,9 +6,11 @@
 //! not come: on a busy machine a launch costs no more than running it alone.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use hcq::sync::lock;
 
 use crate::event::{Event, spin};
 use crate::guard::{Floats, Guard, Trap};
@@ -197,7 +199,7 @@ impl Fork {
     }
 
     fn lock_trap(&self) -> std::sync::MutexGuard<'_, Option<Trap>> {
-        self.trap.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.trap)
     }
 }
 

@@ -7,9 +7,10 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{ANYWHERE, Fault, Prot, Reserved, TransportError};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
@@ -66,7 +67,7 @@ static RESERVED: Mutex<BTreeMap<usize, Weak<Unforked>>> = Mutex::new(BTreeMap::n
 
 fn reserved() -> MutexGuard<'static, BTreeMap<usize, Weak<Unforked>>> {
     // Entries are inserted and removed whole.
-    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+    lock(&RESERVED)
 }
 
 /// Address space without access: see [`hcq::transport::Machine::reserve`].

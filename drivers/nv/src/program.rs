@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use drivers_gpu::core::Core;
-use drivers_gpu::engine::load::{Placed, place, refused};
+use drivers_gpu::engine::load::{PlacedKernel, place, refused};
 use drivers_gpu::memory::pool::Pool;
 use hcq::{KernelImage, Program, Result};
 
@@ -34,7 +34,7 @@ pub(crate) fn load(
     let thread_bytes = kernel.local_bytes().map_err(|e| refused(&e))?;
     let room = (object.bytes() + FETCHED, object::ALIGN);
     let program = place((core, pool), image, room, |base| -> object::Result<_> {
-        Ok(Placed {
+        Ok(PlacedKernel {
             code: object.at(base.0),
             entry: kernel.entry(),
             local_bytes: image.local_bytes,

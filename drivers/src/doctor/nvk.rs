@@ -2,6 +2,7 @@
 
 use drivers_nv::nvk::{Driver, Found, Unfit, Unusable, examine};
 use drivers_spec::nv::abi::Branch;
+use hcq::transport::errno::ENOENT;
 use hcq::transport::{Fault, Machine};
 
 use super::owner::Owner;
@@ -90,8 +91,6 @@ fn uvm(machine: &dyn Machine, owner: &dyn Fn(&str) -> Option<Owner>) -> Row {
     let why = Unusable::of_open(machine, error, UVM);
     refused("nv.uvm".into(), String::new(), &why, owner)
 }
-
-const ENOENT: i32 = 2;
 
 /// Whether GPUs stay awake while nobody uses them.
 fn awake(machine: &dyn Machine) -> Row {

@@ -6,10 +6,11 @@
 //!
 //! Operations of more than one access hold a lock. Writes are queued as the window does it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::mem::window::Window;
 use crate::reg::error::{RegError, RegFault};
+use crate::sync::lock;
 use crate::transport::{Fault, TransportError};
 
 /// Access to 32-bit registers.
@@ -280,11 +281,6 @@ impl Bus for Banked {
     fn has_left(&self) -> bool {
         self.select.bus.has_left()
     }
-}
-
-fn lock(turn: &Mutex<()>) -> MutexGuard<'_, ()> {
-    // The next owner writes the index or the bank first, so a poisoned lock is still good.
-    turn.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A model of registers for these tests; it records the accesses.

@@ -4,9 +4,10 @@
 //! for an answer.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
+use crate::sync::lock;
 use crate::transport::TransportError;
 
 /// Bytes that are gathered into one transfer at most.
@@ -105,7 +106,7 @@ impl Cable {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A queue that was left by half is sent again: the same values to the same places.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::errno;
 use crate::mem::view::ViewError;
 use crate::wait::Timeout;
 
@@ -35,7 +36,7 @@ impl TransportError {
 #[non_exhaustive]
 pub enum Fault {
     /// The operating system refused, with this errno.
-    #[error("{}", errno_text(*.0))]
+    #[error("{}", errno::text(*.0))]
     Errno(i32),
     /// No answer in time.
     #[error("no answer within {0:?}")]
@@ -91,46 +92,17 @@ impl From<Timeout> for Fault {
     }
 }
 
-/// The errno with its name: numbers and names that Linux has on every architecture we run on.
-fn errno_text(errno: i32) -> String {
-    let name = match errno {
-        1 => "EPERM: operation not permitted",
-        2 => "ENOENT: no such file or object",
-        4 => "EINTR: interrupted",
-        5 => "EIO: input/output error",
-        6 => "ENXIO: no such device or address",
-        9 => "EBADF: bad file descriptor",
-        11 => "EAGAIN: try again",
-        12 => "ENOMEM: out of memory",
-        13 => "EACCES: permission denied; is the user in the groups render and video?",
-        14 => "EFAULT: bad address",
-        16 => "EBUSY: device or resource busy; does another process or driver hold it?",
-        17 => "EEXIST: already exists",
-        19 => "ENODEV: no such device",
-        22 => "EINVAL: invalid argument",
-        23 => "ENFILE: too many open files in the system",
-        24 => "EMFILE: too many open files; raise `ulimit -n`",
-        25 => "ENOTTY: ioctl not supported by this file",
-        28 => "ENOSPC: no space left",
-        32 => "EPIPE: broken pipe or stalled endpoint",
-        35 => "EDEADLK: the context hung and was reset",
-        62 => "ETIME: timer expired",
-        71 => "EPROTO: protocol error",
-        95 => "EOPNOTSUPP: not supported",
-        110 => "ETIMEDOUT: timed out",
-        _ => return format!("errno {errno}"),
-    };
-    format!("errno {errno} ({name})")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn errors_name_device_operation_and_cause() {
-        let error =
-            TransportError::new("/dev/kfd", "ioctl AMDKFD_IOC_GET_VERSION", Fault::Errno(16));
+        let error = TransportError::new(
+            "/dev/kfd",
+            "ioctl AMDKFD_IOC_GET_VERSION",
+            Fault::Errno(errno::EBUSY),
+        );
         assert_eq!(
             error.to_string(),
             "/dev/kfd: ioctl AMDKFD_IOC_GET_VERSION: errno 16 (EBUSY: device or resource busy; \

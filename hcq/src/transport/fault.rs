@@ -1,7 +1,9 @@
 //! [`FaultInject`]: makes the n-th access fail, as planned, and all others pass.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::sync::lock;
 
 use super::Fault;
 use super::access::{Access, Answer, Verb};
@@ -62,7 +64,7 @@ impl FaultInject {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Source: Linux, Documentation/ABI/testing/{sysfs-bus-pci,sysfs-bus-usb} and
 //! Documentation/PCI/sysfs-pci.rst; the flags of `resource` are those of include/linux/ioport.h.
 
+use super::errno::ENOENT;
 use super::{Fault, TransportError};
 
 /// `/sys/bus/pci/devices`.
@@ -16,8 +17,6 @@ const USB: &str = "/sys/bus/usb/devices";
 const RESOURCE_MEM: u64 = 0x200;
 /// `IORESOURCE_PREFETCH`.
 const RESOURCE_PREFETCH: u64 = 0x2000;
-
-const ENOENT: i32 = 2;
 
 /// A base address register of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -180,6 +179,7 @@ pub(super) fn usb_devices(
 
 #[cfg(test)]
 mod tests {
+    use super::super::errno::EACCES;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -290,7 +290,7 @@ mod tests {
         let text = |path: &str| Err(missing(path));
         assert_eq!(pci_functions(&text, &none), Ok(vec![]));
         assert_eq!(usb_devices(&text, &none), Ok(vec![]));
-        let refused = |path: &str| Err(TransportError::new(path, "list", Fault::Errno(13)));
+        let refused = |path: &str| Err(TransportError::new(path, "list", Fault::Errno(EACCES)));
         assert!(pci_functions(&text, &refused).is_err());
         assert!(usb_devices(&text, &refused).is_err());
     }

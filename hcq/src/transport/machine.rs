@@ -8,13 +8,14 @@
 use std::any::Any;
 use std::fmt;
 use std::mem;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::found::{self, PciFunction, UsbDevice};
 use super::{DevFile, Fault, Pci, TransportError, UsbPipe};
 use crate::lost::process_generation;
 use crate::mem::view::View;
 use crate::mem::window::Window;
+use crate::sync::lock;
 
 /// No limit for [`Machine::reserve`].
 pub const ANYWHERE: u64 = u64::MAX;
@@ -164,7 +165,7 @@ impl Kept {
 
     fn lock(&self) -> MutexGuard<'_, Values> {
         // Only whole entries are pushed, so a poisoned lock is still good.
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.0);
         let generation = process_generation();
         if kept.generation != generation {
             kept.generation = generation;

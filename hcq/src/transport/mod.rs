@@ -14,6 +14,7 @@
 
 pub mod access;
 pub mod cable;
+pub mod errno;
 pub mod error;
 pub mod fault;
 pub mod found;
@@ -469,7 +470,11 @@ pub(crate) mod tests {
         }
         fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
             match request.ioctl().name {
-                name @ "IOC_REFUSED" => Err(TransportError::new("zeros", name, Fault::Errno(25))),
+                name @ "IOC_REFUSED" => Err(TransportError::new(
+                    "zeros",
+                    name,
+                    Fault::Errno(errno::ENOTTY),
+                )),
                 _ => Ok(0),
             }
         }

@@ -6,7 +6,9 @@
 //! not make is skipped, unless it failed. Memory not in the trace starts zeroed and is written by the driver only.
 
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::sync::lock;
 
 use super::Fault;
 use super::access::{Access, Answer, ParseError, Record, Verb};
@@ -106,7 +108,7 @@ impl Tape {
 
     fn state(&self) -> impl std::ops::DerefMut<Target = State> + '_ {
         // Nothing panics while the lock is held.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -5,7 +5,9 @@
 
 use std::fmt;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::sync::lock;
 
 use super::Fault;
 use super::access::{Access, Answer, Record};
@@ -69,7 +71,7 @@ impl TraceLog {
 
     fn sink(&self) -> impl std::ops::DerefMut<Target = Sink> + '_ {
         // A panic while noting loses a record, not the log.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

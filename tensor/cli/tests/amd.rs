@@ -161,7 +161,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ("kfd=1.6", 6, &["1.6", "Linux 5.19"]),
         ("gpus=0", 3, &["no compute GPU"]),
         ("chip=gfx1030", 3, &["GPU 0 is gfx1030, expected gfx1100"]),
-        ("gpus=1e3", 2, &["gpus: expected 0 to 16"]),
+        ("gpus=1e3", 2, &["gpus=1e3: expected 0 to 16"]),
         (
             "fault=path:/sys/devices/virtual/kfd:ENOENT",
             3,

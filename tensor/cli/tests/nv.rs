@@ -109,7 +109,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
             3,
             &["cannot start the GPU", "Xid"],
         ),
-        ("gpu=2", 2, &["found 'gpu'"]),
+        ("gpu=2", 2, &["'gpu' is no key"]),
         ("gpus=17", 2, &["expected 0 to 16"]),
     ] {
         let ran = place.run(&["bench", "launch"], &[GH100, ("TWIN", twin)]);

@@ -2,10 +2,11 @@
 
 use hashbrown::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use codegen::ir::Kernel;
 use codegen::{Backend, Built, Stage, StageArg};
+use hcq::sync::{lock, unpoisoned};
 use hcq::{ArgKind, ArgLayout, Device, KernelImage, Program, Width};
 
 pub use super::compiled::{Compiled, Launch};
@@ -86,7 +87,7 @@ impl Compiler {
     }
 
     fn table(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.known)
     }
 
     /// Compiled kernels that are no longer kept, and that nobody will submit again.
@@ -97,7 +98,7 @@ impl Compiler {
     /// Forgets what was compiled, and returns it.
     pub(super) fn take(&mut self) -> Vec<Arc<Compiled>> {
         let known = self.known.get_mut();
-        known.unwrap_or_else(PoisonError::into_inner).take()
+        unpoisoned(known).take()
     }
 
     /// The programs of all kernels, in order. With `constant`, numbers are compiled in as constants, for code that
@@ -242,7 +243,7 @@ impl Compiler {
     /// The code of a stage on the device. Stages of one module share it, under the name of the first one.
     fn program(&self, stage: &Stage) -> Result<Arc<Program>> {
         let kinds: Vec<ArgKind> = stage.args.iter().map(kind).collect();
-        let mut programs = self.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut programs = lock(&self.programs);
         let known = programs.table.get(&(stage.module, kinds.clone()));
         if let Some(program) = known.and_then(Weak::upgrade) {
             return Ok(program);

@@ -4,7 +4,7 @@ mod transfer;
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use codegen::Backend;
@@ -14,6 +14,7 @@ use hcq::lost::process_generation;
 use hcq::memory::AllocSpec;
 use hcq::queue::Stream;
 use hcq::signal::{Point, Signal};
+use hcq::sync::{lock, unpoisoned};
 use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
 
 use super::compile::{Compiled, Compiler};
@@ -75,7 +76,7 @@ static ENGINES: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 /// The name of a new engine: the device's, and which one it is if it is not the first one there.
 fn new_name(device: &dyn Device) -> String {
     let id = device.info().id.to_string();
-    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engines = lock(&ENGINES);
     let count = engines.entry(id.clone()).or_default();
     *count += 1;
     match *count {
@@ -288,7 +289,7 @@ impl DeviceExecutor {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic leaves buffers and points in it, all of them whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn observer(&self) -> Option<&dyn Observer> {
@@ -298,7 +299,7 @@ impl DeviceExecutor {
     /// Waits until no other thread is between the choice of what a submission touches and the note of it:
     /// its parts share the arena, and who reads has to find it noted.
     pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.turn)
     }
 
     /// Packed operands of captures.
@@ -824,7 +825,7 @@ impl Executor for DeviceExecutor {
 impl Drop for DeviceExecutor {
     fn drop(&mut self) {
         let deadline = self.deadline();
-        let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(self.state.get_mut());
         let settled = state.pending.settle(0, deadline);
         if let Err(e) = settled.and_then(|()| state.retired.settle(0, deadline)) {
             tracing::warn!(

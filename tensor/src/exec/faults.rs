@@ -2,10 +2,11 @@
 //! kernel writes the index there, and the next wait for results checks it.
 
 use hashbrown::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use hcq::Buffer;
 use hcq::memory::{AllocSpec, MemoryKind};
+use hcq::sync::lock;
 
 use crate::error::{Error, Result};
 use crate::graph::Bounds;
@@ -36,7 +37,7 @@ struct Word {
 
 impl Faults {
     fn words(&self) -> MutexGuard<'_, Words> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The word for indices in these bounds. `is_busy` says whether work under way may write the word at an address.

@@ -1,9 +1,10 @@
 //! Packed operands: constant operands in the order in which kernels read them.
 
 use hashbrown::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use hcq::Buffer;
+use hcq::sync::lock;
 
 /// What a packed operand is made of: the code that made it, its size, and the tensors that it read, in the order in
 /// which the code counts them.
@@ -18,12 +19,12 @@ pub(crate) struct Packed(Mutex<HashMap<PackedKey, Weak<PackedOperand>>>);
 
 impl Packed {
     pub(crate) fn get(&self, key: &PackedKey) -> Option<Arc<PackedOperand>> {
-        let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let table = lock(&self.0);
         table.get(key)?.upgrade()
     }
 
     pub(crate) fn put(&self, key: PackedKey, operand: &Arc<PackedOperand>) {
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.0);
         table.retain(|_, operand| operand.strong_count() > 0);
         table.insert(key, Arc::downgrade(operand));
     }

@@ -1,9 +1,10 @@
 //! Statistics of the work between a graph and its first command.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use codegen::{Built, Recent};
+use hcq::sync::lock;
 
 /// Modules that are remembered to count those that are different.
 const MODULES: u64 = 1 << 16;
@@ -51,7 +52,7 @@ impl Default for Ledger {
 
 impl Ledger {
     fn change<T>(&self, change: impl FnOnce(&mut Entries) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(&self.0))
     }
 
     pub(crate) fn sum(&self) -> Preparation {

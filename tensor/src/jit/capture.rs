@@ -1,11 +1,12 @@
 //! A traced function as one graph of commands, with the addresses of inputs, parameters and outputs open.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use codegen::DType;
 use hcq::graph::{Graph, GraphBuilder};
 use hcq::memory::{AllocSpec, MemoryKind};
 use hcq::signal::Point;
+use hcq::sync::lock;
 use hcq::{Buffer, Command, Slot, Val};
 
 use super::freeze::FrozenSteps;
@@ -182,7 +183,7 @@ impl Capture {
         inputs: &[Tensor],
     ) -> Result<Vec<Tensor>> {
         settle(self.parameters.iter().map(|state| &state.parameter))?;
-        let mut run = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut run = lock(&self.run);
         // Before anybody else has to wait: the packets are patched in place.
         run.graph.wait(executor.deadline())?;
         let slots = inputs.len() + self.parameters.len() + self.draws.len() + self.outputs.len();

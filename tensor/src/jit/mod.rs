@@ -34,7 +34,7 @@ mod resolve;
 pub(crate) mod tracing;
 
 use hashbrown::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use codegen::DType;
 
@@ -47,6 +47,7 @@ use crate::schedule::OutputRequest;
 use capture::{Capture, Given, Output, Sources};
 pub(crate) use freeze::constant;
 pub use frozen::Frozen;
+use hcq::sync::lock;
 use tracing::{Kind, Trace};
 
 /// Shapes and types of inputs.
@@ -189,7 +190,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                     .into(),
             ));
         }
-        Ok(self.function.lock().unwrap_or_else(PoisonError::into_inner))
+        Ok(lock(&self.function))
     }
 
     fn address(&self) -> usize {
@@ -197,7 +198,7 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
     }
 
     fn known(&self) -> MutexGuard<'_, Captures> {
-        self.captures.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.captures)
     }
 
     fn next(&self, case: &Case) -> Next {

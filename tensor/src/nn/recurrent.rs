@@ -295,6 +295,7 @@ impl Lstm {
         first: Option<(&Tensor, &Tensor)>,
     ) -> Result<(Tensor, (Tensor, Tensor))> {
         let first = [first.map(|both| both.0), first.map(|both| both.1)];
+        // PyTorch's order of the gates. ONNX's (`onnx::ops::recurrent`) is another, with peepholes and clipping.
         let (x, last) = self.0.forward(x, &first, |input, state, states| {
             let gates = input.add(state)?.chunk(4, -1)?;
             let (enter, keep) = (gates[0].sigmoid()?, gates[1].sigmoid()?);

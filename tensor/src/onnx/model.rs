@@ -1,9 +1,10 @@
 //! A loaded model.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
+use hcq::sync::lock;
 
 use super::error::OnnxError;
 use super::graph::{Port, Program};
@@ -121,7 +122,7 @@ impl Model {
         let inputs: Vec<(N, Value)> = inputs.into_iter().map(|(n, v)| (n, v.into())).collect();
         let mut tensors = Vec::new();
         inputs.iter().for_each(|(_, v)| v.tensors(&mut tensors));
-        let mut kept = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock(&self.session);
         let session = match (&mut *kept, tensors.first()) {
             (Some(session), None) => session.clone(),
             (Some(session), Some(t)) if t.engine() == session.engine() => session.clone(),

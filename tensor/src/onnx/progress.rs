@@ -1,6 +1,8 @@
 //! Progress reports of a session.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use hcq::sync::lock;
 
 use crate::graph::Engine;
 use crate::jit::tracing::{self, Inside};
@@ -26,12 +28,12 @@ pub(super) type Report = Arc<dyn Fn(Progress) + Send + Sync>;
 impl Reports {
     /// From now on it is this one.
     pub(super) fn to(&self, report: Report) {
-        *locked(&self.0) = Some(report);
+        *lock(&self.0) = Some(report);
     }
 
     /// Reports that runs inside a report would make are left out: they would have no end.
     pub(super) fn tell(&self, engine: &Engine, progress: Progress) {
-        let Some(report) = locked(&self.0).clone() else {
+        let Some(report) = lock(&self.0).clone() else {
             return;
         };
         let this = Arc::as_ptr(&self.0).addr();
@@ -42,9 +44,4 @@ impl Reports {
         // What the report computes belongs to no trace.
         tracing::outside(engine, || report(progress));
     }
-}
-
-/// What a mutex protects: every value of these is whole at all times.
-pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

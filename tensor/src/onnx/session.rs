@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use hcq::sync::lock;
+
 use super::bind::{self, Hints};
 use super::error::OnnxError;
 use super::graph::{Program, Slot};
 pub use super::outputs::Outputs;
 use super::plans::{Captured, Form, Found, Plan, Plans, Prepared, Signature, Way};
 pub use super::progress::Progress;
-use super::progress::{Reports, locked};
+use super::progress::Reports;
 use super::tracer::{Tracer, named};
 use super::value::{Array, Value};
 use crate::exec::DeviceExecutor;
@@ -66,14 +68,14 @@ impl Session {
 
     /// Number of graphs that are captured.
     pub fn captures(&self) -> usize {
-        let plans = locked(&self.plans);
+        let plans = lock(&self.plans);
         let ways = plans.iter().map(|plan| &plan.way);
         ways.filter(|way| matches!(way, Way::Captured(..))).count()
     }
 
     /// The graphs prepared so far: for which values, or why not captured.
     pub fn prepared(&self) -> Vec<Prepared> {
-        locked(&self.plans).iter().map(Plan::describe).collect()
+        lock(&self.plans).iter().map(Plan::describe).collect()
     }
 
     /// Runs the model. Inputs that the file has a value for may be left out. The outputs are
@@ -91,7 +93,7 @@ impl Session {
         let usable = self.engine.realize(&[]);
         usable.map_err(|e| program.engine_error(e))?;
         let inputs = collected(inputs);
-        let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
+        let given = bind::inputs(program, &self.engine, &mut lock(&self.hints), inputs)?;
         let can = DeviceExecutor::of(&self.engine).is_some();
         let Some((signature, inputs)) = signed(&given).filter(|_| can) else {
             return self.tracer()?.plain(program, given);
@@ -104,7 +106,7 @@ impl Session {
             if let Next::Make = next {
                 let plan = self.capture(&mut tracer, &signature, &inputs)?;
                 next = Next::of(&plan, &inputs);
-                let gone = locked(&self.plans).add(&signature, plan);
+                let gone = lock(&self.plans).add(&signature, plan);
                 drop(gone);
             }
         }
@@ -129,7 +131,7 @@ impl Session {
                     .into(),
             }));
         }
-        let tracer = locked(&self.tracer);
+        let tracer = lock(&self.tracer);
         Ok(Held {
             tracer,
             _inside: Inside::of(tracing::A_MODEL),
@@ -140,7 +142,7 @@ impl Session {
     fn next(&self, signature: &Signature, inputs: &[Array]) -> Result<Next, OnnxError> {
         let mut values = HashMap::new();
         loop {
-            let found = locked(&self.plans).find(signature, &values);
+            let found = lock(&self.plans).find(signature, &values);
             return Ok(match found {
                 Found::Plan(plan) => Next::of(&plan, inputs),
                 Found::Nothing => Next::Make,
@@ -187,7 +189,7 @@ impl Session {
         let usable = self.engine.realize(&[]);
         usable.map_err(|e| program.engine_error(e))?;
         let inputs = collected(inputs);
-        let given = bind::inputs(program, &self.engine, &mut locked(&self.hints), inputs)?;
+        let given = bind::inputs(program, &self.engine, &mut lock(&self.hints), inputs)?;
         let Some((signature, inputs)) = signed(&given) else {
             let why = "strings are not supported in captured graphs".into();
             let prepared = Prepared {

@@ -6,9 +6,10 @@
 
 use hashbrown::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use codegen::Recent;
+use hcq::sync::lock;
 
 use super::canon::{Dag, DagNode};
 use crate::graph::Op;
@@ -46,7 +47,7 @@ impl Offsets {
             .iter()
             .map(|&(node, axis)| dag.begin(node, axis))
             .collect();
-        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = lock(&self.0);
         let open = match table.get(&shape) {
             Some(seen) if seen.places.len() == places.len() => {
                 for (i, place) in places.iter().enumerate() {

@@ -5,8 +5,9 @@
 //! [`rule::Rule`]: the access fails, and the report names the rule, its source, what was done, and
 //! the last events before it. No rule is loosened to let a driver pass.
 //!
-//! - [`rule`]: what every model needs; [`rng`]: choices from a seed; [`fires`]: what its tests need;
+//! - [`rule`]: what every model needs; [`rng`]: choices from a seed; [`rounds`]: when engines have their turns; [`fires`]: what its tests need;
 //! - [`touched`]: which bytes were read and written;
+//! - [`config`]: strings that say which machine it is;
 //! - [`errno`]: how system calls fail; [`host`]: memory that a twin shares with its client;
 //! - [`caller`]: the process that calls; [`process`]: a process on a twin; [`machine`]: the same as a machine of `hcq`, for drivers of this
 //!   repository;
@@ -17,6 +18,7 @@
 #![deny(unsafe_code)]
 
 pub mod caller;
+pub mod config;
 pub mod errno;
 pub mod fires;
 pub mod host;
@@ -25,6 +27,7 @@ pub mod pci;
 pub mod process;
 pub mod record;
 pub mod rng;
+pub mod rounds;
 pub mod rule;
 pub mod touched;
 pub mod tree;

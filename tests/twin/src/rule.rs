@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use hcq::sync::lock;
 
 /// How sure a rule is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -131,7 +133,7 @@ impl Journal {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Only whole entries are pushed: a panic elsewhere leaves the journal readable.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

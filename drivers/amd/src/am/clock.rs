@@ -3,10 +3,11 @@
 //!
 //! Source: Linux, amdgpu/gfx_v11_0.c, gfx_v12_0.c and gfx_v9_4_3.c, `get_gpu_clock_counter`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::amd::mmio::{self, gc};
 use drivers_spec::amd::packet::Gfx;
+use hcq::sync::lock;
 
 use super::card::Card;
 use super::discovery::DiscoveryError;
@@ -40,7 +41,7 @@ impl Counter {
     }
 
     fn held(&self) -> Result<u64, Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let first = self.card.blocks().gc.first();
         let first = first.ok_or_else(|| DiscoveryError::Missing { what: "GC".into() })?;
         let gc = self.card.registers(first);

@@ -10,7 +10,7 @@
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drivers_gpu::bare::{Function, Mmu};
@@ -20,6 +20,7 @@ use hcq::GpuVa;
 use hcq::addr::VramAddr;
 use hcq::reg::Generations;
 use hcq::reg::block::{Block, Registers};
+use hcq::sync::lock;
 use hcq::transport::TransportError;
 
 use super::areas::{DUMMY_PAGE, ROOT, SCRATCH_PAGE};
@@ -377,7 +378,7 @@ impl Mmu for Hubs {
     }
 
     fn invalidate(&self) -> Result<(), Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         self.hdp.flush()?;
         self.running()
             .try_for_each(|hub| hub.invalidate(&self.card))

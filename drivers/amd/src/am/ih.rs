@@ -5,12 +5,13 @@
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu: ih_v6_0.c and ih_v7_0.c (`irq_init`, `enable_ring`, `get_wptr`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::amd::ih::DWORDS;
 use drivers_spec::amd::mmio::{Reg, osssys as regs};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
 use hcq::reg::block::Registers;
+use hcq::sync::lock;
 
 use super::areas::{Area, IH_RING0, IH_RING1, IH_WPTR0};
 use super::card::Card;
@@ -130,7 +131,7 @@ impl Interrupts {
     /// # Errors
     /// The registers' and the window's.
     pub fn entries(&self) -> Result<Vec<Entry>, Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let ih = self.card.registers(&self.card.blocks().osssys);
         let mut entries = Vec::new();
         for ring in &RINGS {

@@ -7,7 +7,7 @@
 //! `gfx_v11_0_compute_mqd_init`, with what a queue that the MES does not know has otherwise.
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use drivers_spec::amd::mmio::{Reg, gc};
 use drivers_spec::amd::packet::{Gfx, Gfxs};
@@ -16,6 +16,7 @@ use hcq::reg::At;
 use hcq::reg::block::{Block, Fields, Registers};
 use hcq::reg::bus::Bus;
 use hcq::reg::error::RegError;
+use hcq::sync::lock;
 use hcq::transport::{Fault, TransportError};
 
 use crate::chip::Language;
@@ -198,7 +199,7 @@ impl Mqd {
 
     fn lock(&self) -> MutexGuard<'_, [u32; DWORDS]> {
         // Dwords are written whole.
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.words)
     }
 
     /// The dword that is a register.

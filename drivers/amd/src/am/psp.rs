@@ -11,7 +11,7 @@
 //! (`psp_hw_start`, `psp_load_non_psp_fw`, `psp_ring_cmd_submit`, `psp_cmd_submit_buf`, `psp_tmr_init`,
 //! `psp_spatial_partition`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drivers_spec::amd::discovery as ip;
@@ -26,6 +26,7 @@ use firmware_tools::amd::boot::{Boot, Load};
 use hcq::mem::window::Window;
 use hcq::reg::block::Registers;
 use hcq::reg::{IpVersion, Value};
+use hcq::sync::lock;
 use hcq::wait::{Look, poll_until};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -205,7 +206,7 @@ impl Psp {
                 room: window.len(),
             });
         }
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = lock(&self.turn);
         window.write_bytes(0, bytes)?;
         if turn.used > length {
             window.fill(length, turn.used - length, 0)?;
@@ -342,7 +343,7 @@ impl Psp {
 
     /// Runs a command of the ring.
     fn submit(&self, what: &str, id: u32, payload: &[u8]) -> Result<Resp, Cause> {
-        let mut turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turn = lock(&self.turn);
         let (ring, command, fence) = (
             self.window(PSP_RING)?,
             self.window(PSP_COMMAND)?,

@@ -6,7 +6,7 @@
 //! Source: Linux, drivers/gpu/drm/amd/pm/swsmu: smu_cmn.c (`smu_cmn_send_smc_msg_with_param`), smu_v14_0_2_ppt.c and
 //! smu_v13_0_0_ppt.c (`mode1_reset`, `get_gpu_metrics`), smu_v13_0_6_ppt.c (`get_metrics_table`), smu_v14_0.c (`set_soft_freq_limited_range`).
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drivers_spec::amd::discovery as ip;
@@ -18,6 +18,7 @@ use drivers_spec::amd::smu::{
 };
 use hcq::reg::block::Registers;
 use hcq::reg::{IpVersion, Value};
+use hcq::sync::lock;
 use hcq::wait::{Look, poll_until};
 
 use super::areas::SMU_TABLE;
@@ -92,7 +93,7 @@ impl Smu {
         argument: u32,
         limit: Duration,
     ) -> Result<u32, Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let (io, clock) = (self.io(), &**self.card.clock());
         let answered = |value: Value<Gfxs>| value.bits() != 0;
         let answer = &regs::MP1_SMN_C2PMSG_90;
@@ -218,7 +219,7 @@ impl Smu {
     /// # Errors
     /// [`Cause::Smu`], the registers'; [`Cause::Version`] for a chip with an unknown table.
     pub fn metrics(&self) -> Result<Metrics, Cause> {
-        let _turn = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.table);
         let layout = match self.version {
             IpVersion(13, 0, 0 | 7 | 10) => &METRICS_13,
             IpVersion(14, 0, 2 | 3) => &METRICS_14,
@@ -282,7 +283,7 @@ impl Smu {
     /// # Errors
     /// The registers'.
     pub fn mode1_reset(&self) -> Result<(), Cause> {
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&self.turn);
         let io = self.io();
         match self.messages.gfx_driver_reset {
             Some(reset) => {

@@ -23,10 +23,11 @@
 //! and the host access memory below GL2, so the scopes device and system write GL2 back, and
 //! invalidate it for data from there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::amd::{kd, pm4, regs};
 use hcq::command_buffer::{CommandBuffer, Keep, Part, Reloc, Section};
+use hcq::sync::lock;
 use hcq::{Command, Program, Result, Scope, Val};
 
 use super::commands::Commands;
@@ -110,7 +111,7 @@ impl Pm4 {
 
     fn scratch(&self) -> MutexGuard<'_, (Scratch, Option<Keep>)> {
         // Changed in one step.
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.scratch)
     }
 
     /// Whether the words run on several XCCs, and so from indirect buffers alone.

@@ -4,10 +4,9 @@
 //! does. Retries are limited here.
 
 use drivers_gpu::kernel::calls::until_taken;
+use hcq::transport::errno::EAGAIN;
 use hcq::transport::{DevFile, Fault, IoctlOf, TransportError};
 use zerocopy::{FromBytes, IntoBytes};
-
-const EAGAIN: i32 = 11;
 
 /// A call with a typed argument.
 pub(crate) trait Call {

@@ -2,6 +2,7 @@
 
 use drivers_gpu::backend::refused;
 use drivers_gpu::kernel::calls::is_gone;
+use hcq::transport::errno::{EBUSY, EINVAL, ENOMEM};
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, Error};
 
@@ -20,13 +21,12 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
         };
     }
     let hint = match error.fault {
-        // ENOMEM, EBUSY, EINVAL.
-        Fault::Errno(12) => "Free host memory or raise its limits (`ulimit -l`)",
-        Fault::Errno(16) => {
+        Fault::Errno(ENOMEM) => "Free host memory or raise its limits (`ulimit -l`)",
+        Fault::Errno(EBUSY) => {
             "Another process, or another GPU library of this one, may hold the device: `sudo fuser \
              -v /dev/kfd`"
         }
-        Fault::Errno(22) => "The kernel may expect other sizes than this version: see `dmesg`",
+        Fault::Errno(EINVAL) => "The kernel may expect other sizes than this version: see `dmesg`",
         _ => "See `dmesg | grep -e amdgpu -e kfd`",
     };
     refused(device, &error, hint)

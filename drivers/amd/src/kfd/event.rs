@@ -7,7 +7,7 @@
 //! `kfd_ioctl_free_memory_of_gpu` (EPERM).
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drivers_gpu::backend::shared::Shareable as _;
@@ -20,6 +20,8 @@ use drivers_spec::amd::kfd::{
 };
 use hcq::GpuVa;
 use hcq::mem::view::View;
+use hcq::sync::lock;
+use hcq::transport::errno::{EINTR, ENOMEM};
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
@@ -30,9 +32,6 @@ use super::process::{Gpu, Process};
 /// The interface version that counts signals of an event, so that none is missed
 /// between a check and a wait.
 const AGES: (u32, u32) = (1, 14);
-
-const EINTR: i32 = 4;
-const ENOMEM: i32 = 12;
 
 /// Bytes of a slot of the event page.
 const SLOT: u64 = 8;
@@ -65,7 +64,7 @@ impl Pages {
             .kept()
             .get_or_make(|| Ok::<_, Infallible>(Pages::default()));
         // Set in one step, after everything that can fail.
-        let mut page = pages.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut page = lock(&pages.0);
         if let Some(page) = &mut *page {
             if !page.mapped.contains(&gpu.id) {
                 let (done, is_mapped) = map_handle(&*process.kfd, page.handle, gpu.id);

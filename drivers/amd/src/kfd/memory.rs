@@ -1,17 +1,19 @@
 //! Memory objects of KFD: allocated at an address that the host has reserved, mapped for GPUs, and
 //! taken apart in the order that the kernel wants: unmap, free, give the addresses back.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_gpu::backend::shared::Shareable;
 use drivers_gpu::backend::{Named, PAGE};
 use drivers_gpu::kernel::calls::{again, is_gone};
-use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted};
+use drivers_gpu::kernel::{Addresses, Heap, KernelMemory, Wanted};
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
     UnmapMemoryFromGpuArgs, mmap,
 };
 use hcq::mem::view::View;
+use hcq::sync::lock;
+use hcq::transport::errno::{ENODEV, ENOMEM};
 use hcq::transport::{ANYWHERE, DevFile, Fault, Machine, Map, Prot, Reserved, TransportError};
 use zerocopy::IntoBytes;
 
@@ -70,9 +72,6 @@ pub(super) enum MemoryError {
     /// Anything else.
     Refused(TransportError),
 }
-
-const ENOMEM: i32 = 12;
-const ENODEV: i32 = 19;
 
 impl From<TransportError> for MemoryError {
     fn from(error: TransportError) -> Self {
@@ -148,8 +147,8 @@ impl Memory {
         let failed = |error| MemoryError::of(error, heap, bytes);
         // Addresses are the host's, whatever memory they get.
         let host = |error| MemoryError::of(error, Heap::User, bytes);
-        let place = Place::new(machine, heap, (bytes, align), ANYWHERE).map_err(host)?;
-        let Place { va, reserved, own } = place;
+        let place = Addresses::new(machine, heap, (bytes, align), ANYWHERE).map_err(host)?;
+        let Addresses { va, reserved, own } = place;
         let mut args = AllocMemoryOfGpuArgs {
             va_addr: va,
             size: bytes,
@@ -248,7 +247,7 @@ impl Memory {
 
     fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
         // Changed in single steps.
-        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.mapped)
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! Source: Linux, amdkfd/kfd_process.c, `kfd_process_device_init_vm`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_gpu::backend::Space;
 use drivers_spec::amd::drm::{self, Info, InfoDevice, info};
@@ -14,6 +14,7 @@ use drivers_spec::amd::kfd::{
     ProcessDeviceApertures, mmap,
 };
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -77,7 +78,7 @@ impl Process {
         node: &Node,
     ) -> Result<Arc<Gpu>, TransportError> {
         // Entries are pushed whole.
-        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gpus = lock(&self.gpus);
         if let Some(gpu) = gpus.iter().find(|gpu| gpu.id == node.gpu_id) {
             return Ok(gpu.clone());
         }
@@ -177,10 +178,7 @@ impl Gpu {
     /// # Errors
     /// The kernel's.
     pub(super) fn doorbells(&self, offset: u64) -> Result<View, TransportError> {
-        let mut doorbells = self
-            .doorbells
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut doorbells = lock(&self.doorbells);
         if let Some(view) = &*doorbells {
             return Ok(view.clone());
         }

@@ -4,7 +4,7 @@
 //! its own, of exactly the size that the queue is created with.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_gpu::backend::PAGE;
 use drivers_gpu::backend::shared::Shareable as _;
@@ -16,6 +16,8 @@ use drivers_spec::amd::kfd::{
 };
 use hcq::mem::view::{View, ViewError};
 use hcq::mem::window::Window;
+use hcq::sync::lock;
+use hcq::transport::errno::{EINVAL, ENODEV, ETIME};
 use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, GpuVa};
 
@@ -56,7 +58,7 @@ struct KernelQueue {
 impl KernelQueue {
     fn lock(&self) -> MutexGuard<'_, Vec<u32>> {
         // Changed in single steps.
-        self.ids.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.ids)
     }
 
     /// Has the kernel make one more queue. Returns its doorbell.
@@ -89,6 +91,9 @@ impl Drop for KernelQueue {
 }
 
 /// Whether the kernel has the queue no more.
+///
+/// Source: Linux, amdkfd/kfd_process_queue_manager.c, `pqm_destroy_queue`: after ETIME, and since 6.15
+/// after EIO, the queue is removed although the call fails; EINVAL is an id that no queue has.
 fn destroy(process: &Process, id: u32) -> bool {
     let mut args = DestroyQueueArgs {
         queue_id: id,
@@ -282,12 +287,6 @@ impl QueueHandle for KernelQueue {
         !self.stays.load(Ordering::Relaxed)
     }
 }
-
-/// Source: Linux, amdkfd/kfd_process_queue_manager.c, `pqm_destroy_queue`: after ETIME, and since 6.15
-/// after EIO, the queue is removed although the call fails; EINVAL is an id that no queue has.
-const ETIME: i32 = 62;
-const ENODEV: i32 = 19;
-const EINVAL: i32 = 22;
 
 /// All of an XCC's time.
 ///

@@ -1,6 +1,7 @@
 //! Lists the GPUs, and why each can or cannot be used. Opens files, changes nothing.
 
 use drivers_spec::amd::kfd::{self, GetVersionArgs};
+use hcq::transport::errno::{EACCES, EBUSY, ENODEV, ENOENT, ENXIO, EPERM};
 use hcq::transport::{DevFile, Fault, Machine, TransportError};
 use thiserror::Error;
 
@@ -137,14 +138,13 @@ impl Unusable {
     /// What an error of opening or asking `path` means.
     pub fn from_error(error: TransportError, path: &str) -> Unusable {
         let path = path.to_owned();
-        // Numbers of Linux on every architecture: ENOENT; EPERM, EACCES; EBUSY; ENXIO, ENODEV.
         match error.fault {
-            Fault::Errno(2) if path == KFD => Unusable::NoDriver { path },
-            Fault::Errno(2) => Unusable::NoRenderNode { path },
-            Fault::Errno(1) => Unusable::Cgroup { path },
-            Fault::Errno(13) => Unusable::NoPermission { path },
-            Fault::Errno(16) => Unusable::Busy { path },
-            Fault::Errno(6 | 19) => Unusable::Gone { path },
+            Fault::Errno(ENOENT) if path == KFD => Unusable::NoDriver { path },
+            Fault::Errno(ENOENT) => Unusable::NoRenderNode { path },
+            Fault::Errno(EPERM) => Unusable::Cgroup { path },
+            Fault::Errno(EACCES) => Unusable::NoPermission { path },
+            Fault::Errno(EBUSY) => Unusable::Busy { path },
+            Fault::Errno(ENXIO | ENODEV) => Unusable::Gone { path },
             _ => Unusable::Other(error),
         }
     }
@@ -202,7 +202,7 @@ fn look(machine: &dyn Machine, only: Option<u32>) -> Survey {
         Ok(entries) => found(machine, entries, only),
         Err(error) => {
             let error = match error.fault {
-                Fault::Errno(2) => Unusable::NoTopology,
+                Fault::Errno(ENOENT) => Unusable::NoTopology,
                 _ => Unusable::Other(error),
             };
             return Survey {

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use hcq::transport::errno::{EACCES, EPERM};
 use hcq::transport::{Fault, Machine, TransportError};
 
 use crate::chip::{Units, target_name};
@@ -20,7 +21,7 @@ const HEAPS_OF_VRAM: [u64; 2] = [1, 2];
 const LINKS_BETWEEN_GPUS: [u64; 2] = [2, 11];
 
 /// EPERM of a device cgroup, EACCES of the files' modes or a security module.
-const NOT_FOR_US: [Fault; 2] = [Fault::Errno(1), Fault::Errno(13)];
+const NOT_FOR_US: [Fault; 2] = [Fault::Errno(EPERM), Fault::Errno(EACCES)];
 
 /// A GPU of the topology.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command as Run, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use conformance::part::Part as Chosen;
@@ -21,6 +21,7 @@ use drivers_host::pci::quiet::Config;
 use drivers_host::pci::{Lock, System};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
+use hcq::sync::lock;
 use hcq::transport::access::{Access, Answer};
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Clock, Dma, Fault, Machine, MonotonicClock, Pci, ResetKind, TransportError};
@@ -93,7 +94,7 @@ impl Far {
     }
 
     fn client(&self) -> MutexGuard<'_, Client> {
-        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.client)
     }
 
     fn read(&self, region: u32, offset: u64, to: &mut [u8]) -> Result<(), TransportError> {

@@ -1,10 +1,11 @@
 //! Current and former owners of addresses, so that a fault names the buffer.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use drivers_bundle::Hex;
 use drivers_bundle::schema::{Owner, Span};
+use hcq::sync::lock;
 
 /// How many freed ranges are remembered.
 const HISTORY: usize = 256;
@@ -72,7 +73,7 @@ impl Ranges {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is one call of a collection.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -2,8 +2,9 @@
 //! GPU opened later gets the existing memory.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use hcq::sync::lock;
 use hcq::transport::Machine;
 
 /// Memory of a process, as its GPUs share it.
@@ -133,7 +134,7 @@ impl<G, M: Shareable<G>> Shared<G, M> {
 
     fn lock(&self) -> MutexGuard<'_, State<G, M>> {
         // Entries are pushed whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,9 @@
 //! [`Space`]: the address space shared by devices of a process, and their shared state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use hcq::sync::lock;
 
 use super::Exception;
 use super::ranges::Ranges;
@@ -56,6 +58,6 @@ impl Space {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<dyn RunnableWork>>> {
         // Entries are pushed whole.
-        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.moving)
     }
 }

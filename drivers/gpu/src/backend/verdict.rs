@@ -4,7 +4,9 @@
 //! address; otherwise to those with work in flight; otherwise to all. The first handle to see the fault decides once
 //! for all current handles: later some may be idle or closed.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hcq::sync::lock;
 
 use super::Exception;
 
@@ -95,7 +97,7 @@ impl Verdicts {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Verdict>> {
         // Entries are pushed whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

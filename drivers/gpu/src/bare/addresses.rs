@@ -1,9 +1,10 @@
 //! [`Addresses`]: the addresses that the cards of a process share, with their owners.
 
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hcq::mem::tlsf::Tlsf;
+use hcq::sync::lock;
 use hcq::{DeviceId, Error, GpuVa};
 
 use super::mmu::PAGE;
@@ -65,6 +66,6 @@ impl Addresses {
 
     fn lock(&self) -> MutexGuard<'_, Tlsf> {
         // Each change is one call.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 }

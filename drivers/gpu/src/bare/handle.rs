@@ -1,11 +1,12 @@
 //! [`Handle`]: a card without a kernel driver, as a [`Backend`](crate::backend::Backend).
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::transport::access::by_clock;
 use hcq::transport::{Fault, Machine, Pci};
 use hcq::{Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
@@ -219,7 +220,7 @@ impl<D: Driver> Handle<D> {
             self.wake.notify_all();
             return;
         }
-        let woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        let woken = lock(&self.woken);
         drop(self.wake.wait_timeout(woken, limit.min(NAP)));
     }
 }

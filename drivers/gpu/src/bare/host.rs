@@ -1,6 +1,7 @@
 //! Memory of the host for a card: it stays where it is, and its places on the bus do.
 
 use hcq::addr::PhysAddr;
+use hcq::transport::errno::{EAGAIN, ENOMEM, ENOSPC, EPERM};
 use hcq::transport::{BusRange, Dma, Fault, TransportError};
 use hcq::{DeviceId, Error};
 
@@ -23,12 +24,7 @@ pub(super) fn pinned(function: &Function, bytes: u64) -> Result<Dma, Error> {
 }
 
 fn not_pinned(device: &DeviceId, bytes: u64, error: TransportError) -> Error {
-    /// The system's errors if no more memory can be allocated or locked.
-    const EPERM: i32 = 1;
-    const EAGAIN: i32 = 11;
-    const ENOMEM: i32 = 12;
-    /// VFIO: no more mappings (`dma_entry_limit` of vfio_iommu_type1).
-    const ENOSPC: i32 = 28;
+    // VFIO: ENOSPC is no more mappings (`dma_entry_limit` of vfio_iommu_type1).
     match error.fault {
         Fault::Errno(ENOMEM | EAGAIN | ENOSPC) => Error::OutOfMemory {
             device: device.clone(),
@@ -65,6 +61,7 @@ pub(super) fn cut(ranges: &[BusRange], bytes: u64) -> Vec<(PhysAddr, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hcq::transport::errno::EINVAL;
 
     #[test]
     fn what_cannot_be_pinned_is_told_by_its_number() {
@@ -77,18 +74,17 @@ mod tests {
                 TransportError::new("0000:03:00.0", "map", fault),
             )
         };
-        // ENOMEM, EAGAIN: cached memory is freed then.
-        for errno in [12, 11] {
+        // Cached memory is freed then.
+        for errno in [ENOMEM, EAGAIN] {
             assert!(matches!(of(errno), Error::OutOfMemory { asked: 4096, .. }));
         }
-        let denied = of(1);
+        let denied = of(EPERM);
         assert!(matches!(denied, Error::NoPermission { .. }));
         assert!(denied.to_string().contains("ulimit -l"), "{denied}");
-        // EINVAL
         assert!(matches!(
-            of(22),
+            of(EINVAL),
             Error::Os {
-                errno: Some(22),
+                errno: Some(EINVAL),
                 ..
             }
         ));

@@ -4,10 +4,11 @@
 //! could not be unmapped, or has a queue that could not be dequeued, memory and address are kept: the card may still
 //! write there.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use hcq::addr::{AddrError, BusAddr, PhysAddr, VramAddr};
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::transport::{BusRange, Dma, Fault, TransportError};
 use hcq::{Error, GpuVa, MemoryKind};
 
@@ -27,7 +28,7 @@ pub struct Memory<D: Driver> {
     card: Arc<Running<D>>,
     va: GpuVa,
     bytes: u64,
-    place: Option<Place>,
+    backing: Option<Backing>,
     window: Option<Window>,
     /// The cards that know the address.
     mapped: Mutex<Vec<Weak<Running<D>>>>,
@@ -36,7 +37,7 @@ pub struct Memory<D: Driver> {
 }
 
 /// The memory of an address.
-enum Place {
+enum Backing {
     Vram(VramAddr),
     /// VRAM in place of host memory.
     Sysmem(VramAddr),
@@ -74,20 +75,20 @@ impl<D: Driver> Memory<D> {
         match request.kind {
             MemoryKind::Device => {
                 let at = card.vram(bytes, align)?;
-                memory.place = Some(Place::Vram(at));
+                memory.backing = Some(Backing::Vram(at));
                 if has_windows {
                     memory.window = Some(window(at)?);
                 }
             }
             MemoryKind::Host | MemoryKind::Control if !function.pci().reaches_host() => {
                 let at = card.vram(bytes, align)?;
-                memory.place = Some(Place::Sysmem(at));
+                memory.backing = Some(Backing::Sysmem(at));
                 memory.window = Some(sysmem::memory(&window(at)?, card.driver().mmu()));
             }
             MemoryKind::Host | MemoryKind::Control => {
                 let dma = pinned(function, bytes)?;
                 memory.window = Some(function.pci().window(name, &dma));
-                memory.place = Some(Place::Host(dma));
+                memory.backing = Some(Backing::Host(dma));
             }
         }
         memory.named = Some(Named::new(&addresses.space, va.0, bytes, request.what));
@@ -108,7 +109,7 @@ impl<D: Driver> Memory<D> {
     ) -> Result<Memory<D>, Error> {
         let va = addresses.take(card.function().device(), range.bytes, PAGE)?;
         let mut memory = Memory::nowhere(addresses, card, va, range.bytes);
-        memory.place = Some(Place::Bus(range.addr));
+        memory.backing = Some(Backing::Bus(range.addr));
         memory.named = Some(Named::new(&addresses.space, va.0, range.bytes, name));
         let (pieces, attr) = memory.seen_by(card)?;
         memory.map(card, &pieces, attr)?;
@@ -127,7 +128,7 @@ impl<D: Driver> Memory<D> {
             card: card.clone(),
             va,
             bytes,
-            place: None,
+            backing: None,
             window: None,
             mapped: Mutex::default(),
             named: None,
@@ -151,23 +152,23 @@ impl<D: Driver> Memory<D> {
 
     /// Filled with zeros when it was made.
     pub fn is_zeroed(&self) -> bool {
-        matches!(self.place, Some(Place::Host(_)))
+        matches!(self.backing, Some(Backing::Host(_)))
     }
 
     /// Where it is for a card, and how it is cached.
     fn seen_by(&self, card: &Arc<Running<D>>) -> Result<(Vec<(PhysAddr, u64)>, Attr), Error> {
-        Ok(match &self.place {
+        Ok(match &self.backing {
             None => (Vec::new(), Attr::HOST),
-            Some(Place::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
+            Some(Backing::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
                 (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
             }
-            Some(Place::Sysmem(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
-            Some(Place::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
-            Some(Place::Vram(at)) => {
+            Some(Backing::Sysmem(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
+            Some(Backing::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),
+            Some(Backing::Vram(at)) => {
                 let at = on_bus(self.card.function(), card.function(), *at)?;
                 (vec![(PhysAddr::Bus(at), self.bytes)], Attr::HOST)
             }
-            Some(Place::Host(dma)) => {
+            Some(Backing::Host(dma)) => {
                 let (own, other) = (self.card.function(), card.function());
                 let pieces = dma.ranges.for_domain(other.pci().domain());
                 let pieces = pieces.map_err(|e| strangers(own, other, &e))?;
@@ -192,7 +193,7 @@ impl<D: Driver> Memory<D> {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Weak<Running<D>>>> {
         // Changed in single steps.
-        self.mapped.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.mapped)
     }
 }
 
@@ -219,9 +220,9 @@ impl<D: Driver> Shareable<Running<D>> for Memory<D> {
         if self.is_mapped_for(card) || !has_way {
             return Ok(());
         }
-        let may_lack = match &self.place {
-            Some(Place::Vram(_)) => true,
-            Some(Place::Host(_)) => own.domain() != other.domain(),
+        let may_lack = match &self.backing {
+            Some(Backing::Vram(_)) => true,
+            Some(Backing::Host(_)) => own.domain() != other.domain(),
             _ => false,
         };
         // Copies between the two go through memory of the host then.
@@ -324,9 +325,9 @@ impl<D: Driver> Drop for Memory<D> {
                 (is_free, is_used) = (false, true);
             }
         }
-        match (self.place.take(), is_used) {
-            (Some(Place::Vram(at) | Place::Sysmem(at)), false) => self.card.give_back(at),
-            (Some(Place::Host(dma)), true) => std::mem::forget(dma),
+        match (self.backing.take(), is_used) {
+            (Some(Backing::Vram(at) | Backing::Sysmem(at)), false) => self.card.give_back(at),
+            (Some(Backing::Host(dma)), true) => std::mem::forget(dma),
             _ => {}
         }
         if is_free {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use hcq::Error;
 use hcq::addr::VramAddr;
 use hcq::mem::tlsf::Tlsf;
+use hcq::sync::lock;
 
 use super::driver::Driver;
 use super::function::Function;
@@ -231,9 +232,4 @@ impl<D: Driver> Running<D> {
         found.into_iter().for_each(|one| told.tell(one));
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Each change is one call of a collection, or one store.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,12 +1,13 @@
 //! [`AddressSpace`]: the address space of a card: page tables in VRAM, and invalidations of the hardware when they
 //! change.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_bundle::Hex;
 use drivers_bundle::schema::Step;
 use hcq::addr::PhysAddr;
 use hcq::mem::pages::{PageError, PageTable, PteFormat};
+use hcq::sync::lock;
 use hcq::transport::TransportError;
 use hcq::{Error, GpuVa};
 
@@ -119,7 +120,7 @@ impl<M: Mmu> AddressSpace<M> {
 
     fn lock(&self) -> MutexGuard<'_, PageTable<M::Format, Tables>> {
         // A table that a panic left half written is rewritten with its next change.
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.table)
     }
 }
 

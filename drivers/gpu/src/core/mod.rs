@@ -8,11 +8,12 @@ mod fault;
 mod keep;
 pub mod queues;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use drivers_bundle::CoredumpWriter;
 use hcq::kernels::Kernels;
+use hcq::sync::lock;
 use hcq::transport::TransportError;
 use hcq::{DeviceId, Error, GpuVa, LostState, Result};
 
@@ -80,7 +81,7 @@ impl Core {
     }
 
     fn queues_slot(&self) -> MutexGuard<'_, Option<Named>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.queues)
     }
 
     /// Memory of the interface.

@@ -1,8 +1,9 @@
 //! [`Grown`]: per-thread device memory of kernels (scratch, local memory). Shared by all queues, sized for the most
 //! demanding kernel loaded.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use hcq::sync::lock;
 use hcq::{Error, GpuVa, MemoryKind, Result};
 
 use super::load::{Load, Loader};
@@ -51,7 +52,7 @@ impl<P: Plan> Grown<P> {
         tell: impl FnOnce(&P, &Arc<Piece>, Option<&P>) -> Result<()>,
     ) -> Result<()> {
         // Changed in one step, after everything that can fail.
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut held = lock(&self.0);
         let has = held.as_ref().map_or(0, |(plan, _)| plan.each());
         if each <= has {
             return Ok(());

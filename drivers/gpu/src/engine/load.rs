@@ -39,7 +39,7 @@ pub struct Loader<'a, H: Load> {
 }
 
 /// A kernel whose code has an address.
-pub struct Placed<'a> {
+pub struct PlacedKernel<'a> {
     /// The contents of that memory.
     pub code: Cow<'a, [u8]>,
     /// Where it is entered, in bytes from there.
@@ -59,7 +59,7 @@ pub fn place<'a, E: Display>(
     (core, pool): (&Arc<Core>, &Arc<Pool>),
     image: &KernelImage,
     (bytes, align): (u64, u64),
-    at: impl FnOnce(GpuVa) -> Result<Placed<'a>, E>,
+    at: impl FnOnce(GpuVa) -> Result<PlacedKernel<'a>, E>,
 ) -> Result<Program> {
     let what = format!("the code of kernel {}", image.name);
     let piece = Arc::new(pool.aligned(MemoryKind::Device, bytes, align, &what)?);

@@ -15,11 +15,12 @@ mod report;
 mod staging;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use drivers_bundle::schema::Queue;
 use hcq::progress::{self, Asked, Silence};
+use hcq::sync::lock;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, KernelImage, Program, QueueKind, Result};
 
@@ -224,7 +225,7 @@ impl<H: Load> Inner<H> {
     }
 
     fn staging(&self) -> MutexGuard<'_, Option<Arc<StagingQueue<H>>>> {
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.staging)
     }
 }
 

@@ -4,10 +4,11 @@
 //! the smallest copies then go through the [relay](hcq::transport::relay).
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use hcq::addr::BusAddr;
+use hcq::sync::lock;
 use hcq::transport::relay::{Leg, Mark, Relay, Start};
 use hcq::transport::{Fault, TransportError};
 use hcq::{Command, Compare, Deadline, Error, MemoryKind, Point, Result, Staging, Val, Width};
@@ -223,7 +224,7 @@ impl<H: Hardware> StagingQueue<H> {
 
     fn staging(&self) -> MutexGuard<'_, Staging<Piece>> {
         // A panic leaves the pieces, each with the copy that it is part of.
-        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.staging)
     }
 
     fn broken(&self, error: TransportError) -> Error {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
+use hcq::transport::errno::{ENODEV, ENXIO};
 use hcq::transport::{Fault, TransportError};
 
 /// How often a call that the driver asks for again is made, with a pause before each next one: half a second.
@@ -44,7 +45,7 @@ pub fn again<E: Display>(mut call: impl FnMut() -> Result<(), E>) -> Result<(), 
     call()
 }
 
-/// Whether a GPU has left, by what its files answer: ENXIO, ENODEV.
+/// Whether a GPU has left, by what its files answer.
 pub fn is_gone(error: &TransportError) -> bool {
-    matches!(error.fault, Fault::Errno(6 | 19))
+    matches!(error.fault, Fault::Errno(ENXIO | ENODEV))
 }

@@ -1,4 +1,4 @@
-//! [`Heap`]: the kind of memory for a request, and [`Place`]: its addresses.
+//! [`Heap`]: the kind of memory for a request, and [`Addresses`]: its addresses.
 
 use hcq::MemoryKind;
 use hcq::mem::view::View;
@@ -57,7 +57,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Reserved addresses for memory.
-pub struct Place {
+pub struct Addresses {
     /// The first.
     pub va: u64,
     /// They are reserved; none for memory of the process, which brings its own.
@@ -66,7 +66,7 @@ pub struct Place {
     pub own: Option<View>,
 }
 
-impl Place {
+impl Addresses {
     /// Addresses for memory of a heap, at a multiple of `align`; those of the driver's memory are below `below`.
     ///
     /// # Errors
@@ -76,11 +76,11 @@ impl Place {
         heap: Heap,
         (bytes, align): (u64, u64),
         below: u64,
-    ) -> Result<Place, TransportError> {
+    ) -> Result<Addresses, TransportError> {
         Ok(match heap {
             Heap::User => {
                 let own = machine.memory(bytes, align)?;
-                Place {
+                Addresses {
                     va: own.as_ptr().addr() as u64,
                     reserved: None,
                     own: Some(own),
@@ -88,7 +88,7 @@ impl Place {
             }
             Heap::VisibleVram | Heap::Vram | Heap::System => {
                 let reserved = machine.reserve(bytes, align, below)?;
-                Place {
+                Addresses {
                     va: reserved.base(),
                     reserved: Some(reserved),
                     own: None,

@@ -1,9 +1,10 @@
 //! [`Presence`]: whether a GPU of a kernel driver is still present. A GPU that left the bus gives no notice, so it is
 //! polled now and then.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use hcq::sync::lock;
 use hcq::transport::access::by_clock;
 use hcq::{Error, Result};
 
@@ -25,7 +26,7 @@ impl Presence {
     /// [`Error::Fault`] of the question: the GPU is gone.
     pub fn ask(&self, at_once: bool, question: impl FnOnce() -> Result<()>) -> Result<()> {
         {
-            let mut asked = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = lock(&self.0);
             if !at_once && asked.elapsed() < ASK {
                 return Ok(());
             }

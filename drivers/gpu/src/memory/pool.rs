@@ -5,11 +5,12 @@
 //! what runs over their end faults, and are kept after a free, up to a budget.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hcq::mem::cache::BufferCache;
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::{AllocSpec, Error, GpuVa, MemoryKind, MemoryStats, Result};
 
 use crate::backend::{Memory, PAGE, Request};
@@ -306,7 +307,7 @@ impl Pool {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Counters and collections change together, in steps that do not panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

@@ -1,9 +1,10 @@
 //! Resources that are released while a queue is locked.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use hcq::command_buffer::Keep;
+use hcq::sync::lock;
 
 use crate::memory::pool::Piece;
 
@@ -17,14 +18,14 @@ pub(super) struct Aside {
 
 impl Aside {
     pub(super) fn put(&self, what: Keep, words: Option<Piece>) {
-        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut things = lock(&self.things);
         things.push((what, words));
         self.is_there.store(true, Ordering::Release);
     }
 
     #[cold]
     pub(super) fn take(&self) -> Vec<(Keep, Option<Piece>)> {
-        let mut things = self.things.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut things = lock(&self.things);
         self.is_there.store(false, Ordering::Relaxed);
         std::mem::take(&mut things)
     }

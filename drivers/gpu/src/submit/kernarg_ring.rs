@@ -35,11 +35,11 @@ pub struct KernargRing {
 /// Room for what a submission needs beside its ring.
 pub struct UploadSlot {
     /// Where it is in the block; or, for a submission that is larger than all others, all of a piece.
-    place: Place,
+    memory: SlotMemory,
     va: u64,
 }
 
-enum Place {
+enum SlotMemory {
     At(u64),
     Own(Window),
 }
@@ -51,7 +51,7 @@ impl UploadSlot {
     /// [`hcq::Error::NoHostAccess`], which cannot be.
     pub fn of(piece: &Piece) -> Result<UploadSlot> {
         Ok(UploadSlot {
-            place: Place::Own(piece.shared()?),
+            memory: SlotMemory::Own(piece.shared()?),
             va: piece.va().0,
         })
     }
@@ -101,7 +101,7 @@ impl KernargRing {
                 self.unsealed += bytes;
                 self.of = of;
                 Ok(UploadSlot {
-                    place: Place::At(offset),
+                    memory: SlotMemory::At(offset),
                     va: self.va + offset,
                 })
             }
@@ -122,16 +122,16 @@ impl KernargRing {
         offset: u64,
         words: &[u32],
     ) -> std::result::Result<(), TransportError> {
-        match &room.place {
-            Place::At(start) => self.window.write_words(start + offset, words),
-            Place::Own(window) => window.write_words(offset, words),
+        match &room.memory {
+            SlotMemory::At(start) => self.window.write_words(start + offset, words),
+            SlotMemory::Own(window) => window.write_words(offset, words),
         }
     }
 
     /// Prefetches the memory after an allocation: the next submission is likely to write there.
     #[inline]
     pub fn prefetch(&self, room: &UploadSlot, bytes: u64) {
-        if let Place::At(start) = room.place {
+        if let SlotMemory::At(start) = room.memory {
             let next = (start + bytes).next_multiple_of(DATA_ALIGN);
             self.window.prefetch(next, bytes.min(NEXT));
         }

@@ -7,8 +7,9 @@
 
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hcq::sync::lock;
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, ProtFlags};
 
@@ -152,7 +153,7 @@ impl CodeArenas {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Arena>> {
         // No code under the lock panics half-way.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -18,11 +18,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{Dma, Fault, TransportError};
 use nix::fcntl::{FallocateFlags, fallocate};
 
@@ -179,7 +180,7 @@ impl HugePages {
 
     fn pages(&self) -> Result<Arc<Pages>, TransportError> {
         // Set at once.
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = lock(&self.made);
         if let Some(pages) = &*made {
             return Ok(pages.clone());
         }
@@ -259,7 +260,7 @@ impl Pages {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A partial allocation is not handed out.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Zeroed memory; each of its ranges starts at a multiple of `align`, at most that of a huge page.

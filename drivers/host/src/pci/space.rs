@@ -1,12 +1,13 @@
 //! [`Space`]: the bus addresses of a container behind an IOMMU, and memory mapped there.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::vfio::IovaRange;
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
 use hcq::mem::tlsf::Tlsf;
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{Dma, Fault, TransportError};
 
 use crate::range::page_size;
@@ -86,7 +87,7 @@ impl<I: Iommu> Space<I> {
 
     fn free(&self) -> MutexGuard<'_, Tlsf> {
         // An allocator that was left by half gives fewer addresses, none twice.
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.free)
     }
 
     /// Zeroed memory that the functions find in one range at a multiple of `align`. The user of the space, a group or a
@@ -219,7 +220,7 @@ impl<I: Iommu> ShownBars<I> {
             Ok((mapping, view))
         };
         // Entries are pushed whole.
-        let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = lock(&self.0);
         let found = shown.iter().position(|(number, _)| *number == n);
         let at = match found {
             Some(at) => at,

@@ -6,12 +6,11 @@ use drivers_gpu::kernel::calls::until_taken;
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::{escape, status, uvm};
+use hcq::transport::errno::EAGAIN;
 use hcq::transport::{DevFile, Fault};
 
 use crate::rm::CallError;
 use crate::rm::transport::{Result, is_done};
-
-const EAGAIN: i32 = 11;
 
 /// A struct of the interface with a status in it.
 pub(super) trait Answered: Struct {

@@ -1,7 +1,9 @@
 //! What the kernel driver refuses, as errors of the device.
 
 use drivers_gpu::backend::refused;
+use drivers_gpu::kernel::calls::is_gone;
 use drivers_spec::nv::status;
+use hcq::transport::errno::{EINVAL, ENOMEM};
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
 
@@ -40,14 +42,13 @@ pub(super) fn gone(device: &DeviceId, what: &str) -> Error {
 }
 
 fn of_system(device: &DeviceId, error: TransportError) -> Error {
-    // ENXIO, ENODEV.
-    if let Fault::Errno(6 | 19) = error.fault {
+    if is_gone(&error) {
         return gone(device, &error.to_string());
     }
     let hint = match error.fault {
-        Fault::Errno(12) => "Free host memory or raise its limits (`ulimit -v`, `ulimit -l`)",
-        // EINVAL: of an escape whose size the driver does not know.
-        Fault::Errno(22) => {
+        Fault::Errno(ENOMEM) => "Free host memory or raise its limits (`ulimit -v`, `ulimit -l`)",
+        // Of an escape whose size the driver does not know.
+        Fault::Errno(EINVAL) => {
             "The driver may expect other structs than this version: compare its version \
              (`cat /proc/driver/nvidia/version`); a sandbox (gVisor) does not forward all calls"
         }

@@ -10,13 +10,14 @@
 //! subdevice_ctrl_event_kernel.c; arch/nvalloc/unix/src/osapi.c, `allocate_os_event`; kernel-open/nvidia/nv.c,
 //! `nvidia_poll`.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use drivers_gpu::backend::Age;
 use drivers_spec::nv::class::notify;
 use drivers_spec::nv::ioctl::Argument;
 use drivers_spec::nv::{class, control, escape};
+use hcq::sync::{lock, unpoisoned};
 use hcq::transport::{DevFile, Machine, TransportError};
 
 use super::base::open_file;
@@ -113,7 +114,7 @@ impl Event {
         age: &mut Age,
         limit: Duration,
     ) -> std::result::Result<(), TransportError> {
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = lock(&self.sleepers);
         if sleepers.age > age.0 {
             age.0 = sleepers.age;
             return Ok(());
@@ -121,14 +122,14 @@ impl Event {
         if sleepers.polling {
             // Until the polling thread is notified or times out: then the next sleeper polls.
             let waited = self.told.wait_timeout(sleepers, limit);
-            let (sleepers, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            let (sleepers, _) = unpoisoned(waited);
             age.0 = sleepers.age;
             return Ok(());
         }
         sleepers.polling = true;
         drop(sleepers);
         let happened = self.os.file.poll(limit);
-        let mut sleepers = self.sleepers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sleepers = lock(&self.sleepers);
         sleepers.polling = false;
         sleepers.age += u64::from(matches!(happened, Ok(true)));
         age.0 = sleepers.age;
@@ -170,10 +171,7 @@ impl OsEvent {
     fn death(&self) -> Result<Object> {
         let object = self.object(DEATH)?;
         let gpu = &self.gpu;
-        let mut told = gpu
-            .tells_deaths
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut told = lock(&gpu.tells_deaths);
         if !*told {
             let mut params = control::EventSetNotification {
                 event: notify::RC_ERROR,

@@ -1,9 +1,10 @@
 //! [`Gpu`]: a GPU of the process: its objects in RM, its address space, its doorbell.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::nv::push;
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::transport::{DevFile, Machine, Prot, TransportError};
 
 use super::base::Base;
@@ -90,7 +91,7 @@ impl Gpu {
     /// Numbers of the GPUs of the process that reach its memory.
     pub(super) fn peers(&self) -> MutexGuard<'_, Vec<u32>> {
         // Changed in single steps.
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.peers)
     }
 
     /// The doorbell of its channels.

@@ -3,7 +3,7 @@
 //! Source: open-gpu-kernel-modules, src/nvidia/arch/nvalloc/unix/src/escape.c: which file takes which escape;
 //! kernel-open/nvidia/nv-mmap.c: a file maps the memory that was last named for it; a GPU's own memory needs a file of that GPU.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::nv::abi::{Branch, Call};
 use drivers_spec::nv::ioctl::{Argument, NewObject};
@@ -11,6 +11,7 @@ use drivers_spec::nv::memory::map_flags;
 use drivers_spec::nv::parameters::Parameters;
 use drivers_spec::nv::{class, escape};
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 
 use super::call::{call, send};
@@ -42,7 +43,7 @@ impl Ioctls {
     /// Registers the file of a device object.
     pub(super) fn name_device(&self, device: u32, path: &str) {
         // Pushed whole.
-        let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paths = lock(&self.paths);
         // One that is there is of a GPU that ends.
         paths.retain(|(_, other)| **other != *path);
         paths.push((device, path.into()));
@@ -95,7 +96,7 @@ impl Ioctls {
         if map.wanted.of == Side::System {
             return Ok(machine.open(CONTROL)?);
         }
-        let paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
+        let paths = lock(&self.paths);
         let mut all = paths.iter();
         let path = all.find(|(device, _)| *device == map.device);
         let path = path.map(|(_, path)| path.clone()).ok_or_else(|| {

@@ -7,14 +7,16 @@
 //! Source: open-gpu-kernel-modules, src/nvidia/src/kernel/mem_mgr/{video_mem,system_mem}.c; arch/nvalloc/unix/
 //! src/escape.c, RmAllocOsDescriptor; kernel-open/nvidia-uvm/uvm_map_external.c.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use drivers_gpu::backend::shared::Shareable;
 use drivers_gpu::backend::{Named, PAGE};
-use drivers_gpu::kernel::{Heap, KernelMemory, Place, Wanted as Asked};
+use drivers_gpu::kernel::{Addresses, Heap, KernelMemory, Wanted as Asked};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};
 use hcq::mem::view::View;
+use hcq::sync::lock;
+use hcq::transport::errno::ENOMEM;
 use hcq::transport::{Fault, Machine, Prot, Reserved, TransportError};
 
 use super::dma::Mapping as Dma;
@@ -32,8 +34,6 @@ const HUGE_PAGE: u64 = 2 << 20;
 /// Addresses are below this: push buffers, QMDs and semaphores have 40 bits of them up to Ada, and QMDs
 /// later, too. The windows of shared and local memory are above it.
 pub(super) const BELOW: u64 = 1 << 40;
-
-const ENOMEM: i32 = 12;
 
 /// Why there is no memory.
 #[derive(Debug)]
@@ -125,8 +125,8 @@ impl Memory {
         let failed = |error: CallError| MemoryError::of(error, heap, bytes);
         // Addresses are the host's, whatever memory they get.
         let host = |error: TransportError| MemoryError::of(error.into(), Heap::User, bytes);
-        let place = Place::new(machine, heap, (bytes, align), BELOW).map_err(host)?;
-        let Place { va, reserved, own } = place;
+        let place = Addresses::new(machine, heap, (bytes, align), BELOW).map_err(host)?;
+        let Addresses { va, reserved, own } = place;
         let wanted = |of| Wanted {
             bytes,
             at: Some(va),
@@ -242,11 +242,6 @@ impl KernelMemory<Gpu> for Memory {
     fn view(&self) -> Option<&View> {
         self.view.as_ref()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Entries are pushed whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Memory {

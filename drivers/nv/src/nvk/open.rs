@@ -1,6 +1,6 @@
 //! [`open`]: a GPU through NVIDIA's kernel driver.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use drivers_bundle::Evidence;
@@ -9,6 +9,7 @@ use drivers_gpu::backend::{
 };
 use drivers_gpu::kernel::{Presence, Wanted};
 use hcq::mem::window::Window;
+use hcq::sync::lock;
 use hcq::transport::Machine;
 use hcq::{DeviceId, Error, Result};
 
@@ -99,11 +100,6 @@ struct Nvk {
     /// Those that may die.
     channels: Mutex<Vec<Weak<Channel>>>,
     presence: Presence,
-}
-
-/// Locks; a poisoned lock is still good, because each change is one step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Nvk {

@@ -2,11 +2,12 @@
 //! open.
 
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use drivers_gpu::backend::shared::Shared;
 use drivers_spec::nv::status;
+use hcq::sync::lock;
 use hcq::transport::Machine;
 
 use super::gpu::Gpu;
@@ -40,7 +41,7 @@ impl Process {
             .kept()
             .get_or_make(|| Ok::<_, Infallible>(Slots::default()));
         // Set in one step, after everything that can fail.
-        let mut slots = slots.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&slots.0);
         let slot = &mut slots[usize::from(uvm)];
         if let Some(process) = slot.upgrade() {
             return Ok(process);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use drivers_gpu::backend::Space;
+use hcq::transport::errno::{ENODEV, ENOENT, ENXIO};
 use hcq::transport::{Fault, Machine};
 
 use super::ioctls::Ioctls;
@@ -62,9 +63,10 @@ fn with_uvm(
 ) -> Result<Option<Arc<Uvm>>, Unusable> {
     match Uvm::new(machine, files, rm) {
         Ok(uvm) => Ok(Some(uvm)),
-        // ENOENT; ENXIO, ENODEV: a file without its module.
+        // The last two: a file without its module.
         Err(CallError::System(error))
-            if error.device == UVM && matches!(error.fault, Fault::Errno(2 | 6 | 19)) =>
+            if error.device == UVM
+                && matches!(error.fault, Fault::Errno(ENOENT | ENXIO | ENODEV)) =>
         {
             tracing::warn!(
                 %error,

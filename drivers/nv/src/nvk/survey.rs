@@ -5,6 +5,7 @@ use std::sync::Arc;
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::escape::{self, version_check};
 use drivers_spec::nv::ioctl::Argument;
+use hcq::transport::errno::{EACCES, EIO, ENODEV, ENOENT, ENXIO, EPERM};
 use hcq::transport::{DevFile, Fault, Machine, TransportError};
 use thiserror::Error;
 
@@ -147,17 +148,16 @@ impl Unusable {
     /// What an error of opening `path` means.
     pub fn of_open(machine: &dyn Machine, error: TransportError, path: &str) -> Unusable {
         let path = path.to_owned();
-        // Numbers of Linux on every architecture: EPERM, EACCES; ENOENT; EIO, ENXIO, ENODEV.
         match error.fault {
-            Fault::Errno(1) => Unusable::Cgroup { path },
-            Fault::Errno(13) => Unusable::NoPermission { path },
-            Fault::Errno(2) => match loaded(machine) {
+            Fault::Errno(EPERM) => Unusable::Cgroup { path },
+            Fault::Errno(EACCES) => Unusable::NoPermission { path },
+            Fault::Errno(ENOENT) => match loaded(machine) {
                 Some(version) => Unusable::NoFile { path, version },
                 None => no_driver(machine),
             },
             // A stale file.
-            Fault::Errno(5 | 6 | 19) if loaded(machine).is_none() => no_driver(machine),
-            Fault::Errno(5 | 6 | 19) => Unusable::Dead {
+            Fault::Errno(EIO | ENXIO | ENODEV) if loaded(machine).is_none() => no_driver(machine),
+            Fault::Errno(EIO | ENXIO | ENODEV) => Unusable::Dead {
                 path,
                 error: error.fault,
             },

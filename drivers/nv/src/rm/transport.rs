@@ -6,14 +6,15 @@ use drivers_spec::nv::ioctl::NewObject;
 use drivers_spec::nv::parameters::Parameters;
 use drivers_spec::nv::status;
 use hcq::mem::view::View;
+use hcq::transport::errno::EINVAL;
 use hcq::transport::{Fault, Machine, Prot, TransportError};
 use thiserror::Error;
 
 /// Statuses from here on are warnings: the call has succeeded.
 const WARNINGS: u32 = 0x1_0000;
 
-/// What a sandbox answers that does not know a call (gVisor passes on those of CUDA): EINVAL.
-const NOT_PASSED: Fault = Fault::Errno(22);
+/// What a sandbox answers that does not know a call (gVisor passes on those of CUDA).
+const NOT_PASSED: Fault = Fault::Errno(EINVAL);
 
 /// Whether a call was not passed on to the driver.
 pub(crate) fn not_passed(error: &CallError) -> bool {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::errno::EAGAIN;
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
 use hcq::{Command, Deadline, Device, Error, Val};
@@ -13,8 +14,6 @@ use hcq::{Command, Deadline, Device, Error, Val};
 use super::stand::{Rig, ends, kernel, machine, soon, twin};
 
 const CONFIG: &str = "chip=h100";
-const EAGAIN: i32 = 11;
-
 /// Calls that the kernel driver never wants to have made again.
 const ONCE: [&str; 3] = ["REGISTER_FD", "CARD_INFO", "CHECK_VERSION_STR"];
 

@@ -9,13 +9,12 @@ use std::time::Duration;
 use drivers_spec::nv::abi::{Branch, Call, Struct};
 use drivers_spec::nv::{class, control, escape};
 use hcq::transport::access::{Access, Answer, Verb};
+use hcq::transport::errno::EINVAL;
 use hcq::transport::tap::{Tap, Tapped};
 use hcq::transport::{Fault, Machine};
 use hcq::{Command, Deadline, Device, Error, Val};
 
 use super::stand::{Rig, WILD, at, ends, exec, kernel, machine, memory, soon, twin, words};
-
-const EINVAL: i32 = 22;
 
 /// Of the controls that are described here, those that it passes on.
 const CONTROLS: &[Call] = &[

@@ -220,7 +220,7 @@ impl Cubin {
         let file = ElfFile64::<LittleEndian>::parse(bytes)?;
         let sm = generation(&file)?;
         check_disjoint(&file)?;
-        let placed = Placed::of(&file)?;
+        let placed = Image::of(&file)?;
         let addresses = placed.addresses(&file)?;
         let kernels = kernel::kernels(&placed, &file, sm)?;
         Ok(Cubin {
@@ -359,7 +359,7 @@ fn by_name<'d, 'f>(file: &'f File<'d>) -> Result<HashMap<&'d str, Section<'d, 'f
 }
 
 /// Sections in an image.
-struct Placed {
+struct Image {
     image: Vec<u8>,
     at: HashMap<SectionIndex, u64>,
 }
@@ -373,9 +373,9 @@ fn constants(name: &str) -> Option<(u8, &str)> {
     (number.to_string() == bank).then_some((number, kernel))
 }
 
-impl Placed {
+impl Image {
     /// Code, constants but those of launches, and variables; not shared memory, which has no bytes.
-    fn of(file: &File<'_>) -> Result<Placed> {
+    fn of(file: &File<'_>) -> Result<Image> {
         let mut image = Vec::new();
         let mut at = HashMap::new();
         for section in file.sections() {
@@ -412,7 +412,7 @@ impl Placed {
         }
         let end = (image.len() as u64).next_multiple_of(Cubin::ALIGN) + PREFETCH;
         image.resize(end as usize, 0);
-        Ok(Placed { image, at })
+        Ok(Image { image, at })
     }
 
     /// Bytes of a section.

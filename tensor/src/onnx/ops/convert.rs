@@ -119,22 +119,22 @@ fn convert(c: &mut Call, to: Target) -> Result<Vec<Value>> {
 
 /// A float whose codes are carried in bytes: sign, exponent, mantissa. All have finite numbers only;
 /// what would be -0 is NaN, or there is none.
-struct Codes {
+struct SmallFloat {
     bits: u32,
     mantissa: u32,
     bias: i32,
     nan: Option<u8>,
 }
 
-impl Codes {
-    fn of(elem: Elem) -> Option<Codes> {
+impl SmallFloat {
+    fn of(elem: Elem) -> Option<SmallFloat> {
         let (bits, mantissa, bias, nan) = match elem {
             Elem::F8E4M3Fnuz => (8, 3, 8, Some(0x80)),
             Elem::F8E5M2Fnuz => (8, 2, 16, Some(0x80)),
             Elem::F4E2M1 => (4, 1, 1, None),
             _ => return None,
         };
-        Some(Codes {
+        Some(SmallFloat {
             bits,
             mantissa,
             bias,
@@ -252,7 +252,7 @@ pub(super) fn decode(array: &Array) -> Result<Tensor> {
         let table = Tensor::from_slice(array.tensor.engine(), &table, &[256])?;
         return Ok(table.rows(0, &array.tensor.cast(DType::I32)?)?);
     }
-    Ok(match Codes::of(array.elem) {
+    Ok(match SmallFloat::of(array.elem) {
         Some(codes) => codes.decode(&array.tensor)?,
         None => array.tensor.clone(),
     })
@@ -281,7 +281,7 @@ pub(super) fn encode(x: &Tensor, elem: Elem, saturate: bool) -> Result<Array> {
         Elem::I4 => x.cast(DType::I32)?.shl(28)?.shr(28)?.cast(DType::I8)?,
         Elem::I2 => x.cast(DType::I32)?.shl(30)?.shr(30)?.cast(DType::I8)?,
         Elem::F8E8M0 => return powers(x, "up", saturate),
-        Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz | Elem::F4E2M1 => match Codes::of(elem) {
+        Elem::F8E4M3Fnuz | Elem::F8E5M2Fnuz | Elem::F4E2M1 => match SmallFloat::of(elem) {
             Some(codes) => codes.encode(x, saturate)?,
             None => return unsupported(format!("a conversion to {elem}")),
         },
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn every_code_comes_back() -> Done {
         for elem in CODED {
-            let table = Codes::of(elem).ok_or("no codes")?;
+            let table = SmallFloat::of(elem).ok_or("no codes")?;
             let all: Vec<u8> = (0..=(2 * table.sign() - 1) as u8).collect();
             let values: Vec<f32> = all.iter().map(|&code| table.value(code.into())).collect();
             assert_eq!(codes(&values, elem, true)?, all, "{elem}");
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn ties_go_to_even_codes_and_others_to_the_nearest() -> Done {
         for elem in CODED {
-            let table = Codes::of(elem).ok_or("no codes")?;
+            let table = SmallFloat::of(elem).ok_or("no codes")?;
             for low in 0..table.sign() - 1 {
                 let (a, b) = (table.value(low), table.value(low + 1));
                 let middle = (a + b) / 2.0;

@@ -7,7 +7,7 @@
 use codegen::DType;
 
 use super::quant::{numbers, ranged, scale};
-use super::recurrent::{Activation, activations, lengths};
+use super::recurrent::{Gates, activations, directions, lengths};
 use super::shape::join;
 use crate::graph::Tensor;
 use crate::loops::{Order, recur};
@@ -17,18 +17,18 @@ use crate::onnx::value::Value;
 
 pub(super) const OPS: Table = &[("DynamicQuantizeLSTM", dynamic_quantize_lstm)];
 
-/// A matrix in codes.
-struct Codes {
+/// A matrix in codes, less the zero points, and its scale.
+struct Weight {
     /// `[directions, rows, columns]`, less the zero points.
     numbers: Tensor,
     /// `[directions, 1, columns or 1]`.
     scale: Tensor,
 }
 
-impl Codes {
+impl Weight {
     /// The one at input `i`, with its scale and its zero point: one for a direction or one for each of
     /// its columns.
-    fn of(c: &mut Call, i: usize, by: usize, zero: usize) -> Result<Codes> {
+    fn of(c: &mut Call, i: usize, by: usize, zero: usize) -> Result<Weight> {
         let shape = c.array(i)?.tensor.shape().to_vec();
         let &[directions, _, columns] = &shape[..] else {
             return wrong(format!("expected a weight of rank 3, found {shape:?}"));
@@ -44,15 +44,15 @@ impl Codes {
                 )),
             }
         };
-        Ok(Codes {
+        Ok(Weight {
             scale: line(&scale(c, by)?, 3)?.cast(DType::F32)?,
             numbers: numbers(c, i, zero, line)?,
         })
     }
 
     /// That of one direction.
-    fn direction(&self, d: usize) -> crate::Result<Codes> {
-        Ok(Codes {
+    fn direction(&self, d: usize) -> crate::Result<Weight> {
+        Ok(Weight {
             numbers: self.numbers.index(0, d as isize)?,
             scale: self.scale.index(0, d as isize)?,
         })
@@ -69,40 +69,18 @@ impl Codes {
 
 /// One direction.
 struct Layer {
-    hidden: usize,
-    recurrent: Codes,
-    peepholes: Option<[Tensor; 3]>,
-    activations: Vec<Activation>,
-    clip: Option<f64>,
-    input_forget: bool,
+    gates: Gates,
+    recurrent: Weight,
 }
 
 impl Layer {
-    fn activate(&self, which: usize, x: &Tensor) -> crate::Result<Tensor> {
-        match self.clip {
-            Some(limit) => self.activations[which].of(&x.clip(-limit, limit)?),
-            None => self.activations[which].of(x),
-        }
-    }
-
     /// The hidden state and the cell after a step; `x` is what the input adds to the gates.
     fn step(&self, x: &Tensor, h: &Tensor, cell: &Tensor) -> crate::Result<[Tensor; 2]> {
-        let all = x.add(&self.recurrent.product(h)?)?;
-        // Input, output, forget, cell.
-        let part = |i: usize| all.narrow(-1, i * self.hidden, self.hidden);
-        let gate = |i: usize, cell: &Tensor| match &self.peepholes {
-            Some(p) => self.activate(0, &part(i)?.add(&p[i].mul(cell)?)?),
-            None => self.activate(0, &part(i)?),
-        };
-        let input = gate(0, cell)?;
-        let forget = match self.input_forget {
-            true => input.neg()?.add(1.0)?,
-            false => gate(2, cell)?,
-        };
-        let new = self.activate(1, &part(3)?)?;
-        let cell = forget.mul(cell)?.add(&input.mul(&new)?)?;
-        let output = gate(1, &cell)?;
-        Ok([output.mul(&self.activations[2].of(&cell)?)?, cell])
+        let [output, cell] = self
+            .gates
+            .lstm(&x.add(&self.recurrent.product(h)?)?, cell)?;
+        // Not clipped, other than in an LSTM of floats.
+        Ok([output.mul(&self.gates.activations[2].of(&cell)?)?, cell])
     }
 
     /// Goes through the rows of `inputs`; gives the hidden states, `[steps, batch, hidden]`, and the
@@ -183,18 +161,10 @@ fn reached(x: &Tensor, lens: Option<&Tensor>) -> crate::Result<Tensor> {
 }
 
 fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
-    let reverse: &[bool] = match c.str_or("direction", "forward")? {
-        "forward" => &[false],
-        "reverse" => &[true],
-        "bidirectional" => &[false, true],
-        other => {
-            let known = ["forward", "reverse", "bidirectional"];
-            return c.bad_word("direction", &known, other);
-        }
-    };
+    let reverse = directions(c)?;
     let directions = reverse.len();
     let x = c.tensor(0)?;
-    let (w, r) = (Codes::of(c, 1, 8, 9)?, Codes::of(c, 2, 10, 11)?);
+    let (w, r) = (Weight::of(c, 1, 8, 9)?, Weight::of(c, 2, 10, 11)?);
     let (&[steps, batch, width], &[_, hidden, rows]) = (x.shape(), r.numbers.shape()) else {
         return wrong(format!(
             "expected an input [steps, batch, width], found {:?}",
@@ -239,19 +209,21 @@ fn dynamic_quantize_lstm(c: &mut Call) -> Result<Vec<Value>> {
             None => Tensor::zeros(x.engine(), &[batch, hidden], DType::F32),
         };
         let layer = Layer {
-            hidden,
-            recurrent: r.direction(d)?,
-            peepholes: match &peepholes {
-                Some(p) => {
-                    let p = p.index(0, at)?;
-                    let part = |i: usize| p.narrow(0, i * hidden, hidden);
-                    Some([part(0)?, part(1)?, part(2)?])
-                }
-                None => None,
+            gates: Gates {
+                hidden,
+                peepholes: match &peepholes {
+                    Some(p) => {
+                        let p = p.index(0, at)?;
+                        let part = |i: usize| p.narrow(0, i * hidden, hidden);
+                        Some([part(0)?, part(1)?, part(2)?])
+                    }
+                    None => None,
+                },
+                activations: functions[3 * d..][..3].to_vec(),
+                clip: c.attr_float("clip")?.filter(|&limit| limit > 0.0),
+                input_forget: c.int_or("input_forget", 0)? != 0,
             },
-            activations: functions[3 * d..][..3].to_vec(),
-            clip: c.attr_float("clip")?.filter(|&limit| limit > 0.0),
-            input_forget: c.int_or("input_forget", 0)? != 0,
+            recurrent: r.direction(d)?,
         };
         let start = [state(0)?, state(1)?];
         let (y, end) = layer.run(&inputs, &start, lens.as_ref())?;

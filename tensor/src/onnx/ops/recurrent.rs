@@ -46,22 +46,17 @@ const LSTM: Cell = Cell {
     step: lstm,
 };
 
-/// What some directions that run side by side have besides their inputs.
-struct Weights {
-    hidden: usize,
-    /// `[directions, hidden, gates * hidden]`.
-    recurrent: Tensor,
-    /// `[directions, 1, gates * hidden]`, of the recurrent product, if it is not in the inputs.
-    bias: Option<Tensor>,
-    /// Of the input, output and forget gates, each `[directions, 1, hidden]`.
-    peepholes: Option<[Tensor; 3]>,
-    activations: Vec<Activation>,
-    clip: Option<f64>,
-    input_forget: bool,
-    linear_before_reset: bool,
+/// What the gates of some directions have besides what is summed for them.
+pub(super) struct Gates {
+    pub(super) hidden: usize,
+    /// Of the input, output and forget gates, each of a shape that fits the cell's.
+    pub(super) peepholes: Option<[Tensor; 3]>,
+    pub(super) activations: Vec<Activation>,
+    pub(super) clip: Option<f64>,
+    pub(super) input_forget: bool,
 }
 
-impl Weights {
+impl Gates {
     /// An activation of a clipped value.
     fn activate(&self, which: usize, x: &Tensor) -> crate::Result<Tensor> {
         let x = match self.clip {
@@ -74,14 +69,46 @@ impl Weights {
         }
     }
 
-    /// A gate's part of a product.
-    fn gate(&self, x: &Tensor, which: usize) -> crate::Result<Tensor> {
+    /// A gate's part of a sum.
+    fn part(&self, x: &Tensor, which: usize) -> crate::Result<Tensor> {
         x.narrow(-1, which * self.hidden, self.hidden)
     }
 
+    /// A step of an LSTM: the output gate and the new cell; `all` is the sum for all gates.
+    pub(super) fn lstm(&self, all: &Tensor, cell: &Tensor) -> crate::Result<[Tensor; 2]> {
+        // Blocks are in the order input, output, forget, cell; peepholes too.
+        let gate = |i: usize, cell: &Tensor| {
+            let x = self.part(all, i)?;
+            match &self.peepholes {
+                Some(p) => self.activate(0, &x.add(&p[i].mul(cell)?)?),
+                None => self.activate(0, &x),
+            }
+        };
+        let input = gate(0, cell)?;
+        let forget = match self.input_forget {
+            true => input.neg()?.add(1.0)?,
+            false => gate(2, cell)?,
+        };
+        let new = self.activate(1, &self.part(all, 3)?)?;
+        let cell = forget.mul(cell)?.add(&input.mul(&new)?)?;
+        Ok([gate(1, &cell)?, cell])
+    }
+}
+
+/// What some directions that run side by side have besides their inputs.
+struct Weights {
+    gates: Gates,
+    /// `[directions, hidden, gates * hidden]`.
+    recurrent: Tensor,
+    /// `[directions, 1, gates * hidden]`, of the recurrent product, if it is not in the inputs.
+    bias: Option<Tensor>,
+    linear_before_reset: bool,
+}
+
+impl Weights {
     /// The product of the hidden state with the weights of gates `from..from + count`.
     fn product(&self, h: &Tensor, from: usize, count: usize) -> crate::Result<Tensor> {
-        let (start, len) = (from * self.hidden, count * self.hidden);
+        let (start, len) = (from * self.gates.hidden, count * self.gates.hidden);
         let product = h.matmul(&self.recurrent.narrow(2, start, len)?)?;
         match &self.bias {
             Some(bias) => product.add(&bias.narrow(2, start, len)?),
@@ -96,43 +123,29 @@ struct State(Vec<Tensor>);
 
 fn rnn(w: &Weights, x: &Tensor, state: &State) -> crate::Result<State> {
     let h = &state.0[0];
-    Ok(State(vec![w.activate(0, &x.add(&w.product(h, 0, 1)?)?)?]))
+    let sum = x.add(&w.product(h, 0, 1)?)?;
+    Ok(State(vec![w.gates.activate(0, &sum)?]))
 }
 
 fn gru(w: &Weights, x: &Tensor, state: &State) -> crate::Result<State> {
-    let h = &state.0[0];
+    let (h, of) = (&state.0[0], &w.gates);
     let gates = w.product(h, 0, 2)?;
-    let gate = |i: usize| w.activate(0, &w.gate(x, i)?.add(&w.gate(&gates, i)?)?);
+    let gate = |i: usize| of.activate(0, &of.part(x, i)?.add(&of.part(&gates, i)?)?);
     let (update, reset) = (gate(0)?, gate(1)?);
     let hidden = match w.linear_before_reset {
         true => reset.mul(&w.product(h, 2, 1)?)?,
         false => w.product(&reset.mul(h)?, 2, 1)?,
     };
-    let new = w.activate(1, &w.gate(x, 2)?.add(&hidden)?)?;
+    let new = of.activate(1, &of.part(x, 2)?.add(&hidden)?)?;
     let kept = update.mul(h)?;
     Ok(State(vec![update.neg()?.add(1.0)?.mul(&new)?.add(&kept)?]))
 }
 
 fn lstm(w: &Weights, x: &Tensor, state: &State) -> crate::Result<State> {
     let (h, cell) = (&state.0[0], &state.0[1]);
-    let all = x.add(&w.product(h, 0, 4)?)?;
-    // Blocks are in the order input, output, forget, cell; peepholes too.
-    let gate = |i: usize, cell: &Tensor| {
-        let x = w.gate(&all, i)?;
-        match &w.peepholes {
-            Some(p) => w.activate(0, &x.add(&p[i].mul(cell)?)?),
-            None => w.activate(0, &x),
-        }
-    };
-    let input = gate(0, cell)?;
-    let forget = match w.input_forget {
-        true => input.neg()?.add(1.0)?,
-        false => gate(2, cell)?,
-    };
-    let new = w.activate(1, &w.gate(&all, 3)?)?;
-    let cell = forget.mul(cell)?.add(&input.mul(&new)?)?;
-    let output = gate(1, &cell)?;
-    Ok(State(vec![output.mul(&w.activate(2, &cell)?)?, cell]))
+    let [output, cell] = w.gates.lstm(&x.add(&w.product(h, 0, 4)?)?, cell)?;
+    let h = output.mul(&w.gates.activate(2, &cell)?)?;
+    Ok(State(vec![h, cell]))
 }
 
 /// An activation with its two numbers.
@@ -231,16 +244,18 @@ fn shaped(what: &str, x: &Tensor, shape: &[usize]) -> Result<()> {
     }
 }
 
+/// Whether each direction goes backwards.
+pub(super) fn directions(c: &Call) -> Result<&'static [bool]> {
+    match c.str_or("direction", "forward")? {
+        "forward" => Ok(&[false]),
+        "reverse" => Ok(&[true]),
+        "bidirectional" => Ok(&[false, true]),
+        other => c.bad_word("direction", &["forward", "reverse", "bidirectional"], other),
+    }
+}
+
 fn layer(c: &mut Call, kind: &Cell) -> Result<Vec<Value>> {
-    let reverse: &[bool] = match c.str_or("direction", "forward")? {
-        "forward" => &[false],
-        "reverse" => &[true],
-        "bidirectional" => &[false, true],
-        other => {
-            let known = ["forward", "reverse", "bidirectional"];
-            return c.bad_word("direction", &known, other);
-        }
-    };
+    let reverse = directions(c)?;
     let batch_first = c.int_or("layout", 0)? != 0;
     let (mut x, w, r) = (c.tensor(0)?, c.tensor(1)?, c.tensor(2)?);
     if x.rank() != 3 || w.rank() != 3 || r.rank() != 3 {
@@ -377,20 +392,22 @@ impl Layer<'_> {
         };
         let n = self.kind.activations.len();
         let weights = Weights {
-            hidden,
+            gates: Gates {
+                hidden,
+                peepholes: match &self.peepholes {
+                    Some(p) => {
+                        let p = of(p)?.unsqueeze(1)?;
+                        let part = |i: usize| p.narrow(2, i * hidden, hidden);
+                        Some([part(0)?, part(1)?, part(2)?])
+                    }
+                    None => None,
+                },
+                activations: self.activations[first * n..][..n].to_vec(),
+                clip: self.clip,
+                input_forget: self.input_forget,
+            },
             recurrent: of(&self.r)?.transpose(1, 2)?,
             bias: inside,
-            peepholes: match &self.peepholes {
-                Some(p) => {
-                    let p = of(p)?.unsqueeze(1)?;
-                    let part = |i: usize| p.narrow(2, i * hidden, hidden);
-                    Some([part(0)?, part(1)?, part(2)?])
-                }
-                None => None,
-            },
-            activations: self.activations[first * n..][..n].to_vec(),
-            clip: self.clip,
-            input_forget: self.input_forget,
             linear_before_reset: self.linear_before_reset,
         };
         let inputs = self.inputs(&of(&self.w)?, outside.as_ref(), reverse)?;

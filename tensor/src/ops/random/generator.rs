@@ -1,6 +1,8 @@
 //! The state of a random generator, and its counter-based function.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hcq::sync::unpoisoned;
 
 use crate::graph::{Engine, Tensor};
 
@@ -74,7 +76,7 @@ impl Rng {
     fn stand(&self) -> MutexGuard<'_, Stand> {
         // A panic leaves two numbers in it, whole ones.
         let stand = self.shared.stand.lock();
-        stand.unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(stand)
     }
 
     /// Its state, for saving: two words of the key, then the lower and the upper word of the counter.

@@ -16,10 +16,11 @@ use std::io::{self, BufRead, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use hcq::sync::lock;
 use hcq::transport::{Fault, Setup, Transfer, UsbPipe};
 use twin::usb::{Bridge, Pipe};
 use twin_amd::usb::UsbMachine;
@@ -105,10 +106,6 @@ struct Shared {
     under_way: Mutex<BTreeMap<u64, bool>>,
     /// Set with the guest's end locked: nothing of this session is sent after that.
     is_over: AtomicBool,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Sends a packet. In the first, numbers of packets have 32 bits.

@@ -20,7 +20,7 @@
 //! | `log` | the file that this goes to, in place of stderr; it is made anew |
 //! | `fault` | see [`Fault`]; several with `;` between |
 
-use std::fmt;
+use twin::config::{Part, Result, Wrong, number, path};
 
 use crate::chip::Chip;
 use crate::kernel::errno::Errno;
@@ -159,18 +159,6 @@ pub struct Config {
     pub faults: Vec<Fault>,
 }
 
-/// What is wrong with a config string.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ConfigError {}
-
 const KEYS: &str = "chip, gpus, xcc, vram, gtt, bar, kernel, kfd, target, seed, drain, threads, \
     debug, log, fault";
 
@@ -179,68 +167,48 @@ impl Config {
     ///
     /// # Errors
     /// Says which part is wrong, what was expected and what was found.
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str) -> Result<Self> {
         let mut chip_name = "gfx1100";
         let mut xccs = None;
         let mut vram = None;
         let mut config = Self::default();
-        for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| {
-                ConfigError(format!("'{part}': expected key=value; keys: {KEYS}"))
-            })?;
-            let wrong = |expected: &str| wrong(key, expected, value);
-            match key {
+        for part in Part::all(text, KEYS) {
+            let part = part?;
+            let value = part.value;
+            match part.key {
                 "chip" => chip_name = value,
-                "xcc" => xccs = Some(number(value).ok_or_else(|| wrong("a number"))?),
-                "gpus" => {
-                    config.gpus = number(value)
-                        .filter(|gpus| (0..=16).contains(gpus))
-                        .ok_or_else(|| wrong("0 to 16"))?;
-                }
-                "seed" => config.seed = number(value).ok_or_else(|| wrong("a number"))?,
-                "vram" => vram = Some(size(value).ok_or_else(|| wrong(SIZE))?),
-                "gtt" => config.gtt = size(value).ok_or_else(|| wrong(SIZE))?,
-                "bar" => {
-                    config.bar = match value {
-                        "large" => Bar::Large,
-                        "small" => Bar::Small,
-                        _ => return Err(wrong("large or small")),
-                    }
-                }
+                "xcc" => xccs = Some(part.number()?),
+                "gpus" => config.gpus = part.within(0..=16)?,
+                "seed" => config.seed = part.number()?,
+                "vram" => vram = Some(part.bytes()?),
+                "gtt" => config.gtt = part.bytes()?,
+                "bar" => config.bar = part.word(&[("large", Bar::Large), ("small", Bar::Small)])?,
                 "kernel" => {
-                    config.kernel = match value {
-                        "6.8" => Version::Linux6_8,
-                        "6.12" => Version::Linux6_12,
-                        _ => return Err(wrong("6.8 or 6.12")),
-                    }
+                    let versions = [("6.8", Version::Linux6_8), ("6.12", Version::Linux6_12)];
+                    config.kernel = part.word(&versions)?;
                 }
                 "kfd" => {
                     let version = value.split_once('.');
                     let version = version.and_then(|(a, b)| Some((number(a)?, number(b)?)));
-                    config.kfd = Some(version.ok_or_else(|| wrong("a version like 1.6"))?);
+                    config.kfd = Some(version.ok_or_else(|| part.wrong("a version like 1.6"))?);
                 }
-                "target" => config.target = Some(number(value).ok_or_else(|| wrong("a number"))?),
+                "target" => config.target = Some(part.number()?),
                 "drain" => {
-                    config.drain = match value {
-                        "doorbell" => Drain::Doorbell,
-                        "never" => Drain::Never,
-                        "random" => Drain::Random,
-                        _ => return Err(wrong("doorbell, never or random")),
-                    }
+                    config.drain = part.word(&[
+                        ("doorbell", Drain::Doorbell),
+                        ("never", Drain::Never),
+                        ("random", Drain::Random),
+                    ])?;
                 }
-                "threads" => {
-                    config.threads = number(value)
-                        .filter(|&threads: &usize| threads > 0)
-                        .ok_or_else(|| wrong("1 or more"))?;
-                }
-                "debug" => config.debug = number(value).ok_or_else(|| wrong("a number"))?,
+                "threads" => config.threads = part.within(1..=u64::MAX)?,
+                "debug" => config.debug = part.number()?,
                 "log" => config.log = Some(value.to_owned()),
                 "fault" => {
                     for fault in value.split(';').filter(|fault| !fault.is_empty()) {
                         config.faults.push(parse_fault(fault)?);
                     }
                 }
-                _ => return Err(ConfigError(format!("'{key}' is no key; keys: {KEYS}"))),
+                _ => return Err(part.unknown(KEYS)),
             }
         }
         config.chip = Chip::find(chip_name, xccs).ok_or_else(|| {
@@ -249,7 +217,7 @@ impl Config {
                 .map(|chip| format!("{} with xcc={}", chip.name, chip.xccs))
                 .collect();
             let xcc = xccs.map_or(String::new(), |xccs| format!(" with xcc={xccs}"));
-            ConfigError(format!(
+            Wrong(format!(
                 "no chip '{chip_name}'{xcc}; known: {}",
                 known.join(", ")
             ))
@@ -290,37 +258,16 @@ fn host_memory() -> u64 {
         .map_or(8 << 30, |kib| kib << 10)
 }
 
-const SIZE: &str = "bytes, with an optional K, M or G";
-
-fn wrong(key: &str, expected: &str, found: &str) -> ConfigError {
-    ConfigError(format!("{key}: expected {expected}, found '{found}'"))
-}
-
-fn number<T: TryFrom<u64>>(text: &str) -> Option<T> {
-    let value = match text.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16).ok()?,
-        None => text.parse().ok()?,
-    };
-    value.try_into().ok()
-}
-
-fn size(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        b'G' => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let value: u64 = number(digits)?;
-    value.checked_mul(1 << shift).filter(|&bytes| bytes > 0)
-}
-
 const FAULTS: &str = "ioctl:NAME:ERRNO[:n], mmap:ERRNO[:n], open:ERRNO[:n], path:PATH:ERRNO, \
     hang:queue=n, memory:va=0x...[:queue=n], exception:reset[:queue=n], exception:poison[:queue=n], event:lost[:n], gone[:queue=n]";
 
-fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
+fn parse_fault(text: &str) -> Result<Fault> {
+    let part = Part {
+        key: "fault",
+        value: text,
+    };
     let parts: Vec<&str> = text.split(':').collect();
-    let bad = |expected: &str| wrong(&format!("fault={text}"), expected, text);
+    let bad = |expected: &str| part.wrong(expected);
     let errno =
         |name: &str| Errno::from_name(name).ok_or_else(|| bad("the name of an errno, like ENOMEM"));
     let nth = |text: Option<&&str>| match text {
@@ -336,6 +283,12 @@ fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
             .and_then(number)
             .ok_or_else(|| bad("queue=n at the end")),
     };
+    if let Some((path, error)) = path(text) {
+        return Ok(Fault::Path {
+            path: path.into(),
+            errno: errno(error)?,
+        });
+    }
     match parts.as_slice() {
         ["ioctl", name, error, rest @ ..] if rest.len() <= 1 => Ok(Fault::Ioctl {
             name: crate::kernel::ioctl::name(name)
@@ -351,13 +304,6 @@ fn parse_fault(text: &str) -> Result<Fault, ConfigError> {
             errno: errno(error)?,
             nth: nth(rest.first())?,
         }),
-        // The addresses of PCI devices have colons in them.
-        ["path", path @ .., error] if path.first().is_some_and(|first| first.starts_with('/')) => {
-            Ok(Fault::Path {
-                path: path.join(":"),
-                errno: errno(error)?,
-            })
-        }
         ["hang", which] => Ok(Fault::Hang {
             queue: queue(Some(which))?,
         }),
@@ -431,10 +377,10 @@ mod tests {
     #[test]
     fn errors_say_what_was_expected() {
         let error = |text| Config::parse(text).unwrap_err().to_string();
-        assert_eq!(error("gpus=17"), "gpus: expected 0 to 16, found '17'");
+        assert_eq!(error("gpus=17"), "gpus=17: expected 0 to 16");
         assert_eq!(
             error("vram=24X"),
-            "vram: expected bytes, with an optional K, M or G, found '24X'"
+            "vram=24X: expected bytes, with an optional K, M or G"
         );
         assert!(error("chip=gfx900").starts_with("no chip 'gfx900'; known: gfx1030"));
         assert!(error("chip=gfx1100,xcc=8").starts_with("no chip 'gfx1100' with xcc=8"));

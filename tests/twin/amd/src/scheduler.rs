@@ -9,12 +9,13 @@
 //! Where nothing can move, no random number is used up and no time passes, however long it lasts.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, Condvar, MutexGuard};
+use std::thread;
 use std::time::Duration;
 
+use hcq::sync::unpoisoned;
 use twin::rng::Rng;
+use twin::rounds::{Gate, Rhythm, Worker, turns};
 use twin::watch::{Moment, Watch};
 
 use crate::cp::clock::Clock;
@@ -24,15 +25,13 @@ use crate::gpu::{Interrupt, Side};
 /// The scheduler of a machine.
 pub struct Scheduler {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Worker,
 }
 
 /// What its thread and callers share.
 struct Shared {
     clock: Arc<Clock>,
-    state: Mutex<State>,
-    /// Callers that want the lock: they go first.
-    callers: AtomicU32,
+    state: Gate<State>,
     /// Rung after each round.
     settled: Condvar,
 }
@@ -49,9 +48,6 @@ pub(crate) struct State {
     watch: Option<Box<dyn Watch>>,
 }
 
-/// Rounds after which doorbells are looked at even though queues still move.
-const ROUNDS: u32 = 64;
-
 impl Scheduler {
     /// A scheduler whose choices follow from a seed.
     ///
@@ -60,21 +56,18 @@ impl Scheduler {
     pub fn new(seed: u64) -> io::Result<Arc<Self>> {
         let shared = Arc::new(Shared {
             clock: Arc::default(),
-            state: Mutex::new(State {
+            state: Gate::new(State {
                 order: Some(Rng::new(seed)),
                 ..State::default()
             }),
-            callers: AtomicU32::new(0),
             settled: Condvar::new(),
         });
-        let thread = thread::Builder::new().name("twin".into()).spawn({
+        let thread = Worker::default();
+        thread.start({
             let shared = shared.clone();
             move || run(&shared)
         })?;
-        Ok(Arc::new(Self {
-            shared,
-            thread: Some(thread),
-        }))
+        Ok(Arc::new(Self { shared, thread }))
     }
 
     /// The clock of the machine.
@@ -84,10 +77,7 @@ impl Scheduler {
 
     /// The state, between two rounds.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared.callers.fetch_add(1, Ordering::AcqRel);
-        let state = self.shared.lock();
-        self.shared.callers.fetch_sub(1, Ordering::AcqRel);
-        state
+        self.shared.state.enter()
     }
 
     /// Has somebody watch from now on.
@@ -128,41 +118,25 @@ impl Scheduler {
             .shared
             .settled
             .wait_timeout(state, Duration::from_millis(1));
-        waited.unwrap_or_else(PoisonError::into_inner).0
+        unpoisoned(waited).0
     }
 
     /// There may be something to do.
     pub(crate) fn wake(&self) {
-        if let Some(thread) = &self.thread {
-            thread.thread().unpark();
-        }
+        self.thread.wake();
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
         {
-            let mut state = self.shared.lock();
+            let mut state = self.shared.state.lock();
             state.quit = true;
             for gpu in &mut state.gpus {
                 gpu.stop(|_| true);
             }
         }
-        self.wake();
-        // The thread itself may be the last that knew of it.
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic of the thread has been reported by the thread.
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change of the state is whole before it can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.thread.join();
     }
 }
 
@@ -207,63 +181,45 @@ impl State {
         fibers: &mut Fibers,
         out: &mut Vec<(usize, Interrupt)>,
     ) -> bool {
-        let mut turns: Vec<_> = (0..self.gpus.len())
+        let all = (0..self.gpus.len())
             .flat_map(|gpu| self.gpus[gpu].ids().map(move |id| (gpu, id)))
             .collect();
         let Some(order) = &mut self.order else {
             return false;
         };
-        let before = order.clone();
-        order.shuffle(&mut turns);
-        let mut moved = false;
-        for (gpu, id) in turns {
+        turns(order, all, |order, (gpu, id)| {
             let mut told = Vec::new();
-            moved |= self.gpus[gpu].turn(id, (order, look), fibers, &mut told);
+            let moved = self.gpus[gpu].turn(id, (order, look), fibers, &mut told);
             out.extend(told.into_iter().map(|interrupt| (gpu, interrupt)));
-        }
-        if !moved {
-            *order = before;
-        }
-        moved
+            moved
+        })
     }
 }
 
-/// How often an idle machine looks before it sleeps, giving up its time slice in between.
-const LOOKS: u32 = 30;
-/// How long it sleeps first, and at most.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(200));
-
 fn run(shared: &Shared) {
     let mut fibers = Fibers::default();
-    let (mut quiet, mut sleep) = (0, SLEEP.0);
-    // Rounds since doorbells were looked at.
-    let mut rounds = ROUNDS;
+    let mut rhythm = Rhythm::default();
     loop {
-        while shared.callers.load(Ordering::Acquire) > 0 {
-            thread::yield_now();
-        }
+        shared.state.give_way();
         let mut out = Vec::new();
         let (moved, none, kernels) = {
-            let mut state = shared.lock();
+            let mut state = shared.state.lock();
             if state.quit && !state.gpus.iter().any(Side::is_busy) {
                 return;
             }
-            let look = rounds >= ROUNDS;
+            let look = rhythm.looks();
             if !state.quit && (state.paused || !look && !state.may_go(&shared.clock)) {
                 drop(state);
-                thread::park_timeout(SLEEP.0);
+                rhythm.hold();
                 continue;
             }
             for (gpu, side) in state.gpus.iter_mut().enumerate() {
                 out.extend(side.injected().map(|interrupt| (gpu, interrupt)));
             }
-            rounds = if look { 0 } else { rounds + 1 };
             let round = !look || state.looks(&shared.clock);
             let moved = round && state.round(look, &mut fibers, &mut out);
             state.moved += u64::from(moved);
-            if !moved || fibers.take_paused() {
-                rounds = ROUNDS;
-            }
+            rhythm.passed(look, moved && !fibers.take_paused());
             for (gpu, side) in state.gpus.iter_mut().enumerate() {
                 side.delivering = out.iter().any(|(of, _)| *of == gpu);
             }
@@ -282,21 +238,11 @@ fn run(shared: &Shared) {
                     kernel.interrupt(gpu, interrupt);
                 }
             }
-            for side in &mut shared.lock().gpus {
+            for side in &mut shared.state.lock().gpus {
                 side.delivering = false;
             }
         }
-        if moved {
-            (quiet, sleep) = (0, SLEEP.0);
-        } else if none {
-            // No doorbell can ring: who makes a queue wakes the thread.
-            thread::park();
-        } else if quiet < LOOKS {
-            quiet += 1;
-            thread::yield_now();
-        } else {
-            thread::park_timeout(sleep);
-            sleep = SLEEP.1.min(sleep * 2);
-        }
+        // Who makes a queue wakes the thread.
+        rhythm.rest(moved, none);
     }
 }

@@ -27,6 +27,7 @@ use hcq::mem::view::View;
 use hcq::transport::{
     DevFile, Fault, Kept, Machine, PciFunction, Reserved, TransportError, UsbDevice, UsbPipe,
 };
+use twin::config::{Part, Wrong, number};
 use twin::host::client::{self, Reservations};
 use twin::pci::HostMemory;
 use twin::rule::Journal;
@@ -63,51 +64,36 @@ fn trouble(value: &str) -> Option<Trouble> {
     Some(Trouble { after, what })
 }
 
-fn parse(text: &str) -> Result<Config, String> {
+fn parse(text: &str) -> Result<Config, Wrong> {
     let mut bridge = usb::Config::default();
     let mut troubles = Vec::new();
     let mut away = None;
     let (mut copy, mut round) = (None, None);
     let mut others = Vec::new();
-    for part in text
-        .split(',')
-        .map(str::trim)
-        .filter(|part| !part.is_empty())
-    {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let wrong = |expected: &str| format!("{key}={value}: expected {expected}");
-        let number = || value.parse::<u64>().ok();
-        let count = || value.parse::<u32>().map_err(|_| wrong("a number"));
-        let one = |no: &str, yes: &str| match value {
-            _ if value == yes => Ok(true),
-            _ if value == no => Ok(false),
-            _ => Err(wrong(&format!("{no} or {yes}"))),
-        };
-        match key {
-            "speed" => bridge.usb2 = one("super", "high")?,
+    for part in Part::all(text, KEYS) {
+        let part = part?;
+        match part.key {
+            "speed" => bridge.usb2 = part.word(&[("super", false), ("high", true)])?,
             "copy" => {
-                let rate = number().filter(|rate| *rate > 0);
-                copy = Some(rate.ok_or_else(|| wrong("MB/s"))? * 1_000_000);
+                let rate = number(part.value).filter(|rate: &u64| *rate > 0);
+                copy = Some(rate.ok_or_else(|| part.wrong("MB/s"))? * 1_000_000);
             }
             "round" => {
-                let time = number().ok_or_else(|| wrong("microseconds"))?;
+                let time = number(part.value).ok_or_else(|| part.wrong("microseconds"))?;
                 round = Some(Duration::from_micros(time));
             }
-            "hops" => {
-                let hops = number().filter(|hops| (1..=4).contains(hops));
-                bridge.hops = hops.ok_or_else(|| wrong("1 to 4"))? as usize;
-            }
-            "power" => bridge.powered = one("off", "on")?,
-            "training" => bridge.training = count()?,
-            "retries" => bridge.retries = count()?,
-            "firmware" => bridge.stock = one("open", "stock")?,
-            "reset" => bridge.keeps = one("forgets", "keeps")?,
+            "hops" => bridge.hops = part.within(1..=4)?,
+            "power" => bridge.powered = part.word(&[("off", false), ("on", true)])?,
+            "training" => bridge.training = part.number()?,
+            "retries" => bridge.retries = part.number()?,
+            "firmware" => bridge.stock = part.word(&[("open", false), ("stock", true)])?,
+            "reset" => bridge.keeps = part.word(&[("forgets", false), ("keeps", true)])?,
             "trouble" => {
                 let expected = "stall, short, late, vanish or unplug, a colon, a number";
-                troubles.push(trouble(value).ok_or_else(|| wrong(expected))?);
+                troubles.push(trouble(part.value).ok_or_else(|| part.wrong(expected))?);
             }
-            "away" => away = Some(number().ok_or_else(|| wrong("a number"))?),
-            _ => others.push(part),
+            "away" => away = Some(part.number()?),
+            _ => others.push(format!("{}={}", part.key, part.value)),
         }
     }
     let usual = if bridge.usb2 {
@@ -121,8 +107,8 @@ fn parse(text: &str) -> Result<Config, String> {
         ..usual
     });
     let parsed = machine::parse(&others.join(","));
-    let (card, cards) = parsed.map_err(|why| match why.contains(machine::KEYS) {
-        true => format!("{why}, {KEYS}"),
+    let (card, cards) = parsed.map_err(|why| match why.0.contains(machine::KEYS) {
+        true => Wrong(format!("{why}, {KEYS}")),
         false => why,
     })?;
     Ok(Config {
@@ -156,7 +142,7 @@ impl UsbMachine {
     /// # Errors
     /// What is wrong with the string, or what the host lacks.
     pub fn new(config: &str) -> Result<Arc<UsbMachine>, String> {
-        let config = parse(config)?;
+        let config = parse(config).map_err(|wrong| wrong.0)?;
         let journal = Arc::new(Journal::new());
         let mut bridges = Vec::new();
         for number in 0..config.cards {
@@ -347,7 +333,8 @@ mod tests {
             ("hops=5", "hops=5: expected 1 to 4"),
             ("speed=low", "speed=low: expected super or high"),
             ("trouble=stall", "trouble=stall: expected stall, short"),
-            ("power", "power=: expected off or on"),
+            ("power", "'power': expected key=value"),
+            ("power=", "power=: expected off or on"),
             ("copy=0", "copy=0: expected MB/s"),
         ] {
             let error = UsbMachine::new(config).err().unwrap();

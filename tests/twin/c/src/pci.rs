@@ -4,9 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hcq::mem::window::{AccessWidth, Window};
+use hcq::sync::lock;
 use hcq::transport::{Dma, Fault, Machine, Pci, PciFunction, ResetKind, TransportError};
 use twin::errno::{Errno, Result};
 use twin::host::user;
@@ -65,7 +66,7 @@ impl Cards {
 
     fn memory(&self) -> std::sync::MutexGuard<'_, BTreeMap<usize, Dma>> {
         // Entries come and go whole.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 }
 

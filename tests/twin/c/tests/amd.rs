@@ -20,7 +20,7 @@ fn a_session_in_c() {
         let wrong = doorbell_twin_new(c("gpus=99").as_ptr(), error.as_mut_ptr(), error.len());
         assert!(wrong.is_null());
         let text = std::ffi::CStr::from_ptr(error.as_ptr()).to_str().unwrap();
-        assert_eq!(text, "gpus: expected 0 to 16, found '99'");
+        assert_eq!(text, "gpus=99: expected 0 to 16");
 
         let twin = doorbell_twin_new(c("gpus=2").as_ptr(), ptr::null_mut(), 0);
         let process = doorbell_twin_attach(twin);

@@ -5,8 +5,9 @@
 //! [`Pages`] is a process of its own in software: a client whose addresses mean nothing here, such as one
 //! that was recorded, runs on it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use hcq::sync::lock;
 use twin::host::{Mapping, user};
 
 use crate::contents::{Contents, Piece};
@@ -59,7 +60,7 @@ impl Here {
     fn pinned(&self, at: u64, bytes: u64) -> Vec<(u64, u64)> {
         let end = at.saturating_add(bytes);
         // Entries are inserted and removed whole.
-        let mut pins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pins = lock(&self.0);
         pins.retain(|(_, pages)| pages.strong_count() > 0);
         let all = pins.iter().filter_map(|(first, pages)| {
             let last = first + pages.upgrade()?.bytes();
@@ -82,7 +83,7 @@ impl Memory for Here {
 
     fn pin(&self, address: u64, bytes: u64, write: bool) -> Result<Contents, Errno> {
         let pages = Arc::new(Mapping::of_client(address, bytes, write)?);
-        let mut pins = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pins = lock(&self.0);
         pins.push((address, Arc::downgrade(&pages)));
         Ok(Contents::whole(pages))
     }
@@ -144,7 +145,7 @@ const FIRST: u64 = 0x7f00_0000_0000;
 impl Pages {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Whole entries are inserted and removed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Gives the process zeroed memory at an address, in whole pages. What it has of its own there stays.

@@ -6,8 +6,14 @@ use drivers_spec::nv::control::CONTROLS;
 use drivers_spec::nv::escape::ESCAPES;
 use drivers_spec::nv::uvm::COMMANDS;
 
+use twin::config::{Part, Result, Wrong, is_below, path};
+
 use crate::chip::Chip;
 use crate::errno::{Errno, Failure};
+
+/// Keys of a config string.
+const KEYS: &str =
+    "chip, gpus, driver, says, module, compute, mig, confidential, instructions, seed, fault";
 
 /// Instructions that a block may run, where nothing else is asked for.
 const INSTRUCTIONS: u64 = 1 << 26;
@@ -55,22 +61,6 @@ pub enum Compute {
     Prohibited,
 }
 
-impl Compute {
-    fn parse(text: &str) -> Result<Compute, Wrong> {
-        Ok(match text {
-            "shared" => Compute::Shared,
-            "exclusive" => Compute::Exclusive,
-            "taken" => Compute::Taken,
-            "prohibited" => Compute::Prohibited,
-            _ => {
-                return Err(Wrong(format!(
-                    "compute={text}: expected shared, exclusive, taken or prohibited"
-                )));
-            }
-        })
-    }
-}
-
 /// Which kernel module has the GPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Module {
@@ -85,18 +75,16 @@ pub enum Module {
 }
 
 impl Module {
-    fn parse(text: &str) -> Result<Module, Wrong> {
+    fn parse(part: Part<'_>) -> Result<Module> {
         let name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_".contains(c);
-        match text {
+        match part.value {
             "open" => Ok(Module::Open),
             "closed" => Ok(Module::Closed),
             "none" => Ok(Module::None),
             other if !other.is_empty() && other.chars().all(name) => {
                 Ok(Module::Other(other.into()))
             }
-            _ => Err(Wrong(format!(
-                "module={text}: expected open, closed, none or the name of another module"
-            ))),
+            _ => Err(part.wrong("open, closed, none or the name of another module")),
         }
     }
 
@@ -145,18 +133,6 @@ pub struct Fault {
     pub nth: u32,
 }
 
-/// What is wrong with a config.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wrong(pub String);
-
-impl std::fmt::Display for Wrong {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Wrong {}
-
 /// The newest release of each branch that is described.
 fn release(branch: Branch) -> &'static str {
     match branch {
@@ -180,7 +156,7 @@ impl Config {
     ///
     /// # Errors
     /// What was expected, and what was there.
-    pub fn parse(text: &str) -> Result<Config, Wrong> {
+    pub fn parse(text: &str) -> Result<Config> {
         let (mut chips, mut gpus) = (String::from("ad102"), None);
         let mut seed = 1;
         let (mut driver, mut faults) = (release(Branch::R580).to_string(), Vec::new());
@@ -188,53 +164,37 @@ impl Config {
         let (mut says, mut module) = (None, Module::Open);
         let (mut compute, mut parts, mut confidential) = (Compute::Shared, 0, false);
         let mut instructions = INSTRUCTIONS;
-        for part in text.split(',').filter(|part| !part.is_empty()) {
-            let Some((key, value)) = part.split_once('=') else {
-                return Err(Wrong(format!("expected KEY=VALUE, found '{part}'")));
-            };
-            match key {
+        for part in Part::all(text, KEYS) {
+            let part = part?;
+            let value = part.value;
+            match part.key {
                 "chip" => chips = value.into(),
-                "gpus" => gpus = Some(count(value)?),
+                "gpus" => gpus = Some(part.within(0..=16)?),
                 "driver" => driver = value.into(),
                 "says" if !value.is_empty() && value.len() < 64 => says = Some(value.into()),
-                "module" => module = Module::parse(value)?,
-                "compute" => compute = Compute::parse(value)?,
-                "mig" => {
-                    let number = value.parse().ok().filter(|n| *n <= 7);
-                    parts = number.ok_or_else(|| Wrong(format!("mig={value}: expected 0 to 7")))?;
+                "module" => module = Module::parse(part)?,
+                "compute" => {
+                    compute = part.word(&[
+                        ("shared", Compute::Shared),
+                        ("exclusive", Compute::Exclusive),
+                        ("taken", Compute::Taken),
+                        ("prohibited", Compute::Prohibited),
+                    ])?;
                 }
-                "confidential" => {
-                    confidential = match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => {
-                            return Err(Wrong(format!("confidential={value}: expected on or off")));
-                        }
-                    };
-                }
-                "instructions" => {
-                    let number = value.parse().ok().filter(|n| *n > 0);
-                    let wrong = || Wrong(format!("instructions={value}: expected 1 or more"));
-                    instructions = number.ok_or_else(wrong)?;
-                }
-                "seed" => {
-                    let wrong = || Wrong(format!("seed={value}: expected a number"));
-                    seed = value.parse().map_err(|_| wrong())?;
-                }
+                "mig" => parts = part.within(0..=7)?,
+                "confidential" => confidential = part.word(&[("on", true), ("off", false)])?,
+                "instructions" => instructions = part.within(1..=u64::MAX)?,
+                "seed" => seed = part.number()?,
                 "fault" => {
                     for one in value.split(';') {
-                        match (Hardware::parse(one), path(one)) {
+                        match (Hardware::parse(one), refusal(one)) {
                             (Some(fault), _) => hardware.push(fault),
                             (None, Some(path)) => paths.push(path),
                             (None, None) => faults.push(Fault::parse(one)?),
                         }
                     }
                 }
-                _ => {
-                    return Err(Wrong(format!(
-                        "expected chip, gpus, driver, says, module, compute, mig, confidential, instructions, seed or fault, found '{key}'"
-                    )));
-                }
+                _ => return Err(part.unknown(KEYS)),
             }
         }
         if let Some(branch) = Branch::ALL
@@ -274,10 +234,11 @@ impl Config {
 impl Config {
     /// What is wrong with a path.
     pub fn refused(&self, path: &str) -> Option<Errno> {
-        self.paths.iter().find_map(|(refused, errno)| {
-            let rest = path.strip_prefix(refused.as_str())?;
-            (rest.is_empty() || rest.starts_with('/')).then_some(*errno)
-        })
+        let refused = self
+            .paths
+            .iter()
+            .find(|(refused, _)| is_below(path, refused));
+        refused.map(|(_, errno)| *errno)
     }
 }
 
@@ -306,11 +267,10 @@ fn chips_of(list: &str, branch: Branch, driver: &str) -> Result<Vec<&'static Chi
     Ok(all)
 }
 
-/// A file that is refused. Addresses of PCI functions have colons in them.
-fn path(text: &str) -> Option<(String, Errno)> {
-    let (path, errno) = text.strip_prefix("path:")?.rsplit_once(':')?;
-    let errno = Errno::from_name(errno)?;
-    path.starts_with('/').then(|| (path.into(), errno))
+/// A file that is refused.
+fn refusal(text: &str) -> Option<(String, Errno)> {
+    let (path, errno) = path(text)?;
+    Some((path.into(), Errno::from_name(errno)?))
 }
 
 impl Hardware {
@@ -337,7 +297,7 @@ impl Hardware {
 }
 
 impl Fault {
-    fn parse(text: &str) -> Result<Fault, Wrong> {
+    fn parse(text: &str) -> Result<Fault> {
         let wrong = || {
             Wrong(format!(
                 "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or path:PATH:ERRNO, hang:channel=0, mmu:va=0x1000, exception, event:lost[:NTH], gone"

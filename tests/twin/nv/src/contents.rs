@@ -1,8 +1,9 @@
 //! The bytes of memory: what the CPU has mapped, and engines read and write.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use hcq::sync::lock;
 use twin::host::{Frame, Mapping, PAGE};
 
 use crate::errno::Errno;
@@ -121,7 +122,7 @@ impl Contents {
             return false;
         }
         if bytes == 16 {
-            let _held = WIDE.lock().unwrap_or_else(PoisonError::into_inner);
+            let _held = lock(&WIDE);
             let read = self.read(at, held);
             let mut new = [0; 16];
             new.copy_from_slice(held);

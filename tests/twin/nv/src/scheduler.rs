@@ -13,13 +13,12 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, MutexGuard, Weak};
 
 use twin::process::{Kept, Standing};
 use twin::rng::Rng;
+use twin::rounds::{Gate, Rhythm, Worker, turns};
 use twin::rule::{Proof, Rule};
 use twin::watch::{Moment, Watch};
 
@@ -48,11 +47,9 @@ static OTHER: Rule = Rule {
 
 /// See the front page.
 pub(crate) struct Scheduler {
-    side: Mutex<Side>,
-    /// System calls that want the lock: they go first.
-    callers: AtomicU32,
+    side: Gate<Side>,
     quit: AtomicBool,
-    thread: OnceLock<JoinHandle<()>>,
+    thread: Worker,
 }
 
 /// The hardware.
@@ -309,18 +306,12 @@ impl Side {
 
     /// A turn for every channel, in random order. Whether anything moved.
     fn round(&mut self, machine: &Machine) -> bool {
-        let all = self.channels.values_mut();
-        let mut turns: Vec<&mut Live> = all.filter(|live| live.runs()).collect();
-        let before = self.order.clone();
-        self.order.shuffle(&mut turns);
-        let mut moved = false;
-        for live in turns {
-            let methods = 1 + self.order.below(64);
-            moved |= live.turn(machine, &mut self.gpus[live.made.gpu], methods);
-        }
-        if !moved {
-            self.order = before;
-        }
+        let live = self.channels.values_mut().filter(|live| live.runs());
+        let gpus = &mut self.gpus;
+        let moved = turns(&mut self.order, live.collect(), |order, live: &mut Live| {
+            let methods = 1 + order.below(64);
+            live.turn(machine, &mut gpus[live.made.gpu], methods)
+        });
         self.bury(machine);
         moved
     }
@@ -376,7 +367,7 @@ impl Scheduler {
     pub(crate) fn new(config: &Config) -> Scheduler {
         let gpus = config.chips.iter().enumerate();
         Scheduler {
-            side: Mutex::new(Side {
+            side: Gate::new(Side {
                 gpus: gpus.map(|(gpu, chip)| Gpu::new(gpu, chip)).collect(),
                 channels: BTreeMap::new(),
                 order: Rng::new(config.seed),
@@ -384,20 +375,15 @@ impl Scheduler {
                 paused: false,
                 watch: None,
             }),
-            callers: AtomicU32::new(0),
             quit: AtomicBool::new(false),
-            thread: OnceLock::new(),
+            thread: Worker::default(),
         }
     }
 
     /// Starts the thread, which ends with the machine.
     pub(crate) fn start(&self, machine: &Arc<Machine>) -> io::Result<()> {
         let weak = Arc::downgrade(machine);
-        let thread = thread::Builder::new().name("twin".into());
-        let thread = thread.spawn(move || run(&weak))?;
-        // The only one.
-        let _ = self.thread.set(thread);
-        Ok(())
+        self.thread.start(move || run(&weak))
     }
 
     /// Has somebody watch from now on.
@@ -431,50 +417,29 @@ impl Scheduler {
     /// Waits for the end of a round, and holds the next one back. Doorbells that were rung before the call have
     /// been heard: the way to the GPU keeps the order of stores.
     pub(crate) fn between<'a>(&'a self, machine: &'a Machine) -> Between<'a> {
-        self.callers.fetch_add(1, Ordering::AcqRel);
-        let mut side = self.lock();
-        self.callers.fetch_sub(1, Ordering::AcqRel);
+        let mut side = self.side.enter();
         side.look(machine);
         Between { machine, side }
     }
 
     fn lock(&self) -> MutexGuard<'_, Side> {
-        // Every change is whole before it can panic.
-        self.side.lock().unwrap_or_else(PoisonError::into_inner)
+        self.side.lock()
     }
 
     fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
-            thread.thread().unpark();
-        }
+        self.thread.wake();
     }
 }
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
-        self.wake();
-        // The thread itself may be the last that knew of it.
-        if let Some(thread) = self.thread.take()
-            && thread.thread().id() != thread::current().id()
-        {
-            // A panic of the thread has been reported by the thread.
-            let _ = thread.join();
-        }
+        self.thread.join();
     }
 }
 
-/// Rounds after which doorbells are looked at even though channels still move.
-const ROUNDS: u32 = 64;
-/// How often an idle machine looks before it sleeps, giving up its time slice in between.
-const LOOKS: u32 = 30;
-/// How long it sleeps first, and at most.
-const SLEEP: (Duration, Duration) = (Duration::from_micros(10), Duration::from_micros(200));
-
 fn run(machine: &Weak<Machine>) {
-    let (mut quiet, mut sleep) = (0, SLEEP.0);
-    // Rounds since doorbells were looked at.
-    let mut rounds = ROUNDS;
+    let mut rhythm = Rhythm::default();
     loop {
         let Some(machine) = machine.upgrade() else {
             return;
@@ -483,41 +448,26 @@ fn run(machine: &Weak<Machine>) {
         if scheduler.quit.load(Ordering::Acquire) {
             return;
         }
-        while scheduler.callers.load(Ordering::Acquire) > 0 {
-            thread::yield_now();
-        }
+        scheduler.side.give_way();
         let (moved, none) = {
             let mut side = scheduler.lock();
-            let look = rounds >= ROUNDS;
+            let look = rhythm.looks();
             if side.paused || !look && !side.may_go(&machine) {
                 drop(side);
-                thread::park_timeout(SLEEP.0);
+                rhythm.hold();
                 continue;
             }
             let go = match look {
                 true => side.looks(&machine),
                 false => side.can_move(),
             };
-            rounds = if look { 0 } else { rounds + 1 };
             let moved = go && side.round(&machine);
             side.moved += u64::from(moved);
-            if !moved {
-                rounds = ROUNDS;
-            }
+            rhythm.passed(look, moved);
             (moved, side.channels.is_empty() && side.watch.is_none())
         };
         drop(machine);
-        if moved {
-            (quiet, sleep) = (0, SLEEP.0);
-        } else if none {
-            // No doorbell can ring: a system call that makes a channel wakes the thread.
-            thread::park();
-        } else if quiet < LOOKS {
-            quiet += 1;
-            thread::yield_now();
-        } else {
-            thread::park_timeout(sleep);
-            sleep = SLEEP.1.min(sleep * 2);
-        }
+        // A system call that makes a channel wakes the thread.
+        rhythm.rest(moved, none);
     }
 }

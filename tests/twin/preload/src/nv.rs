@@ -6,7 +6,7 @@ use twin::tree::Node;
 use twin_nv::client::{Here, Wanted};
 use twin_nv::config::Config;
 use twin_nv::errno::Failure;
-use twin_nv::kernel::{self, Machine, Process};
+use twin_nv::kernel::{Machine, Process};
 
 use crate::driver::{Driver, Map, Result};
 use crate::system;
@@ -73,24 +73,15 @@ impl Driver for Nv {
     }
 
     fn nodes(&self) -> Vec<(String, Node)> {
-        let nodes = self.machine.nodes().map(|(path, node)| {
-            let node = match node {
-                kernel::Node::Folder => Node::Folder,
-                kernel::Node::Text(bytes) => Node::Text(bytes.clone()),
-                _ => {
-                    let (major, minor) = node.device().unwrap_or_default();
-                    Node::Device { major, minor }
-                }
-            };
-            (path.to_owned(), node)
-        });
+        let nodes = self.machine.nodes();
+        let nodes = nodes.map(|(path, node)| (path.to_owned(), node.map(|own| own.device())));
         nodes.collect()
     }
 
     fn is_device(&self, path: &str) -> bool {
         self.machine
             .node(path)
-            .is_some_and(|node| node.device().is_some())
+            .is_some_and(|node| matches!(node, Node::Own(_)))
     }
 
     fn open(&self, path: &str, flags: i32) -> Result<i32> {

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use hcq::sync::lock;
 use twin::errno::Errno;
 use twin::tree::{Node, Tree};
 use twin::wire::{Kind, Message, PROOF, socket_of, tree_of};
@@ -60,11 +61,6 @@ impl About {
         }
         about
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is in them is changed as a whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Where the server has gone, no call is answered.

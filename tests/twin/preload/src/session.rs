@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
+use hcq::sync::lock;
 use tempfile::TempDir;
 use twin::tree::{Tree, plain};
 use twin::wire;
@@ -164,7 +165,7 @@ impl Session {
 
     fn open_files(&self) -> MutexGuard<'_, BTreeMap<i32, String>> {
         // Entries are inserted and removed whole.
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.open)
     }
 
     /// The path that the host is asked for instead of one of the machine.
@@ -318,7 +319,7 @@ impl Session {
 
     fn shared(&self) -> MutexGuard<'_, Memory> {
         // Entries are inserted and removed whole.
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.memory)
     }
 
     /// The program has come to a place that has a name: what it shares with devices is looked at.
@@ -334,7 +335,7 @@ impl Session {
     }
 
     fn lock_folder(&self) -> MutexGuard<'_, Option<TempDir>> {
-        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.folder)
     }
 
     /// The process ends.

@@ -27,7 +27,7 @@ use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tempfile::TempDir;
 use twin::process::{Calls, Standing};
@@ -35,6 +35,7 @@ use twin::rule::Violation;
 use twin::tree::Tree;
 use twin::wire::{self, Kind, WORDS};
 
+use hcq::sync::lock;
 use machine::Machine;
 use peer::Peer;
 use recorder::Recorder;
@@ -89,14 +90,12 @@ impl State {
 
     fn left(&self) -> MutexGuard<'_, Vec<Standing>> {
         // Entries are whole.
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.left)
     }
 
     fn processes(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<dyn Calls>>> {
         // Entries are inserted and removed whole.
-        self.processes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.processes)
     }
 }
 

@@ -9,7 +9,7 @@ use twin::caller::Caller;
 use twin::host::Mapping;
 use twin::process::{Calls, Process as _};
 use twin::rule::Journal;
-use twin::tree::Node;
+use twin::tree::{Device, Node};
 use twin::watch::{Moment, Watch};
 use twin_amd::kernel as amd;
 use twin_nv::client::Memory;
@@ -103,20 +103,17 @@ impl Machine for Arc<amd::Machine> {
 
     fn nodes(&self) -> Vec<(String, Node)> {
         let nodes = amd::Machine::nodes(self).map(|(path, node)| {
-            let node = match node {
-                amd::tree::Node::Folder => Node::Folder,
-                amd::tree::Node::Text(text) => Node::Text(text.clone().into_bytes()),
-                amd::tree::Node::Live(_) => Node::Text(b"0\n".to_vec()),
-                amd::tree::Node::Link(to) => Node::Link(to.clone()),
-                amd::tree::Node::Kfd => Node::Device {
+            let node = node.map(|own| match *own {
+                amd::tree::Own::Live(_) => Node::line(0),
+                amd::tree::Own::Kfd => Node::Own(Device {
                     major: KFD,
                     minor: 0,
-                },
-                amd::tree::Node::Render(gpu) => Node::Device {
+                }),
+                amd::tree::Own::Render(gpu) => Node::Own(Device {
                     major: DRM,
-                    minor: amd::topology::FIRST_MINOR + *gpu as u32,
-                },
-            };
+                    minor: amd::topology::FIRST_MINOR + gpu as u32,
+                }),
+            });
             (path.to_owned(), node)
         });
         nodes.collect()
@@ -192,17 +189,8 @@ impl Machine for Arc<nv::Machine> {
     }
 
     fn nodes(&self) -> Vec<(String, Node)> {
-        let nodes = nv::Machine::nodes(self).map(|(path, node)| {
-            let node = match node {
-                nv::Node::Folder => Node::Folder,
-                nv::Node::Text(bytes) => Node::Text(bytes.clone()),
-                _ => {
-                    let (major, minor) = node.device().unwrap_or_default();
-                    Node::Device { major, minor }
-                }
-            };
-            (path.to_owned(), node)
-        });
+        let nodes = nv::Machine::nodes(self);
+        let nodes = nodes.map(|(path, node)| (path.to_owned(), node.map(|own| own.device())));
         nodes.collect()
     }
 

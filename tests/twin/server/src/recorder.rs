@@ -14,8 +14,9 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use hcq::sync::lock;
 use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping, Part, identity};
 use twin::record::{Frame, Runs, Writer};
@@ -97,11 +98,6 @@ pub fn note(kind: Kind, words: [u64; WORDS - 1], result: Result<u64>, bytes: &[u
             bytes: bytes.to_vec(),
         });
     });
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Frames are written whole; places are changed whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Engines stand still for as long as this lives.

@@ -9,7 +9,7 @@ mod ghost;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
 
 use twin::errno::Result as Called;
@@ -22,6 +22,7 @@ use twin::wire::{Kind, Message};
 use crate::connection;
 use crate::machine::{self, Machine};
 use ghost::{Files, Ghost, Script};
+use hcq::sync::{lock, unpoisoned};
 
 /// What a replay has found.
 #[derive(Debug)]
@@ -119,12 +120,12 @@ pub fn replay(record: &Record, more: &str, tell: Tell) -> Result<Replay, String>
 /// Where engines have to stop, and where they are.
 #[derive(Default)]
 struct Gate {
-    state: Mutex<Place>,
+    state: Mutex<Reached>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Place {
+struct Reached {
     /// They take no round behind so many.
     limit: u64,
     now: Moment,
@@ -135,9 +136,9 @@ struct Place {
 }
 
 impl Gate {
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    fn lock(&self) -> MutexGuard<'_, Reached> {
         // Numbers alone.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn say(&self, now: Moment, idle: bool) -> bool {
@@ -181,7 +182,7 @@ impl Gate {
                 return place.now;
             }
             let waited = self.changed.wait_timeout(place, Duration::from_millis(10));
-            place = waited.unwrap_or_else(PoisonError::into_inner).0;
+            place = unpoisoned(waited).0;
         }
     }
 }
@@ -537,9 +538,4 @@ fn name(frame: &Frame) -> String {
             frame.call, frame.process
         ),
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Entries are inserted and removed whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, RwLock};
 
+use hcq::sync::unpoisoned;
 use smallvec::SmallVec;
 use twin::rule::{Proof, Rule};
 
@@ -226,7 +227,7 @@ impl Code {
     ) -> Arc<CodePage> {
         let key = (halves, base);
         let known = {
-            let pages = self.pages.read().unwrap_or_else(PoisonError::into_inner);
+            let pages = unpoisoned(self.pages.read());
             pages.get(&key).cloned()
         };
         if let Some(page) = known
@@ -235,7 +236,7 @@ impl Code {
             page.checked.fetch_max(since, Ordering::Release);
             return page;
         }
-        let mut pages = self.pages.write().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = unpoisoned(self.pages.write());
         match pages.get(&key) {
             // Another thread was faster.
             Some(page) if page.checked.load(Ordering::Acquire) >= since => page.clone(),

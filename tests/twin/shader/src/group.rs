@@ -209,7 +209,7 @@ impl<'a> Worker<'a> {
         let has = start::registers(launch);
         let mut waves = Vec::with_capacity(count as usize);
         for wave in 0..count {
-            let place = start::Place {
+            let place = start::Start {
                 id,
                 size,
                 wave,

@@ -24,7 +24,7 @@ pub static SCRATCH_WAVES: Rule = Rule {
 
 /// Where a wave starts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Start {
     /// The workgroup, and its size in work-items.
     pub id: [u32; 3],
     pub size: [u32; 3],
@@ -36,7 +36,7 @@ pub(crate) struct Place {
 }
 
 /// The SGPRs of a wave: what the launch has for all, which workgroup it is; the others have any value.
-fn scalars(launch: &Launch, place: Place, random: &mut Random) -> [u32; 128] {
+fn scalars(launch: &Launch, place: Start, random: &mut Random) -> [u32; 128] {
     let Launch { generation, .. } = *launch;
     let [_, rsrc2, _] = launch.rsrc;
     let mut s = [0; 128];

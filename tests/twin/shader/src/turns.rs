@@ -9,7 +9,9 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use hcq::sync::{lock, unpoisoned};
 
 use crate::launch::Broken;
 
@@ -77,13 +79,13 @@ impl Turns {
     /// What could not go on: of several threads that ran at the same time, the first.
     pub fn into_broken(self) -> Option<Box<Broken>> {
         let state = self.state.into_inner();
-        let state = state.unwrap_or_else(PoisonError::into_inner);
+        let state = unpoisoned(state);
         state.broken.into_iter().flatten().next()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A thread that panics ends the launch; what it changed in here was whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn until<'a>(
@@ -93,7 +95,7 @@ impl Turns {
     ) -> MutexGuard<'a, State> {
         while !is(&state) {
             let woken = self.moved.wait(state);
-            state = woken.unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(woken);
         }
         state
     }

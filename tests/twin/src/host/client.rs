@@ -8,9 +8,10 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Once, Weak};
 
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{ANYWHERE, Fault, Prot, Reserved};
 use nix::errno::Errno;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
@@ -162,7 +163,7 @@ pub struct Reservations(Mutex<BTreeMap<u64, Weak<Range>>>);
 impl Reservations {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<Range>>> {
         // Entries are inserted and removed whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Address space without rights, below a limit or [`ANYWHERE`].

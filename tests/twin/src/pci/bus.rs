@@ -3,10 +3,11 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use drivers_spec::pci::Command;
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
+use hcq::sync::lock;
 use hcq::transport::Dma;
 
 use crate::host::{Mapping, PAGE};
@@ -90,11 +91,6 @@ enum Held {
     Given(Weak<Mapping>),
     /// Until it is removed.
     Shared(Arc<Mapping>),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Entries are inserted and removed whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl HostMemory {

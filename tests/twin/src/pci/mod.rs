@@ -15,13 +15,14 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::pci::{
     CONFIG_BYTES, PCI_CLASS_REVISION, PCI_COMMAND, PCI_DEVICE_ID, PCI_HEADER_TYPE, PCI_STATUS,
     PCI_VENDOR_ID,
 };
 use hcq::mem::window::{AccessWidth, Window};
+use hcq::sync::lock;
 use hcq::transport::{Dma, Fault, Pci, ResetKind, TransportError};
 use hcq::wait::Deadline;
 
@@ -390,9 +391,4 @@ impl Pci for Function {
         };
         waited.map_err(|fault| self.error("wait for interrupt", fault))
     }
-}
-
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic in a model is a failed test already; what it left is only read for the report.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

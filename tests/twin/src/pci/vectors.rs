@@ -1,7 +1,8 @@
 //! Interrupts that a driver waits for, as eventfds have them: counted until somebody asks.
 
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex};
 
+use hcq::sync::{lock, unpoisoned};
 use hcq::transport::{Fault, MonotonicClock};
 use hcq::wait::Deadline;
 
@@ -21,7 +22,7 @@ impl Vectors {
 
     /// One has fired; those that the driver has not asked for are nobody's.
     pub(super) fn fire(&self, vector: u32) {
-        let mut fired = self.fired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fired = lock(&self.fired);
         if let Some(fired) = fired.get_mut(vector as usize) {
             *fired += 1;
             self.told.notify_all();
@@ -30,7 +31,7 @@ impl Vectors {
 
     /// Waits until one has fired, and takes its count.
     pub(super) fn wait(&self, vector: u32, deadline: Deadline) -> Result<u64, Fault> {
-        let mut fired = self.fired.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut fired = lock(&self.fired);
         loop {
             let known = fired.len();
             let Some(count) = fired.get_mut(vector as usize) else {
@@ -45,7 +46,7 @@ impl Vectors {
                 return Err(Fault::TimedOut(deadline.limit()));
             }
             let waited = self.told.wait_timeout(fired, left);
-            (fired, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (fired, _) = unpoisoned(waited);
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow};
+use hcq::sync::lock;
 use hcq::transport::{Fault, TransportError};
 
 use super::bus::Bus;
-use super::{Broken, MEM_DECODE, Target, lock};
+use super::{Broken, MEM_DECODE, Target};
 use crate::rule::Journal;
 
 /// A BAR, while somebody has it mapped.

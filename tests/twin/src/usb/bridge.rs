@@ -1,9 +1,10 @@
 //! The bridge on its cable, for who puts it into a machine.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use hcq::sync::lock;
 use hcq::transport::UsbDevice;
 
 use super::clock::Rates;
@@ -70,7 +71,7 @@ impl Bridge {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in a model is a failed test already.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Pulls the cable out: who has it open has lost it, and the function loses power.

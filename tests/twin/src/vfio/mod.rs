@@ -18,10 +18,11 @@ pub mod rules;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use hcq::mem::view::View;
+use hcq::sync::{lock, unpoisoned};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::caller::{Caller, Here};
@@ -162,7 +163,7 @@ impl Kernel {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic in a model is a failed test already.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Notes a broken rule, and fails as the kernel does.
@@ -258,7 +259,7 @@ impl Kernel {
         let state = self.lock();
         let waits = |state: &mut State| state.events.get(&fd) == Some(&0);
         let waited = self.told.wait_timeout_while(state, limit, waits);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (mut state, _) = unpoisoned(waited);
         let count = state.events.get_mut(&fd).ok_or(Errno::EBADF)?;
         Ok(Some(std::mem::take(count)).filter(|count| *count > 0))
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use hcq::sync::lock;
 use twin::pci::Bus;
 
 /// The events of the machine by the number of the message.
@@ -38,6 +39,6 @@ impl Messages {
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, File>> {
         // Entries are inserted and removed whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -1,8 +1,9 @@
 //! [`Watch`]: sees every access and every look at the clock, makes one of them fail, and tells which could.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use hcq::sync::lock;
 use hcq::transport::access::{Access, Answer, Verb};
 use hcq::transport::fault::{FaultInject, Rule};
 use hcq::transport::tap::Tap;
@@ -54,7 +55,7 @@ impl Watch {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.seen)
     }
 
     /// What was asked for so far.

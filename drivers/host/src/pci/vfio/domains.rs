@@ -1,12 +1,13 @@
 //! [`Domains`]: the containers of a process. All groups that can go into one, so that their functions find the same memory
 //! at the same addresses.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use drivers_spec::vfio::{
     GroupFlags, IovaRange, VFIO_API_VERSION, VFIO_NOIOMMU_IOMMU, VFIO_TYPE1V2_IOMMU,
 };
 use hcq::mem::view::View;
+use hcq::sync::lock;
 use hcq::transport::{Fault, TransportError};
 
 use super::calls::Calls;
@@ -41,7 +42,7 @@ impl Domains {
 
     fn lock(&self) -> MutexGuard<'_, Vec<Joined>> {
         // Entries are added and removed whole.
-        self.joined.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.joined)
     }
 
     /// A group, in a container of this process: in one that there is, if the kernel lets it in, else in one of its own.

@@ -6,7 +6,7 @@ use object::{
     LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget,
 };
 
-use super::{CubinError, File, Placed, Result, shown};
+use super::{CubinError, File, Image, Result, shown};
 
 /// Bytes of an instruction.
 const INSTRUCTION: u64 = 16;
@@ -82,7 +82,7 @@ impl Address {
     }
 }
 
-impl Placed {
+impl Image {
     /// What has to be written where. Of what is not loaded (debug information) nothing is.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ pub(crate) mod work;
 pub(crate) mod xcc;
 
 use std::cell::RefCell;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use drivers_spec::amd::packet::Gfx;
 use twin::rule::{Journal, Rule};
@@ -57,6 +57,7 @@ use crate::gpu::{Interrupt, Logger, QueueDesc, QueueId, Setup};
 use crate::mem::{Caches, Vm};
 use clock::Clock;
 use fiber::Fibers;
+use hcq::sync::lock;
 use twin::rng::Rng;
 
 /// Exception codes of a queue. Source: Linux, include/uapi/linux/kfd_ioctl.h,
@@ -115,7 +116,7 @@ impl Core {
     /// The decoded instructions of an address space.
     pub fn code(&self, vm: &Arc<Vm>) -> Arc<Code> {
         // Only whole entries are pushed.
-        let mut all = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.code);
         all.retain(|(of, _)| of.strong_count() > 0);
         let known = all.iter().find(|(of, _)| of.as_ptr() == Arc::as_ptr(vm));
         if let Some((_, code)) = known {

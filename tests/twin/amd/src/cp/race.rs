@@ -3,9 +3,10 @@
 //! Only looked for where a queue has several dispatches under way: every access is noted then.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, PoisonError};
 
+use hcq::sync::{lock, unpoisoned};
 use twin::rule::{Proof, Rule};
 use twin::touched::Touched;
 use twin_shader::launch::Launch;
@@ -108,7 +109,7 @@ impl<'a> Watched<'a> {
     /// Adds what was noted.
     pub fn into_trace(self, trace: &mut Trace) {
         let state = self.state.into_inner();
-        let State { shared, own, .. } = state.unwrap_or_else(PoisonError::into_inner);
+        let State { shared, own, .. } = unpoisoned(state);
         let slots = self.slots;
         trace.add(Trace { slots, shared, own });
     }
@@ -118,7 +119,7 @@ impl Memory for Watched<'_> {
     fn page(&self, port: Port, va: u64, access: Access) -> Result<Page, MemFault> {
         let page = self.memory.page(port, va, access)?;
         // Bits are only added, one at a time.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         state.wanted.insert((va / PAGE, port, access), page.watch());
         Ok(page.watching(!0))
     }
@@ -131,7 +132,7 @@ impl Memory for Watched<'_> {
         let offset = (va % PAGE) as usize;
         let runs = offset / 64..=(offset + bytes - 1).min(PAGE as usize - 1) / 64;
         let wanted = {
-            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = lock(&self.state);
             let touched = if own {
                 &mut state.own
             } else {

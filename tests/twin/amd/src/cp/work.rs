@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::amd::aql;
 use twin::rule::{Proof, Rule};
@@ -17,6 +17,7 @@ use super::clock::Clock;
 use super::fiber::{Pause, side_by_side};
 use super::race::{DISPATCH_RACE, Slots, Trace, Watched};
 use super::xcc::{self, Place};
+use hcq::sync::lock;
 use twin::rng::Rng;
 
 use super::{Core, Cx, DOORBELL_ID, Stop, cache};
@@ -109,11 +110,6 @@ pub(crate) struct Pending {
 
 /// Where waves are that have run for long, by XCC and thread.
 type Waves = Arc<Mutex<BTreeMap<(u32, u32), Vec<Standing>>>>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Interrupts of waves that run, which do not wait for the end of their dispatch.
 type Messages = Arc<Mutex<Vec<Interrupt>>>;
@@ -213,9 +209,7 @@ impl Pending {
         }
         let done = cx.fibers.resume(queue);
         // Nothing panics while it holds the lock.
-        let messages = self.messages.lock();
-        cx.out
-            .append(&mut messages.unwrap_or_else(PoisonError::into_inner));
+        cx.out.append(&mut lock(&self.messages));
         let Some(done) = done else {
             return Ok(false);
         };
@@ -367,10 +361,7 @@ impl Task {
             since,
             queue: (privileged && doorbell == named).then_some(self.queue),
         };
-        let messages = self.messages.lock();
-        messages
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(interrupt);
+        lock(&self.messages).push(interrupt);
     }
 
     /// Runs the launches of a dispatch. Those of several XCCs run side by side: workgroups of one may wait for

@@ -5,8 +5,9 @@
 //! is watched here is that they do meet where one depends on the other.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 
 use super::race::Trace;
@@ -89,7 +90,7 @@ impl Place {
     /// A queue on an XCC, whose ring is at an address.
     pub fn new(groups: &Groups, process: ProcessId, ring: u64, xcc: u32) -> Self {
         // Only whole entries are pushed.
-        let mut groups = groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = lock(groups);
         groups.retain(|(.., group)| group.strong_count() > 0);
         let mut known = groups.iter().filter(|g| (g.0, g.1) == (process, ring));
         let group = known
@@ -113,7 +114,7 @@ impl Drop for Place {
 impl Group {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Nothing in here panics while it holds the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// The XCCs, a bit each.

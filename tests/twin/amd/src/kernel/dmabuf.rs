@@ -6,15 +6,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use drivers_spec::amd::kfd::{Alloc, ExportDmabufArgs, GetDmabufInfoArgs, ImportDmabufArgs};
+use hcq::sync::lock;
 use twin::host::Identity;
 
 use crate::mem::Object;
 
+use super::Process;
 use super::errno::{Errno, Result};
 use super::files::{Dmabuf, Kind};
 use super::ioctl::Call;
 use super::memory::{Bo, split};
-use super::{Process, lock};
 
 /// Memory that was exported, for as long as somebody has it.
 pub(super) struct Export {

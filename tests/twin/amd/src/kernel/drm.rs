@@ -8,6 +8,7 @@ use drivers_spec::amd::drm::{
     gem_va, hw_ip, info,
 };
 use drivers_spec::amd::kfd::Alloc;
+use hcq::sync::lock;
 use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
@@ -15,12 +16,12 @@ use zerocopy::IntoBytes;
 use crate::config::Bar;
 use crate::mem::{Kind as MemKind, Object, Rights};
 
+use super::Process;
 use super::errno::{Errno, Result};
 use super::files::{Dmabuf, File, Gem, Render};
 use super::ioctl::Call;
 use super::memory::mtype;
 use super::topology::SMALL_BAR;
-use super::{Process, lock};
 
 static UNKNOWN: Rule = Rule {
     name: "DRM-UNKNOWN-IOCTL",

@@ -3,13 +3,14 @@
 //! Source: Linux 6.12, amdkfd/kfd_events.c and kfd_events.h.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use drivers_spec::amd::kfd::{
     CreateEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData, SIGNAL_EVENT_LIMIT,
     WaitEventsArgs, event_type, mmap, wait_result,
 };
+use hcq::sync::{lock, unpoisoned};
 use twin::caller::Caller;
 use twin::process::Wanted;
 use zerocopy::IntoBytes;
@@ -219,7 +220,7 @@ impl Events {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         // Every change is complete before anything can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Whether the client has given an event page already.
@@ -397,11 +398,7 @@ impl Events {
                     _ => break result,
                 },
             };
-            state = self
-                .wake
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            (state, _) = unpoisoned(self.wake.wait_timeout(state, left));
         };
         let copied = match result {
             wait_result::COMPLETE => state.copy(caller, wait, args.events_ptr),

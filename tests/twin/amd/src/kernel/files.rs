@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use drivers_spec::amd::kfd::Alloc;
+use hcq::sync::lock;
 
 use crate::mem::{Object, Vm};
 
+use super::Process;
 use super::errno::{Errno, Result};
 use super::gauges::PROCESSES;
 use super::space::Space;
-use super::tree::{Live, Node};
-use super::{Process, lock};
+use super::tree::{Live, Node, Own};
 
 /// The first descriptor: far from those of the system.
 pub const FIRST_FD: i32 = 1 << 30;
@@ -32,7 +33,7 @@ pub enum Kind {
     /// A render node.
     Render(Render),
     /// Text of sysfs.
-    Text(String),
+    Text(Vec<u8>),
     /// Text that changes.
     Live(Live),
     /// The names in a folder.
@@ -146,7 +147,7 @@ impl Process {
         let machine = &self.machine;
         let (node, names) = self.node(path).ok_or(Errno::ENOENT)?;
         if let Some(errno) = self.refused(path)
-            && (errno == Errno::ENOENT || matches!(node, Node::Kfd | Node::Render(_)))
+            && (errno == Errno::ENOENT || matches!(node, Node::Own(Own::Kfd | Own::Render(_))))
         {
             return Err(errno);
         }
@@ -156,12 +157,12 @@ impl Process {
         }
         let kind = match node {
             Node::Folder if writes => return Err(Errno::EISDIR),
-            Node::Text(_) | Node::Live(_) if writes => return Err(Errno::EACCES),
+            Node::Text(_) | Node::Own(Own::Live(_)) if writes => return Err(Errno::EACCES),
             Node::Folder => Kind::Folder(names),
             Node::Text(text) => Kind::Text(text),
-            Node::Live(live) => Kind::Live(live),
+            Node::Own(Own::Live(live)) => Kind::Live(live),
             Node::Link(_) => return Err(Errno::ENOENT),
-            Node::Kfd => {
+            Node::Own(Own::Kfd) => {
                 let gpus = machine.nodes.len();
                 if gpus > 0 && (0..gpus).all(|gpu| machine.gone(gpu)) {
                     return self.fail(Errno::ENODEV, || {
@@ -170,7 +171,7 @@ impl Process {
                 }
                 Kind::Kfd
             }
-            Node::Render(gpu) => {
+            Node::Own(Own::Render(gpu)) => {
                 if machine.gone(gpu) {
                     return self.fail(Errno::ENODEV, || {
                         format!("open of {path}: the GPU has gone")
@@ -228,7 +229,7 @@ impl Process {
             Kind::Text(_) | Kind::Live(_) if self.refused(&file.path).is_some() => {
                 return Err(self.refused(&file.path).unwrap_or(Errno::EPERM));
             }
-            Kind::Text(text) => text.as_str(),
+            Kind::Text(text) => text,
             Kind::Live(which) => {
                 let used = match *which {
                     Live::VramUsed(gpu) => {
@@ -237,7 +238,7 @@ impl Process {
                     Live::GttUsed => self.machine.config.gtt - self.machine.system.available(),
                     Live::Sensor(gpu, sensor) => self.machine.sensor(gpu, sensor),
                 };
-                live = format!("{used}\n");
+                live = format!("{used}\n").into_bytes();
                 &live
             }
             Kind::Folder(_) => return Err(Errno::EISDIR),
@@ -248,7 +249,7 @@ impl Process {
             .unwrap_or(usize::MAX)
             .min(text.len());
         let bytes = out.len().min(text.len() - start);
-        out[..bytes].copy_from_slice(&text.as_bytes()[start..start + bytes]);
+        out[..bytes].copy_from_slice(&text[start..start + bytes]);
         Ok(bytes)
     }
 

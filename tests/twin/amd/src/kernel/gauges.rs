@@ -5,11 +5,12 @@
 //! `kfd_procfs_queue_show`; Documentation/gpu/amdgpu/thermal.rst.
 
 use drivers_spec::amd::kfd::queue_type;
+use hcq::sync::lock;
 
 use crate::mem::Kind as Memory;
 
 use super::tree::{Node, Sensor, Tree};
-use super::{Machine, Process, lock};
+use super::{Machine, Process};
 
 /// The processes that have opened `/dev/kfd`, by their numbers.
 pub(super) const PROCESSES: &str = "/sys/devices/virtual/kfd/kfd/proc";
@@ -82,7 +83,10 @@ impl Process {
             ];
             for (name, value) in files {
                 // The kernel ends these without a newline.
-                tree.add(&format!("{at}/{name}"), Node::Text(value.to_string()));
+                tree.add(
+                    &format!("{at}/{name}"),
+                    Node::Text(value.to_string().into_bytes()),
+                );
             }
         }
     }

@@ -1,8 +1,11 @@
 //! Faults that the config asks for: which call fails, which queue hangs.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use hcq::sync::lock;
+use twin::config::is_below;
 
 use crate::config::Fault;
 
@@ -40,7 +43,7 @@ impl Injector {
         if self.faults.is_empty() {
             return 0;
         }
-        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = lock(&self.counts);
         let count = counts.entry(point).or_default();
         *count += 1;
         *count
@@ -86,10 +89,7 @@ impl Injector {
     /// What is wrong with a path (without links).
     pub fn path(&self, path: &str) -> Option<Errno> {
         self.faults.iter().find_map(|fault| match fault {
-            Fault::Path { path: at, errno } => {
-                let rest = path.strip_prefix(at.as_str())?;
-                (rest.is_empty() || rest.starts_with('/')).then_some(*errno)
-            }
+            Fault::Path { path: at, errno } => is_below(path, at).then_some(*errno),
             _ => None,
         })
     }

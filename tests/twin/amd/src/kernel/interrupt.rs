@@ -13,12 +13,13 @@ use drivers_spec::amd::kfd::{
     ContextSaveAreaHeader, HsaHwExceptionData, HsaMemoryExceptionData, MemoryExceptionFailure,
     exception, exception_code,
 };
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 use twin_shader::page::{FaultKind, MemFault};
 
 use crate::gpu::{Interrupt, Kernel, ProcessId, QueueId};
 
-use super::{Process, Registry, lock};
+use super::{Process, Registry};
 
 static SLOT: Rule = Rule {
     name: "KFD-EVENT-SLOT",

@@ -5,6 +5,7 @@
 //! amdgpu/amdgpu_amdkfd_gpuvm.c, `amdgpu_amdkfd_evict_userptr`.
 
 use drivers_spec::amd::kfd::mmap;
+use hcq::sync::lock;
 use twin::process::Wanted;
 use twin::rule::{Proof, Rule};
 
@@ -12,7 +13,7 @@ use crate::mem::Kind as MemKind;
 
 use super::errno::{Errno, Result};
 use super::files::{File, Kind, Render};
-use super::{Process, lock, user};
+use super::{Process, user};
 
 static USERPTR: Rule = Rule {
     name: "KFD-USERPTR-UNMAPPED",

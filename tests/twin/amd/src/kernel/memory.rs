@@ -10,6 +10,7 @@ use drivers_spec::amd::kfd::{
     AcquireVmArgs, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, GetAvailableMemoryArgs,
     MapMemoryToGpuArgs, UnmapMemoryFromGpuArgs, mmap,
 };
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 use twin_shader::isa::Gen;
 
@@ -20,7 +21,7 @@ use super::errno::{Errno, Result};
 use super::files::{File, Kind};
 use super::ioctl::Call;
 use super::space::Space;
-use super::{Kfd, Process, lock};
+use super::{Kfd, Process};
 
 static ACQUIRE: Rule = Rule {
     name: "KFD-ACQUIRE-VM",

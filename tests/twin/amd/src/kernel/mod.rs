@@ -30,7 +30,7 @@ pub mod tree;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use twin::caller::{Caller, Here};
 pub use twin::errno;
@@ -48,6 +48,7 @@ use dmabuf::Exported;
 use errno::{Errno, Result};
 use events::Events;
 use files::Files;
+use hcq::sync::lock;
 use inject::Injector;
 use memory::Device;
 use space::Areas;
@@ -131,11 +132,6 @@ fn printer(config: &Config) -> std::io::Result<Logger> {
         // A full disk loses lines and nothing else.
         let _ = writeln!(lock(&file), "{text}");
     }))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of a test's thread must not hide the state from the others.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Machine {

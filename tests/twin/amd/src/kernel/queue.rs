@@ -10,6 +10,7 @@ use drivers_spec::amd::kfd::{
     MAX_QUEUE_PERCENTAGE, MAX_QUEUE_PRIORITY, MIN_QUEUE_RING_SIZE, SetCuMaskArgs, UpdateQueueArgs,
     mmap, queue_type,
 };
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 use twin_shader::page::{Access, FaultKind, MemFault, Port};
 
@@ -19,7 +20,7 @@ use crate::gpu::{Begin, Doorbell, Injection, QueueDesc, QueueId, QueueKind};
 use super::errno::{Errno, Result};
 use super::ioctl::Call;
 use super::space::{Mapped, Space};
-use super::{Kfd, Process, lock, user};
+use super::{Kfd, Process, user};
 
 static MAPPED: Rule = Rule {
     name: "KFD-QUEUE-BUFFERS",

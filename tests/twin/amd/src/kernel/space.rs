@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use hcq::sync::lock;
+
 use crate::mem::{Mtype, Object, Rights, Vm};
 
 use super::errno::{Errno, Result};
-use super::lock;
 
 const PAGE: u64 = 4096;
 /// The first offset of a render node: `DRM_FILE_PAGE_OFFSET_START`.

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drivers_spec::amd::kfd::{Alloc, SvmArgs, SvmAttribute, SvmFlags, svm};
+use hcq::sync::lock;
 
 use crate::mem::{Kind as MemKind, Object, Rights};
 
 use super::errno::{Errno, Result};
 use super::ioctl::Call;
 use super::memory::mtype;
-use super::{Kfd, Process, lock};
+use super::{Kfd, Process};
 
 const PAGE: u64 = 4096;
 /// Flags of a range that was never told any.

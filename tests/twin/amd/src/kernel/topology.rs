@@ -12,7 +12,7 @@ use crate::chip::Chip;
 use crate::config::{Bar, Config, Version};
 
 use super::gauges::PROCESSES;
-use super::tree::{Live, Node, Sensor, Tree};
+use super::tree::{Live, Node, Own, Sensor, Tree};
 
 const NODES: &str = "/sys/devices/virtual/kfd/kfd/topology/nodes";
 /// The render node of the first GPU.
@@ -107,7 +107,7 @@ fn gpu_id(config: &Config, bus: u32) -> u32 {
 /// All files of a machine.
 pub fn files(config: &Config, places: &[Place]) -> Tree {
     let mut tree = Tree::default();
-    tree.add("/dev/kfd", Node::Kfd);
+    tree.add("/dev/kfd", Node::Own(Own::Kfd));
     tree.add(
         "/sys/class/kfd/kfd",
         Node::Link("/sys/devices/virtual/kfd/kfd".into()),
@@ -148,7 +148,10 @@ impl Properties {
     }
 
     fn add(self, tree: &mut Tree, folder: &str) {
-        tree.add(&format!("{folder}/properties"), Node::Text(self.0));
+        tree.add(
+            &format!("{folder}/properties"),
+            Node::Text(self.0.into_bytes()),
+        );
     }
 }
 
@@ -414,7 +417,7 @@ fn resource(index: usize, visible: u64) -> String {
 
 /// What amdgpu shows of a card's sensors. Server cards have no fan of their own.
 fn sensors(tree: &mut Tree, config: &Config, device: &str, index: usize) {
-    let live = |sensor| Node::Live(Live::Sensor(index, sensor));
+    let live = |sensor| Node::Own(Own::Live(Live::Sensor(index, sensor)));
     tree.add(&format!("{device}/gpu_busy_percent"), live(Sensor::Busy));
     let hwmon = format!("{device}/hwmon/hwmon{}", index + 3);
     tree.text(&format!("{hwmon}/name"), "amdgpu");
@@ -493,13 +496,13 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
     tree.text(&format!("{device}/mem_info_vram_total"), config.vram);
     tree.add(
         &format!("{device}/mem_info_vram_used"),
-        Node::Live(Live::VramUsed(index)),
+        Node::Own(Own::Live(Live::VramUsed(index))),
     );
     tree.text(&format!("{device}/mem_info_vis_vram_total"), visible);
     tree.text(&format!("{device}/mem_info_gtt_total"), config.gtt);
     tree.add(
         &format!("{device}/mem_info_gtt_used"),
-        Node::Live(Live::GttUsed),
+        Node::Own(Own::Live(Live::GttUsed)),
     );
     sensors(tree, config, &device, index);
     tree.text(&format!("{device}/resource"), resource(index, visible));
@@ -546,7 +549,10 @@ fn device(tree: &mut Tree, config: &Config, place: &Place, index: usize) {
         &format!("/sys/dev/char/226:{minor}/device"),
         Node::Link(device),
     );
-    tree.add(&format!("/dev/dri/renderD{minor}"), Node::Render(index));
+    tree.add(
+        &format!("/dev/dri/renderD{minor}"),
+        Node::Own(Own::Render(index)),
+    );
 }
 
 #[cfg(test)]
@@ -555,7 +561,7 @@ mod tests {
 
     fn text(tree: &Tree, path: &str) -> String {
         match tree.find(path) {
-            Some(Node::Text(text)) => text.clone(),
+            Some(Node::Text(text)) => String::from_utf8(text.clone()).unwrap(),
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -599,7 +605,10 @@ mod tests {
         assert!(
             text(&tree, &format!("{die}/11/0/base_addr")).starts_with("0x00001260\n0x0000A000\n")
         );
-        assert_eq!(tree.find("/dev/dri/renderD133"), Some(&Node::Render(5)));
+        assert_eq!(
+            tree.find("/dev/dri/renderD133"),
+            Some(&Node::Own(Own::Render(5)))
+        );
     }
 
     /// As amdkfd/kfd_crat.c lists them (`sienna_cichlid_cache_info`, and from the facts of the chip).

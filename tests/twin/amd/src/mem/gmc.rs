@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
+use hcq::sync::lock;
 use twin::rule::{Journal, Rule};
 use twin_shader::isa::Gen;
 use twin_shader::memory::gws::Gws;
@@ -170,11 +171,6 @@ pub struct Gmc {
 
 /// An address that was read stale, the rule that this breaks, and how it is told.
 type Late = (u64, &'static Rule, String);
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing in here panics while it holds a lock.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Gmc {
     /// The memory side of GPU `index` with `vram` bytes.

@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
+use hcq::sync::lock;
 use twin_shader::page::PAGE;
 
 /// How many are kept; more are no guesses.
@@ -25,7 +26,7 @@ pub(crate) struct Guesses {
 impl Guesses {
     fn all(&self) -> MutexGuard<'_, BTreeMap<(u64, u64), String>> {
         // Nothing in here panics while it holds the lock.
-        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.all)
     }
 
     /// A scalar load at `va` of an object was stale. Gives the text back where that can be no guess any more.

@@ -3,8 +3,10 @@
 //! The client maps a file of its own, the view through the BAR. What memory becomes shows there at
 //! once; what the client writes there becomes memory at a flush.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
+
+use hcq::sync::lock;
 
 use super::cache::{At, Runs, State};
 use super::gmc::Gmc;
@@ -36,7 +38,7 @@ impl Gmc {
         // Who finds the register taken by another queue waits for the end of that flush: it may be its
         // own, which is done when the host has read the register back.
         flushes.fetch_add(1, Ordering::SeqCst);
-        let held = flush.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = lock(flush);
         if self.remap.swap32(0, 0) != 0 {
             self.hdp_flush("the MMIO_REMAP page");
         }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use hcq::sync::lock;
 
 use super::Mapping;
 use super::cache::State;
@@ -54,11 +56,6 @@ pub struct Object {
     called: Option<Mutex<BTreeSet<u64>>>,
     /// Pages of which more is known than their bytes.
     states: Mutex<HashMap<u64, State>>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds a lock.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

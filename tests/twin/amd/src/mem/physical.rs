@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use hcq::sync::lock;
 use twin::pci::{Bus, GIVEN};
 use twin::rule::Journal;
 use twin_shader::page::{PAGE, Port};
@@ -232,7 +233,7 @@ impl Physical {
     /// What the card knows of memory of the host; none once only the card has it.
     fn held(&self, memory: &Arc<Mapping>) -> Option<Arc<Object>> {
         // An object is inserted and removed whole.
-        let mut host = self.host.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut host = lock(&self.host);
         let key = Arc::as_ptr(memory).addr();
         if let Some(object) = host.get(&key) {
             // The caller has it, too.

@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use std::collections::hash_map;
 use std::ops::Range;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, RwLock, RwLockReadGuard};
 
+use hcq::sync::unpoisoned;
 use twin_shader::memory::gws::Gws;
 use twin_shader::page::{Access, FaultKind, MemFault, Memory, PAGE, Page, Port};
 
@@ -92,7 +93,7 @@ impl Vm {
         rights: Rights,
         mtype: Mtype,
     ) -> Result<(), i32> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut table = unpoisoned(self.table.write());
         table.map(va, object, offset, bytes, rights, mtype)
     }
 
@@ -101,11 +102,7 @@ impl Vm {
     /// # Errors
     /// `EINVAL`: nothing was.
     pub fn unmap(&self, va: u64, bytes: u64) -> Result<(), i32> {
-        let object = self
-            .table
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .unmap(va, bytes)?;
+        let object = unpoisoned(self.table.write()).unmap(va, bytes)?;
         for gmc in self.home.package() {
             gmc.next_epoch();
         }
@@ -116,12 +113,12 @@ impl Vm {
     /// Sets the trap handler: the addresses of its code, 0 for none, and of its memory.
     pub fn set_trap(&self, code: u64, data: u64) {
         let handler = (code != 0).then_some((code, data));
-        *self.trap.write().unwrap_or_else(PoisonError::into_inner) = handler;
+        *unpoisoned(self.trap.write()) = handler;
     }
 
     /// The trap handler.
     pub(crate) fn trap(&self) -> Option<(u64, u64)> {
-        *self.trap.read().unwrap_or_else(PoisonError::into_inner)
+        *unpoisoned(self.trap.read())
     }
 
     /// Everything that is mapped: address, bytes, object.
@@ -133,7 +130,7 @@ impl Vm {
     }
 
     fn table(&self) -> RwLockReadGuard<'_, Table> {
-        self.table.read().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.table.read())
     }
 
     /// Says what accesses memory from this thread from now on, such as `gpu 0 queue 1 dword 40: ...`:

@@ -4,10 +4,11 @@
 //! that no block has an idea of hold what was written, and start nothing.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use drivers_spec::pci::{CLASS_DISPLAY, VENDOR_AMD};
 use hcq::mem::window::AccessWidth;
+use hcq::sync::lock;
 use hcq::transport::ResetKind;
 use twin::pci::{Bar, Behind, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
@@ -173,11 +174,6 @@ impl Card {
         let function = Function::new(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))
     }
-}
-
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // A panic in a model is a failed test already.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Behind BAR 0.

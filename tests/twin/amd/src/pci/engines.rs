@@ -5,11 +5,12 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::amd::ih::{self, client, client9, source};
 use drivers_spec::amd::packet::Gfx as Generation;
 use hcq::mem::window::AccessWidth;
+use hcq::sync::lock;
 use twin::rule::Journal;
 use twin_shader::page::{Access, FaultKind, MemFault, Port};
 
@@ -277,11 +278,6 @@ impl Walk for Space {
             }) as _
         })
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Values are stored whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What entries call a queue.

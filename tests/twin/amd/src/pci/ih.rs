@@ -2,10 +2,11 @@
 //!
 //! All entries go to ring 0: what would send some of them to ring 1 is not modelled.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::amd::ih::DWORDS;
 use drivers_spec::amd::mmio::{Reg, osssys};
+use hcq::sync::lock;
 use twin::pci::{Broken, Bus};
 use twin::rule::{Journal, Proof, Rule};
 
@@ -117,7 +118,7 @@ impl Ih {
 
     fn lock(&self) -> MutexGuard<'_, [Ring; 2]> {
         // A panic in a model is a failed test already.
-        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.rings)
     }
 
     pub(super) fn reset(&self) {

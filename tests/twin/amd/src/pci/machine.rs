@@ -28,6 +28,7 @@ use hcq::mem::window::AccessWidth;
 use hcq::transport::{
     Bar, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, ResetKind, TransportError,
 };
+use twin::config::{Part, Wrong, number};
 use twin::host::client::{self, Reservations};
 use twin::pci::{Function, HostMemory};
 use twin::rule::Journal;
@@ -55,72 +56,44 @@ pub struct PciMachine {
 }
 
 /// The cards of a config string, and how many.
-pub(crate) fn parse(text: &str) -> Result<(Config, usize), String> {
-    let names = || CHIPS.map(|chip| chip.name).join(", ");
+pub(crate) fn parse(text: &str) -> Result<(Config, usize), Wrong> {
     let mut config = Config::of(&CHIPS[0]);
     let mut gpus = 1;
-    for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
-        let (key, value) = part
-            .split_once('=')
-            .ok_or_else(|| format!("'{part}': expected key=value; keys: {KEYS}"))?;
-        let number = || value.parse::<u64>().ok();
-        let wrong = |expected: &str| format!("{key}={value}: expected {expected}");
-        match key {
+    for part in Part::all(text, KEYS) {
+        let part = part?;
+        match part.key {
             "chip" => {
-                let chip = CHIPS.iter().find(|chip| chip.name == value);
-                config.chip = chip
-                    .ok_or_else(|| format!("no chip '{value}'; known behind PCI: {}", names()))?;
+                let chip = CHIPS.iter().find(|chip| chip.name == part.value);
+                config.chip = chip.ok_or_else(|| {
+                    let names = CHIPS.map(|chip| chip.name).join(", ");
+                    Wrong(format!(
+                        "no chip '{}'; known behind PCI: {names}",
+                        part.value
+                    ))
+                })?;
             }
-            "gpus" => {
-                let some = number().filter(|gpus| (1..=8).contains(gpus));
-                gpus = some.ok_or_else(|| wrong("1 to 8"))? as usize;
-            }
+            "gpus" => gpus = part.within(1..=8)?,
             "bar" => {
-                let mib = number().filter(|mib| mib.is_power_of_two() && *mib < 1 << 20);
-                config.bar = Some(mib.ok_or_else(|| wrong("MiB, a power of two"))? << 20);
+                let mib = number(part.value);
+                let mib = mib.filter(|mib: &u64| mib.is_power_of_two() && *mib < 1 << 20);
+                config.bar = Some(mib.ok_or_else(|| part.wrong("MiB, a power of two"))? << 20);
             }
-            "seed" => config.seed = number().ok_or_else(|| wrong("a number"))?,
+            "seed" => config.seed = part.number()?,
             "before" => {
-                config.before = match value {
-                    "nobody" => Before::Nobody,
-                    "kernel" => Before::Kernel,
-                    _ => return Err(wrong("nobody or kernel")),
-                };
+                let before = [("nobody", Before::Nobody), ("kernel", Before::Kernel)];
+                config.before = part.word(&before)?;
             }
-            "drain" => {
-                config.drains = match value {
-                    "flush" => false,
-                    "soon" => true,
-                    _ => return Err(wrong("flush or soon")),
-                };
-            }
-            "looks" => {
-                let some = number().and_then(|looks| u32::try_from(looks).ok());
-                config.looks = some.ok_or_else(|| wrong("a number"))?;
-            }
-            "never" => {
-                let found = WAITS.iter().find(|(name, _)| *name == value);
-                let names = || WAITS.map(|(name, _)| name).join(", ");
-                let found = found.ok_or_else(|| wrong(&format!("one of {}", names())))?;
-                config.never = Some(found.1);
-            }
-            "stuck" => config.stuck = Some(number().ok_or_else(|| wrong("a number"))?),
+            "drain" => config.drains = part.word(&[("flush", false), ("soon", true)])?,
+            "looks" => config.looks = part.number()?,
+            "never" => config.never = Some(part.word(&WAITS)?),
+            "stuck" => config.stuck = Some(part.number()?),
             "resets" => {
-                config.resets = match value {
-                    "bus" => vec![ResetKind::Function, ResetKind::Bus],
-                    "none" => Vec::new(),
-                    _ => return Err(wrong("bus or none")),
-                };
+                let bus = vec![ResetKind::Function, ResetKind::Bus];
+                config.resets = part.word(&[("bus", bus), ("none", Vec::new())])?;
             }
-            "irq" => {
-                config.interrupts = match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => return Err(wrong("on or off")),
-                };
-            }
-            "gone" => config.gone_after = Some(number().ok_or_else(|| wrong("a number"))?),
-            _ => return Err(format!("'{key}' is no key; keys: {KEYS}")),
+            "irq" => config.interrupts = part.word(&[("on", true), ("off", false)])?,
+            "gone" => config.gone_after = Some(part.number()?),
+            _ => return Err(part.unknown(KEYS)),
         }
     }
     Ok((config, gpus))
@@ -138,7 +111,7 @@ impl PciMachine {
     /// # Errors
     /// What is wrong with the string, or what the host lacks.
     pub fn new(config: &str) -> Result<Arc<PciMachine>, String> {
-        let (config, gpus) = parse(config)?;
+        let (config, gpus) = parse(config).map_err(|wrong| wrong.0)?;
         let configs: Vec<_> = (0..gpus as u64)
             .map(|gpu| Config {
                 seed: config.seed ^ gpu << 48,
@@ -330,7 +303,7 @@ mod tests {
             ("gpu=2", "'gpu' is no key; keys: chip"),
             ("gpus=9", "gpus=9: expected 1 to 8"),
             ("bar=3", "bar=3: expected MiB"),
-            ("never=ever", "never=ever: expected one of semaphore"),
+            ("never=ever", "never=ever: expected semaphore"),
             ("before=me", "before=me: expected nobody or kernel"),
             ("resets=me", "resets=me: expected bus or none"),
             ("stuck=me", "stuck=me: expected a number"),

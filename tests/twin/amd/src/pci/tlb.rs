@@ -4,10 +4,11 @@
 //! `AMD-HUB-STALE-TLB`. What was not there is not kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use drivers_spec::amd::ih as iv;
 use drivers_spec::amd::packet::Gfx;
+use hcq::sync::lock;
 use twin::rule::{Journal, Proof, Rule};
 use twin_shader::page::{Access, FaultKind, MemFault, Port};
 
@@ -156,7 +157,7 @@ impl Hub {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // A panic in a model is a failed test already.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 
     fn walker(&self) -> Walker<'_> {

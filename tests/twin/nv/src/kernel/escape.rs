@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use drivers_spec::nv::abi::{self, Struct};
 use drivers_spec::nv::{class, escape, status};
+use hcq::sync::lock;
 use hcq::transport::Ioctl;
 use twin::rule::{Proof, Rule};
 
@@ -14,7 +15,7 @@ use crate::errno::{Errno, Failure, Result};
 use crate::rm::{Call, New, bars, gpu_id};
 
 use super::files::{File, Kind};
-use super::{Process, lock, tree};
+use super::{Process, tree};
 
 static KIND: Rule = Rule {
     name: "NV-IOCTL-TYPE",

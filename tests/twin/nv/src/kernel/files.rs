@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 
 use crate::client::{PAGE, Wanted};
@@ -11,8 +12,8 @@ use crate::errno::{Errno, Failure, Result};
 use crate::ranges::Part;
 use crate::space::Memory;
 
-use super::tree::Node;
-use super::{Process, Wake, Watcher, lock};
+use super::tree::{Node, Own};
+use super::{Process, Wake, Watcher};
 
 static MMAP_FIRST: Rule = Rule {
     name: "NV-MMAP-CONTEXT",
@@ -157,9 +158,10 @@ impl Process {
         self.machine.refused(path)?;
         let node = self.machine.tree.find(path);
         let kind = match node.ok_or(Failure::Errno(Errno(libc::ENOENT)))? {
-            Node::Ctl => Kind::Ctl,
-            Node::Uvm => Kind::Uvm,
-            &Node::Gpu(gpu) => Kind::Gpu(gpu),
+            Node::Own(Own::Ctl) => Kind::Ctl,
+            Node::Own(Own::Uvm) => Kind::Uvm,
+            &Node::Own(Own::Gpu(gpu)) => Kind::Gpu(gpu),
+            Node::Link(_) => return Err(Errno::ENOENT.into()),
             Node::Text(text) => Kind::Text(text.clone()),
             Node::Folder => Kind::Folder(self.machine.tree.list(path)),
         };

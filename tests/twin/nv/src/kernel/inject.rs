@@ -5,11 +5,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use drivers_spec::nv::status;
+use hcq::sync::lock;
 
 use crate::config::{Fault, Hardware};
 use crate::errno::{Failure, Result};
-
-use super::lock;
 
 /// Counts calls, and says which of them fail.
 pub(super) struct Injector {

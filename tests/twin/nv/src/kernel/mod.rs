@@ -15,7 +15,7 @@ mod wake;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use drivers_spec::nv::abi::{Branch, Struct};
 use twin::host::Mapping;
@@ -39,6 +39,7 @@ pub(crate) use wake::{Happened, Wake};
 
 use doorbell::Doorbell;
 use files::Map;
+use hcq::sync::lock;
 use inject::Injector;
 use tree::Tree;
 
@@ -68,11 +69,6 @@ pub struct Process {
     maps: Mutex<Ranges<Map>>,
 }
 
-/// Locks, also after a panic of another thread of a test: entries are changed whole.
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Machine {
     /// A machine.
     ///
@@ -86,7 +82,7 @@ impl Machine {
             scheduler: Scheduler::new(&config),
             journal: Journal::new(),
             state: Mutex::new(State::new(&config)),
-            tree: Tree::new(&config),
+            tree: tree::files(&config),
             injector: Injector::new(config.faults.clone(), config.hardware.clone()),
             next_process: AtomicU32::new(1),
             next_file: AtomicU64::new(1),

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use drivers_spec::nv::{abi, class};
+use hcq::sync::lock;
 
+use super::Process;
 use super::files::{File, Kind, Mapped, Uvm};
-use super::{Process, lock};
 
 impl Process {
     /// Everything that the process still has, as text: open files, mappings, objects of RM, and what UVM

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use super::lock;
+use hcq::sync::lock;
 
 /// An event, as a client takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

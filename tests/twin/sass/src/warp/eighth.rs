@@ -1,7 +1,8 @@
 //! Floating-point numbers of eight bits and fewer.
 //!
 //! What they mean and what they saturate to is in the manual of PTX, under `cvt`, and in what comes with
-//! CUDA for processors, cuda_fp8.hpp and its like.
+//! CUDA for processors, cuda_fp8.hpp and its like. `twin-shader` has its own: what is no number, and what is too
+//! great, is each vendor's.
 
 use super::source::Reading;
 

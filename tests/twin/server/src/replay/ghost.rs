@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, Weak};
 
+use hcq::sync::lock;
 use twin::caller::Caller;
 use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping, Part, identity, memory_file};
@@ -12,7 +13,6 @@ use twin::process::Wanted;
 use twin::record::Frame;
 use twin::wire::{Kind, Message};
 
-use super::lock;
 use crate::machine::Machine;
 use crate::place::Place;
 

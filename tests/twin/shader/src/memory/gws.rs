@@ -2,7 +2,9 @@
 //!
 //! Source: RDNA2 and CDNA3 ISA documents, DS_GWS_INIT, DS_GWS_BARRIER, DS_GWS_SEMA_V, _BR and _P.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use hcq::sync::lock;
 
 /// How many resources there are.
 const RESOURCES: usize = 64;
@@ -27,9 +29,7 @@ impl Default for Gws {
 impl Gws {
     fn at(&self, id: usize) -> MutexGuard<'_, Resource> {
         // Nothing panics while it holds the lock.
-        self.0[id % RESOURCES]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0[id % RESOURCES])
     }
 
     /// Sets a resource up: for a barrier, the waves less one.

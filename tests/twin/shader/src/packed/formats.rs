@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use crate::vector::fp8::{self, Bf8, Bf8Z, Format8, Fp8, Fp8Z};
+
 /// What a matrix holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Element {
@@ -44,10 +46,10 @@ impl Element {
 
     /// The value of each of the 256 codes of an 8 bit float.
     pub fn values(self) -> &'static [f32; 256] {
-        static FP8: LazyLock<[f32; 256]> = LazyLock::new(|| tabulate(4, 7, e4m3));
-        static BF8: LazyLock<[f32; 256]> = LazyLock::new(|| tabulate(5, 15, e5m2));
-        static FP8_FNUZ: LazyLock<[f32; 256]> = LazyLock::new(|| tabulate(4, 8, fnuz));
-        static BF8_FNUZ: LazyLock<[f32; 256]> = LazyLock::new(|| tabulate(5, 16, fnuz));
+        static FP8: LazyLock<[f32; 256]> = LazyLock::new(tabulate::<Fp8>);
+        static BF8: LazyLock<[f32; 256]> = LazyLock::new(tabulate::<Bf8>);
+        static FP8_FNUZ: LazyLock<[f32; 256]> = LazyLock::new(tabulate::<Fp8Z>);
+        static BF8_FNUZ: LazyLock<[f32; 256]> = LazyLock::new(tabulate::<Bf8Z>);
         match self {
             Self::Bf8 => &BF8,
             Self::Fp8Fnuz => &FP8_FNUZ,
@@ -57,41 +59,8 @@ impl Element {
     }
 }
 
-/// Codes that are no finite number of the usual kind.
-fn e4m3(code: u8) -> Option<f32> {
-    (code & 0x7f == 0x7f).then_some(f32::NAN)
-}
-
-fn e5m2(code: u8) -> Option<f32> {
-    match code & 0x7f {
-        0x7c => Some(if code < 0x80 {
-            f32::INFINITY
-        } else {
-            f32::NEG_INFINITY
-        }),
-        0x7d.. => Some(f32::NAN),
-        _ => None,
-    }
-}
-
-fn fnuz(code: u8) -> Option<f32> {
-    (code == 0x80).then_some(f32::NAN)
-}
-
-fn tabulate(exponent: u32, bias: i32, special: fn(u8) -> Option<f32>) -> [f32; 256] {
-    let fraction = 7 - exponent;
-    std::array::from_fn(|code| {
-        if let Some(value) = special(code as u8) {
-            return value;
-        }
-        let bits = code as i32;
-        let e = bits >> fraction & ((1 << exponent) - 1);
-        let f = bits & ((1 << fraction) - 1);
-        let significand = if e == 0 { f } else { f | 1 << fraction };
-        let scale = e.max(1) - bias - fraction as i32;
-        let magnitude = significand as f32 * 2f32.powi(scale);
-        if bits < 0x80 { magnitude } else { -magnitude }
-    })
+fn tabulate<F: Format8>() -> [f32; 256] {
+    std::array::from_fn(|code| fp8::from8::<F>(code as u32))
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! 8 bit floats: those of the OCP in RDNA4, those without negative zero and infinities in CDNA3.
+//!
+//! `twin-sass` has its own: what is no number, and what is too great, is each vendor's.
 
 use crate::isa::Gen;
 use crate::step::Run;
@@ -8,8 +10,10 @@ use super::run::{self, Meaning, Operands};
 use super::value::{Env, F32, No, Type, U16, U32, U64};
 
 /// A format of 8 bits.
-trait Format8: 'static {
+pub trait Format8: 'static {
+    /// Bits of the fraction.
     const FRACTION: i32;
+    /// What is added to an exponent.
     const BIAS: i32;
     /// The code of the greatest number.
     const MAX: u32;
@@ -24,7 +28,7 @@ trait Format8: 'static {
 macro_rules! format8 {
     ($(#[$doc:meta])* $name:ident, $fraction:expr, $bias:expr, $max:expr, $inf:expr, $nan:expr, $uz:expr) => {
         $(#[$doc])*
-        struct $name;
+        pub struct $name;
         impl Format8 for $name {
             const FRACTION: i32 = $fraction;
             const BIAS: i32 = $bias;
@@ -44,8 +48,9 @@ format8!(/// E4M3 of CDNA3.
 format8!(/// E5M2 of CDNA3.
     Bf8Z, 2, 16, 0x7f, None, 0x80, true);
 
+/// The number of a code.
 #[inline(always)]
-fn from8<F: Format8>(code: u32) -> f32 {
+pub fn from8<F: Format8>(code: u32) -> f32 {
     let magnitude = code & 0x7f;
     let fraction = magnitude & ((1 << F::FRACTION) - 1);
     let exponent = (magnitude >> F::FRACTION) as i32;

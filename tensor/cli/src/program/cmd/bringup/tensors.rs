@@ -1,10 +1,11 @@
 //! Steps with tensors: matrix instructions, a training step.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::{Observer, Setup};
 use codegen::Built;
 use drivers::select::DeviceKind;
+use hcq::sync::lock;
 use tensor::nn::Module;
 use tensor::nn::optim::{Adam, Optimizer};
 use tensor::{DType, Engine, Tensor};
@@ -20,7 +21,7 @@ struct Steps(Mutex<Vec<String>>);
 
 impl Observer for Steps {
     fn compiled(&self, _: &str, built: &Built) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.0);
         all.extend(built.report.opts.iter().cloned());
     }
 }
@@ -59,7 +60,7 @@ pub fn matrix(climb: &mut Climb) -> Result<Outcome, Error> {
     };
     let expected: Vec<f32> = (0..SIDE * SIDE).map(sums).collect();
     compare("product of halves", &found, &expected)?;
-    let steps = steps.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let steps = lock(&steps.0);
     let waves = steps.iter().find(|step| step.contains("waves "));
     match waves {
         Some(step) => Ok(Outcome::Passed(vec![format!(

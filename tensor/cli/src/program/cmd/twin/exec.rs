@@ -7,9 +7,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use hcq::sync::lock;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 use twin::process::Standing;
@@ -193,11 +194,6 @@ fn wait(
     drop(running);
     let told = std::mem::take(&mut *lock(&told));
     Ok((status, told))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // It is changed whole.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// As shells have it.
