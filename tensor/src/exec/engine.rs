@@ -585,7 +585,7 @@ impl DeviceExecutor {
     ) -> Result<Vec<Option<Buffer>>> {
         let mut buffers: Vec<Option<Buffer>> = vec![None; schedule.buffers.len()];
         for (i, info) in schedule.buffers.iter().enumerate() {
-            if let Place::Result(result) = info.place {
+            if let BufferKind::Result(result) = info.kind {
                 let buffer = self.alloc(info.bytes())?;
                 results[result] = Some(buffer.clone());
                 buffers[i] = Some(buffer);

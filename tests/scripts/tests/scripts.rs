@@ -16,7 +16,10 @@ fn run(usual: &str, long: &str) {
     let mut words = words.split_whitespace();
     let script = root.join("scripts").join(words.next().unwrap());
     let mut command = Command::new(&script);
-    command.args(words).current_dir(&root).env("DOORBELL_BUILT", "1");
+    command
+        .args(words)
+        .current_dir(&root)
+        .env("DOORBELL_BUILT", "1");
     let status = command
         .status()
         .unwrap_or_else(|e| panic!("cannot run {}: {e}", script.display()));

@@ -242,13 +242,8 @@ impl Config {
     }
 }
 
-fn count(text: &str) -> Result<usize, Wrong> {
-    let number = text.parse().ok().filter(|&n| n <= 16);
-    number.ok_or_else(|| Wrong(format!("gpus={text}: expected 0 to 16")))
-}
-
 /// The chips of a list, which a driver must know.
-fn chips_of(list: &str, branch: Branch, driver: &str) -> Result<Vec<&'static Chip>, Wrong> {
+fn chips_of(list: &str, branch: Branch, driver: &str) -> Result<Vec<&'static Chip>> {
     let mut all = Vec::new();
     for name in list.split('+') {
         let Some(chip) = Chip::by_name(name) else {

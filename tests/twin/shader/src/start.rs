@@ -67,7 +67,7 @@ fn scalars(launch: &Launch, place: Start, random: &mut Random) -> [u32; 128] {
 }
 
 /// Tells lanes their work-items, which are numbered x first, and packed into waves. `first` is that of lane 0.
-fn number_items(launch: &Launch, place: Place, first: u32, v: &mut [Lanes]) {
+fn number_items(launch: &Launch, place: Start, first: u32, v: &mut [Lanes]) {
     let halves = launch.halves();
     let [sx, sy, _] = place.size.map(|n| n.max(1));
     let dimensions = launch.rsrc[1] >> 11 & 3;
@@ -93,7 +93,7 @@ fn number_items(launch: &Launch, place: Place, first: u32, v: &mut [Lanes]) {
 /// A wave at its start. `v` is memory to use for its VGPRs.
 pub(crate) fn wave<'a>(
     launch: &Launch,
-    place: Place,
+    place: Start,
     bus: Bus<'a>,
     room: &'a GroupMemory,
     seat: Seat<'a>,

@@ -10,7 +10,7 @@ use object::{Object, ObjectSection, ObjectSymbol, SectionIndex, SymbolFlags, Sym
 
 use super::info::{self, Info, OfSymbol};
 use super::{
-    CubinError, CubinKernel, File, LARGEST, Param, Placed, Result, SHARED_RESERVED, Section, bank0,
+    CubinError, CubinKernel, File, Image, LARGEST, Param, Result, SHARED_RESERVED, Section, bank0,
     by_name, constants, shared_is_reserved, shown,
 };
 
@@ -27,7 +27,7 @@ const BARRIERS: u32 = 16;
 const UNBOUNDED_STACK: u32 = 1024;
 
 /// The kernels of a file, by name.
-pub(super) fn kernels(placed: &Placed, file: &File<'_>, sm: u32) -> Result<Vec<CubinKernel>> {
+pub(super) fn kernels(placed: &Image, file: &File<'_>, sm: u32) -> Result<Vec<CubinKernel>> {
     let described = Described::of(placed, file, sm)?;
     let mut kernels = Vec::new();
     for (name, section) in &described.sections {
@@ -55,7 +55,7 @@ fn small(kernel: &str, what: &str, n: u64) -> Result<u32> {
 /// Where the description of a kernel lies.
 struct Described<'d, 'f> {
     sm: u32,
-    placed: &'f Placed,
+    placed: &'f Image,
     sections: HashMap<&'d str, Section<'d, 'f>>,
     symbols: HashMap<(SectionIndex, &'d str), ElfSymbol64<'d, 'f, LittleEndian>>,
     /// Attributes, by the number of their symbol.
@@ -65,7 +65,7 @@ struct Described<'d, 'f> {
 }
 
 impl<'d, 'f> Described<'d, 'f> {
-    fn of(placed: &'f Placed, file: &'f File<'d>, sm: u32) -> Result<Self> {
+    fn of(placed: &'f Image, file: &'f File<'d>, sm: u32) -> Result<Self> {
         let sections = by_name(file)?;
         let global = match sections.get(".nv.info") {
             Some(section) => info::global(section.data()?)?,
