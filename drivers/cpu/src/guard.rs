@@ -247,7 +247,8 @@ unsafe extern "C" fn enter(
     )
 }
 
-/// As for x86-64.
+/// As for x86-64. The ISB is for code that another thread has loaded where there was other code before: this core may
+/// have fetched that already, and only drops it by itself (Arm ARM DDI 0487, B2.2.5).
 ///
 /// # Safety
 /// See [`Guard::call`].
@@ -284,6 +285,7 @@ unsafe extern "C" fn enter(
         "mov x0, x1",
         "mov x1, x2",
         "mov x2, x3",
+        "isb",
         "blr x9",
         "mov x0, #0",
         "b 3f",

@@ -8,6 +8,14 @@
 //! [`hcq::transport::IoctlOf::new`] and [`nv::ioctl`].
 #![deny(unsafe_code)]
 
+// Here, since every crate that asks the kernel for something is built after this one: no other error comes before.
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little"
+)))]
+compile_error!("Doorbell runs on Linux with 64-bit little-endian processors only");
+
 pub mod amd;
 pub mod asm24;
 pub mod fields;

@@ -3,6 +3,9 @@
 // Each test uses some of it.
 #![allow(dead_code)]
 
+#[cfg(not(feature = "llvm"))]
+mod tools;
+
 use codegen::Backend;
 use drivers_cpu::{Config, CpuDevice};
 use tensor::Engine;
@@ -24,7 +27,10 @@ pub fn engine_with(config: Config, options: Options) -> Engine {
     #[cfg(feature = "llvm")]
     let backend = Backend::find("CPU:LLVM", "", 2).unwrap();
     #[cfg(not(feature = "llvm"))]
-    let backend = Backend::find("CPU:CLANG", "", 2).unwrap();
+    let backend = match std::env::var("DEV").as_deref() {
+        Ok("CPU:LLVM") => tools::backend(2),
+        _ => Backend::find("CPU:CLANG", "", 2).unwrap(),
+    };
     let device = CpuDevice::open(config).unwrap();
     DeviceExecutor::engine(device, backend, options).unwrap()
 }

@@ -22,7 +22,7 @@ errnos! {
     ENODEV = libc::ENODEV, ENOTDIR = libc::ENOTDIR, EISDIR = libc::EISDIR, EINVAL = libc::EINVAL,
     EMFILE = libc::EMFILE, ENOTTY = libc::ENOTTY, ENOSPC = libc::ENOSPC, ENOTEMPTY = libc::ENOTEMPTY,
     ETIME = libc::ETIME, EOPNOTSUPP = libc::EOPNOTSUPP, EADDRINUSE = libc::EADDRINUSE,
-    ENOBUFS = libc::ENOBUFS, ETIMEDOUT = libc::ETIMEDOUT, EALREADY = libc::EALREADY,
+    ENOSYS = libc::ENOSYS, ENOBUFS = libc::ENOBUFS, ETIMEDOUT = libc::ETIMEDOUT, EALREADY = libc::EALREADY,
     // The kernel's own, which amdkfd lets out of CREATE_QUEUE. Linux, include/linux/errno.h.
     ENOTSUPP = 524,
 }
