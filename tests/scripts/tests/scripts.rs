@@ -14,7 +14,7 @@ fn run(usual: &str, long: &str) {
     };
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut words = words.split_whitespace();
-    let script = root.join("scripts").join(words.next().unwrap());
+    let script = root.join("scripts").join(words.next().unwrap_or_default());
     let mut command = Command::new(&script);
     command
         .args(words)

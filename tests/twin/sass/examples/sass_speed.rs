@@ -1,7 +1,7 @@
 //! How many instructions of warps run a second on one core: a product of matrices, and a loop of
 //! divergent branches, from the recorded code.
 //!
-//! `cargo run --release -p twin-sass --example speed`
+//! `cargo run --release -p twin-sass --example sass_speed`
 
 #![allow(clippy::unwrap_used)] // As in the tests whose device this is.
 

@@ -1,7 +1,7 @@
 //! Prints what encoding one launch costs the host: its QMD and constant bank, a wait, a barrier, the launch and the
 //! signal of the timeline.
 //!
-//! `cargo run --release -p drivers-nv --example encode_cost`
+//! `cargo run --release -p drivers-nv --example nv_encode_cost`
 
 use std::error::Error;
 use std::hint::black_box;
