@@ -302,12 +302,7 @@ pub enum Error {
     },
 }
 
-fn number(
-    what: &'static str,
-    expected: &'static str,
-    found: u64,
-    fits: bool,
-) -> Result<(), Error> {
+fn number(what: &'static str, expected: &'static str, found: u64, fits: bool) -> Result<(), Error> {
     match fits {
         true => Ok(()),
         false => Err(Error::Number {
@@ -493,12 +488,7 @@ impl Texture {
             let size = texture_2_buffer::STRUCTSIZETEXELS.get(words[2]);
             number("elements of a struct", "1", size.into(), size == 1)?;
             number("layers of a buffer", "none", depth.into(), depth == 0)?;
-            number(
-                "layers of a buffer",
-                "none",
-                words[3].into(),
-                words[3] == 0,
-            )?;
+            number("layers of a buffer", "none", words[3].into(), words[3] == 0)?;
             Shape::Buffer {
                 elements: height << 15 | width,
                 start: texture_2_buffer::STARTOFFSETTEXELS.get(words[2]),
@@ -656,7 +646,12 @@ impl Sampler {
     pub fn encode(&self) -> Result<[u32; SAMPLER_DWORDS], Error> {
         let expected = "a multiple of 128";
         let border = self.border;
-        number("border", expected, border.into(), border.is_multiple_of(128))?;
+        number(
+            "border",
+            expected,
+            border.into(),
+            border.is_multiple_of(128),
+        )?;
         let [s, t, r] = self.wrap.map(|wrap| wrap as u32);
         Ok([
             sampler_0::XY_MAG.put(self.magnify as u32)
