@@ -3,7 +3,7 @@
 //! Source: Mesa, src/freedreno/common/freedreno_devices.py (chaotic-cx/mesa-mirror 738f9f1; A621, A623, A663 and A702 by
 //! a newer copy, whitebelyash/mesa-tu8 0a819cb); bytes of on-chip memory: Linux, drivers/gpu/drm/msm/adreno/
 //! a6xx_catalog.c (01bcc03), and KGSL (qualcomm-linux/kgsl 27cf0e4), adreno-gpulist.h, which agree where both have a
-//! chip. What is worked out from a survey and from no public table is marked as a guess.
+//! chip. On-chip memory of A605 and A608 is in neither.
 
 use hcq::reg::Generations;
 
@@ -73,6 +73,8 @@ pub struct Facts {
     pub ccu_color: u32,
     /// The same of depths.
     pub ccu_depth: u32,
+    /// With tiling a CCU's cache of colours is shifted right by this. `gmem_ccu_color_cache_fraction`.
+    pub ccu_color_tiled_shift: u32,
     /// Whether there is a low-priority pipe, with registers of its own: see [`Gens::LPAC`].
     pub lpac: bool,
     /// Whether buffers have elements of 16 bits.
@@ -92,6 +94,7 @@ const FACTS: [Facts; 5] = {
         double_threadsize: true,
         ccu_color: 64 << 10,
         ccu_depth: 64 << 10,
+        ccu_color_tiled_shift: 2,
         lpac: false,
         storage_16bit: false,
         getfiberid: false,
@@ -112,6 +115,7 @@ const FACTS: [Facts; 5] = {
             double_threadsize: false,
             ccu_color: 8 << 10,
             ccu_depth: 8 << 10,
+            ccu_color_tiled_shift: 1,
             ..gen1
         },
         gen1,
@@ -137,10 +141,12 @@ pub struct Magic {
     pub sp_dbg_eco_cntl: u32,
     /// `HLSQ_DBG_ECO_CNTL`.
     pub hlsq_dbg_eco_cntl: u32,
-    /// `UCHE_CLIENT_PF`.
-    pub uche_client_pf: u32,
+    /// `UCHE_CLIENT_PF`; Mesa writes none on A621 and A623.
+    pub uche_client_pf: Option<u32>,
     /// `UCHE_UNKNOWN_0E12`.
     pub uche_unknown_0e12: u32,
+    /// `SP_UNKNOWN_AAF2`, which Mesa lists for A690 alone.
+    pub sp_unknown_aaf2: Option<u32>,
 }
 
 /// A chip.
@@ -176,6 +182,19 @@ impl Chip {
         self.generation.facts()
     }
 
+    /// Where the CCUs' cache of colours begins in on-chip memory where there is no tiling: behind that of depths.
+    /// `ccu_offset_bypass` of Mesa's Vulkan driver, tu_device.cc.
+    pub const fn ccu_offset_bypass(&self) -> u32 {
+        self.cores * self.facts().ccu_depth
+    }
+
+    /// The same with tiling: at the end of `gmem` bytes of on-chip memory. `ccu_offset_gmem` there. None if it is less
+    /// than the cache.
+    pub const fn ccu_offset_gmem(&self, gmem: u32) -> Option<u32> {
+        let facts = self.facts();
+        gmem.checked_sub((self.cores * facts.ccu_color) >> facts.ccu_color_tiled_shift)
+    }
+
     /// The most waves of a shader processor. Mesa, ir3_compiler.c: 16.
     pub const MAX_WAVES: u32 = 16;
 
@@ -189,8 +208,9 @@ const fn magic(tpl1: u32, chicken: u32, sp: u32, hlsq: u32, uche: u32, uche_0e12
         sp_chicken_bits: chicken,
         sp_dbg_eco_cntl: sp,
         hlsq_dbg_eco_cntl: hlsq,
-        uche_client_pf: uche,
+        uche_client_pf: Some(uche),
         uche_unknown_0e12: uche_0e12,
+        sp_unknown_aaf2: None,
     }
 }
 
@@ -222,8 +242,10 @@ const fn chip(
 
 const A61X_LOW: Magic = magic(0, 0, 0, 0, 0x4, 0x1000_0000);
 const A61X: Magic = magic(0x0010_8000, 0x430, 0, 0x0008_0000, 0x4, 0x1);
-/// Mesa writes no UCHE_CLIENT_PF on these.
-const A621: Magic = magic(0x0100_8000, 0x1400, 0x0300_0000, 0, 0, 0x1);
+const A621: Magic = Magic {
+    uche_client_pf: None,
+    ..magic(0x0100_8000, 0x1400, 0x0300_0000, 0, 0, 0x1)
+};
 const A662: Magic = magic(0x0500_8000, 0x1400, 0x6, 0, 0x84, 0x1);
 
 /// Every chip that is described here.
@@ -312,7 +334,10 @@ pub const CHIPS: &[Chip] = &[
         4096,
         8,
         32,
-        magic(0x04c0_0000, 0x1400, 0x0120_0000, 0, 0x84, 0x1),
+        Magic {
+            sp_unknown_aaf2: Some(0x00c0_0000),
+            ..magic(0x04c0_0000, 0x1400, 0x0120_0000, 0, 0x84, 0x1)
+        },
     ),
     // Of this generation in spite of its number. KGSL counts 7.0.2; Mesa has a second id beside it.
     Chip {
@@ -468,6 +493,14 @@ mod tests {
         assert_eq!(names, ["A643", "A660", "A662", "A663", "A690"]);
         assert!(lpac.iter().all(|chip| Gens::LPAC.has(chip.generation)));
         assert_eq!(chip("A650").facts().registers, 64);
+        // As older versions of Mesa's table have them in numbers.
+        let offsets = |name| {
+            let chip = chip(name);
+            (chip.ccu_offset_bypass(), chip.ccu_offset_gmem(chip.gmem))
+        };
+        assert_eq!(offsets("A618"), (0x10000, Some(0x7c000)));
+        assert_eq!(offsets("A630"), (0x20000, Some(0xf8000)));
+        assert_eq!(chip("A690").ccu_offset_gmem(0), None);
     }
 
     #[test]

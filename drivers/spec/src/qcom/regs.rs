@@ -3,8 +3,9 @@
 //! Source: Mesa, src/freedreno/registers/adreno/a6xx.xml (lfdevs/mesa-for-android-container 1524d8d): names, addresses
 //! and fields are checked against it; CP_ALWAYS_ON_COUNTER is that of Linux, drivers/gpu/drm/msm/registers/adreno/
 //! a6xx.xml, and of KGSL, a6xx_reg.h, as is UCHE_CLIENT_PF. Behind `was` is the name in Mesa before 2025 (chaotic-cx/
-//! mesa-mirror 738f9f1). What values do: Mesa, src/freedreno/vulkan/tu_shader.cc, and
-//! a survey of what has run on A630.
+//! mesa-mirror 738f9f1). What values do: comments there, and a survey of Mesa's Vulkan driver and of what has run on
+//! A630; that RUN_OPENCL leaves out fibers beyond the grid, and that SP_PS_INSTR_SIZE bounds a prefetch of compute, is
+//! from that survey alone.
 //!
 //! A 64-bit address is two registers, the lower half first, as everywhere in these GPUs. Fields of register ids hold
 //! `4 * n + component`, or [`NO_REGISTER`].
@@ -17,8 +18,8 @@ use crate::nv::words::fields;
 /// A register.
 pub type Reg = Register<Gens>;
 
-/// Declares registers, in the order of their addresses; `+` in front of a number of registers in a row, behind `@` the
-/// sub-generations that have it. Without fields it takes 32 bits of one meaning.
+/// Declares registers, in the order of their addresses; behind `@` the sub-generations that have it. Without fields it
+/// takes 32 bits of one meaning.
 macro_rules! registers {
     ($(#[$tdoc:meta])* $table:ident; $($(#[$doc:meta])* $name:ident $(was $old:literal)? $address:literal
         $(@$on:ident)? $($module:ident {
@@ -176,6 +177,8 @@ registers! {
     SP_CS_USIZE was "SP_CS_IBO_COUNT" 0xaa00 sp_cs_usize {
         COUNT 6 0;
     };
+    /// Undocumented, see [`super::chip::Magic`].
+    SP_UNKNOWN_AAF2 0xaaf2;
     /// How shaders work. With CONSTANT_DEMOTION_ENABLE a half constant is a whole one, made half. ISAMMODE: what reads
     /// outside of an image give.
     SP_MODE_CNTL was "SP_MODE_CONTROL" 0xab00 sp_mode_cntl {
