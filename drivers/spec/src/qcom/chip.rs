@@ -182,6 +182,20 @@ impl Chip {
         self.generation.facts()
     }
 
+    /// The most fibers of a group whose shader has these footprints, in vectors of four registers, where half and full
+    /// registers are apart: whole waves of double size, as many as there are registers for. From a survey of what has run
+    /// on A630; for other chips a guess, with their number of registers.
+    pub const fn max_group(&self, full: u32, half: u32) -> u32 {
+        let used = full + half.div_ceil(2);
+        let waves = self.facts().registers / if used == 0 { 1 } else { used };
+        let fibers = waves * 128;
+        if fibers < Chip::MAX_GROUP {
+            fibers
+        } else {
+            Chip::MAX_GROUP
+        }
+    }
+
     /// Where the CCUs' cache of colours begins in on-chip memory where there is no tiling: behind that of depths.
     /// `ccu_offset_bypass` of Mesa's Vulkan driver, tu_device.cc.
     pub const fn ccu_offset_bypass(&self) -> u32 {
@@ -493,6 +507,10 @@ mod tests {
         assert_eq!(names, ["A643", "A660", "A662", "A663", "A690"]);
         assert!(lpac.iter().all(|chip| Gens::LPAC.has(chip.generation)));
         assert_eq!(chip("A650").facts().registers, 64);
+        // The first is of the recorded program, which may have 1024.
+        let groups = [(7, 1), (0, 0), (12, 0), (12, 1), (48, 0), (48, 48), (96, 2)];
+        let most = groups.map(|(full, half)| a630.max_group(full, half));
+        assert_eq!(most, [1024, 1024, 1024, 896, 256, 128, 0]);
         // As older versions of Mesa's table have them in numbers.
         let offsets = |name| {
             let chip = chip(name);

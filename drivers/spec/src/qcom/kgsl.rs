@@ -6,8 +6,9 @@
 //! SDM845 phones. The kernel of one device may be older than either. `<-` marks what the kernel returns.
 //!
 //! Structs are those of a 64-bit client: `unsigned long`, `size_t` and pointers have 8 bytes. Some memory that an
-//! argument points to has an address itself ([`CommandSyncpoint::priv_address`], [`Constraint::data`],
-//! [`ImportUserAddress`]): the kernel only reads there, or maps it for the GPU.
+//! argument points to has an address itself ([`CommandSyncpoint::priv_address`], [`Constraint::data`]): the kernel only
+//! reads there. [`MapUserMem::hostptr`] and [`ImportUserAddress`] it maps for the GPU: as for all that a device uses, an
+//! address is a number there.
 
 use bitflags::bitflags;
 
@@ -174,7 +175,7 @@ pub mod context {
 
 /// Parts of the flags of memory.
 pub mod memory {
-    /// Where the kind of client memory is: a [`user`] type plus 1; 0 is memory of the kernel.
+    /// Where the kind of client memory is: a [`super::user`] type plus 1; 0 is memory of the kernel.
     pub const USERMEM_SHIFT: u32 = 5;
     /// Its bits.
     pub const USERMEM_MASK: u64 = 0xe0;

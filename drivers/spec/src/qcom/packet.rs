@@ -72,7 +72,7 @@ words! { Gens;
     /// EVENT_WRITE: with `TIMESTAMP` the counter that is always on is written, not the value of the packet.
     EVENT_WRITE_0 event_write_0 "CP_EVENT_WRITE_0" {
         EVENT 7 0 {CACHE_FLUSH_TS = 0x04, START_COMPUTE_CTRS = 0x0f, STOP_COMPUTE_CTRS = 0x10, RB_DONE_TS = 0x16,
-            CACHE_INVALIDATE = 0x31, DEBUG_LABEL = 0x3f};
+            PC_CCU_RESOLVE_TS = 0x1a, PC_CCU_FLUSH_DEPTH_TS = 0x1c, PC_CCU_FLUSH_COLOR_TS = 0x1d, CACHE_INVALIDATE = 0x31, DEBUG_LABEL = 0x3f};
         TIMESTAMP 30 30;
         IRQ 31 31;
     }
@@ -215,11 +215,15 @@ pub fn command(op: u8) -> Option<&'static Command> {
     COMMANDS.iter().find(|command| command.op == op)
 }
 
-/// Whether an event takes an address and writes there.
+/// Whether an event takes an address and writes there: those whose names end with `_TS`.
 pub const fn event_writes(event: u32) -> bool {
     matches!(
         event,
-        event_write_0::CACHE_FLUSH_TS | event_write_0::RB_DONE_TS
+        event_write_0::CACHE_FLUSH_TS
+            | event_write_0::RB_DONE_TS
+            | event_write_0::PC_CCU_RESOLVE_TS
+            | event_write_0::PC_CCU_FLUSH_DEPTH_TS
+            | event_write_0::PC_CCU_FLUSH_COLOR_TS
     )
 }
 
