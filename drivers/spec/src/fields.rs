@@ -1,4 +1,5 @@
-//! Arguments of ioctls by the names of their fields, for people: KFD's, DRM's, and NVIDIA's escapes and commands of UVM.
+//! Arguments of ioctls by the names of their fields, for people: KFD's, DRM's of amdgpu, KGSL's, and NVIDIA's escapes and
+//! commands of UVM.
 
 use std::fmt::Write;
 
@@ -7,6 +8,7 @@ use hcq::transport::Ioctl;
 use crate::amd::{drm, kfd};
 use crate::nv::abi::{self, Branch};
 use crate::nv::{class, control, escape, uvm};
+use crate::qcom::kgsl;
 
 /// Name, place and size.
 type Fields = Vec<(&'static str, usize, usize)>;
@@ -14,10 +16,10 @@ type Fields = Vec<(&'static str, usize, usize)>;
 /// The name of an ioctl with the fields of its argument, and behind an arrow those that it has changed. None for one
 /// that no table has. `branch` is that of NVIDIA's driver.
 pub fn describe(branch: Branch, request: u32, before: &[u8], after: &[u8]) -> Option<String> {
-    let amd = [kfd::KIND, drm::KIND].contains(&Ioctl::kind_of(request));
-    let (mut text, fields) = match amd {
-        true => amd_fields(request),
-        false => nv_fields(branch, request, before),
+    let (mut text, fields) = match Ioctl::kind_of(request) {
+        kfd::KIND | drm::KIND => amd_fields(request),
+        kgsl::KIND => kgsl_fields(request),
+        _ => nv_fields(branch, request, before),
     }?;
     let mut changed = String::new();
     for (name, at, size) in fields {
@@ -78,6 +80,21 @@ fn amd_fields(request: u32) -> Option<(String, Fields)> {
     Some((name.to_owned(), fields.collect()))
 }
 
+/// The name of an ioctl of KGSL, and its fields.
+fn kgsl_fields(request: u32) -> Option<(String, Fields)> {
+    let same = |ioctl: &&Ioctl| ioctl.nr() == Ioctl::nr_of(request);
+    let name = kgsl::IOCTLS.iter().find(same)?.name;
+    // The header names a struct after its ioctl, but for the second one of properties.
+    let wanted = match name {
+        "IOCTL_KGSL_SETPROPERTY" => "kgsl_device_getproperty".to_owned(),
+        _ => name.strip_prefix("IOCTL_")?.to_lowercase(),
+    };
+    let layout = kgsl::LAYOUTS.iter().find(|layout| layout.name == wanted)?;
+    let fields = layout.fields.iter().filter(|field| !field.name.is_empty());
+    let fields = fields.map(|field| (field.name, field.offset, field.size));
+    Some((name.to_owned(), fields.collect()))
+}
+
 /// The name of an escape of RM, with the class or the control that it is about, or of a command of UVM, and
 /// its fields.
 fn nv_fields(branch: Branch, request: u32, data: &[u8]) -> Option<(String, Fields)> {
@@ -116,5 +133,22 @@ mod tests {
             "AMDKFD_IOC_GET_VERSION major_version=0x0 minor_version=0x0 -> major_version=0x1 minor_version=0x11"
         );
         assert_eq!(describe(Branch::R580, 0, &[], &[]), None);
+    }
+
+    #[test]
+    fn every_ioctl_of_kgsl_has_its_fields() {
+        for ioctl in kgsl::IOCTLS {
+            let (name, fields) = kgsl_fields(ioctl.request).unwrap();
+            assert_eq!(name, ioctl.name);
+            let end = fields.iter().map(|(_, at, size)| at + size).max().unwrap();
+            // What is behind the last one is padding.
+            assert!((ioctl.size() - end) < 8, "{name}");
+        }
+        let create = kgsl::DRAWCTXT_CREATE.request;
+        let (before, after) = ([0x12, 0, 0, 0, 0, 0, 0, 0], [0x52, 0x80, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(
+            describe(Branch::R580, create, &before, &after).unwrap(),
+            "IOCTL_KGSL_DRAWCTXT_CREATE flags=0x12 drawctxt_id=0x0 -> flags=0x8052 drawctxt_id=0x1"
+        );
     }
 }

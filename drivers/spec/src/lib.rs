@@ -21,5 +21,6 @@ pub mod asm24;
 pub mod fields;
 pub mod nv;
 pub mod pci;
+pub mod qcom;
 pub mod usb;
 pub mod vfio;

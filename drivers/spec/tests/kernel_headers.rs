@@ -12,12 +12,15 @@ use std::process::Command;
 
 use drivers_spec::amd::uapi::Layout;
 use drivers_spec::amd::{drm, kfd};
+use drivers_spec::qcom::{kgsl, msm};
 use drivers_spec::vfio;
 use hcq::transport::Ioctl;
 
 const KFD: &str = "/usr/include/linux/kfd_ioctl.h";
 const DRM: &str = "/usr/include/libdrm/amdgpu_drm.h";
 const DRM_CORE: &str = "/usr/include/libdrm/drm.h";
+const MSM: &str = "/usr/include/libdrm/msm_drm.h";
+const KGSL: &str = "/usr/include/linux/msm_kgsl.h";
 
 /// Structs, fields (`struct.field`) and ioctls that are newer than a header that may be installed,
 /// and structs whose size has grown (`struct=`).
@@ -61,6 +64,29 @@ const NEWER: &[&str] = &[
     "drm_amdgpu_info_device.pad",
     "drm_amdgpu_info_hw_ip.ip_discovery_version",
     "drm_amdgpu_info_hw_ip=",
+    // libdrm's header of msm has no syncobjs yet: what is newer is in `tests/qcom_kgsl.rs` in numbers.
+    "drm_msm_param=",
+    "drm_msm_param.len",
+    "drm_msm_param.pad",
+    "DRM_IOCTL_MSM_GET_PARAM=",
+    "drm_msm_gem_info=",
+    "drm_msm_gem_info.info",
+    "drm_msm_gem_info.value",
+    "drm_msm_gem_info.len",
+    "drm_msm_gem_info.pad",
+    "DRM_IOCTL_MSM_GEM_INFO=",
+    "drm_msm_gem_submit_syncobj",
+    "drm_msm_gem_submit=",
+    "drm_msm_gem_submit.in_syncobjs",
+    "drm_msm_gem_submit.out_syncobjs",
+    "drm_msm_gem_submit.nr_in_syncobjs",
+    "drm_msm_gem_submit.nr_out_syncobjs",
+    "drm_msm_gem_submit.syncobj_stride",
+    "drm_msm_gem_submit.pad",
+    "DRM_IOCTL_MSM_GEM_SUBMIT=",
+    "drm_msm_wait_fence.flags",
+    "drm_msm_submitqueue_query",
+    "DRM_IOCTL_MSM_SUBMITQUEUE_QUERY",
 ];
 
 /// The body of a struct in a header.
@@ -217,6 +243,24 @@ fn drm_as_in_the_kernel_header() {
         drm::IOCTLS,
     );
     assert!(equal > 150, "{equal}");
+}
+
+#[test]
+fn msm_as_in_the_kernel_header() {
+    let equal = check("<msm_drm.h>", &[MSM], msm::LAYOUTS, msm::IOCTLS);
+    assert!(equal > 80, "{equal}");
+    // 16 bytes of GEM_INFO are what kernels of that time had.
+    let equal = check("<msm_drm.h>", &[MSM], &[], msm::by_value::IOCTLS);
+    assert!(equal >= 1, "{equal}");
+}
+
+/// Debian has no header of KGSL; where a vendor's system has one it is compared. `tests/qcom_kgsl.rs` has the same
+/// facts in numbers.
+#[test]
+fn kgsl_as_in_the_kernel_header() {
+    let header = "<linux/msm_kgsl.h>";
+    let equal = check(header, &[KGSL], kgsl::LAYOUTS, kgsl::IOCTLS);
+    assert!(equal > 200, "{equal}");
 }
 
 #[test]

@@ -25,4 +25,4 @@ pub mod shared;
 pub mod status;
 pub mod tensor_map;
 pub mod uvm;
-mod words;
+pub(crate) mod words;
