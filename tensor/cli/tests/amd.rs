@@ -209,7 +209,7 @@ fn wrong_selections_say_what_was_expected() {
             2,
             "no chip 'gfx9999'; known: gfx1030",
         ),
-        ("TWINKFD:20+AMD", 2, "gpus: expected 0 to 16, found '21'"),
+        ("TWINKFD:20+AMD", 2, "gpus=21: expected 0 to 16"),
         ("TWIN+AMD", 2, "did you mean TWINKFD?"),
         ("TWINKFD+CPU", 2, "leave out the interface"),
         ("KFD", 2, "expected a device"),
