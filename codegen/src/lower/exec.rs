@@ -330,7 +330,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Ok(Vec::new());
+            return Err(format!("{inst:?} is no load"));
         };
         let Ty { dtype: t, lanes } = self.p.ty(*dst);
         let index = item.get(index);
@@ -360,7 +360,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Ok(());
+            return Err(format!("{inst:?} is no store"));
         };
         let t = self.p.ty(*value).dtype;
         let (index, new) = (item.get(index), item.get(value));
@@ -391,7 +391,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Ok(());
+            return Err(format!("{inst:?} is no copy"));
         };
         let yes = |gate: &Option<Reg>| gate.is_none_or(|r| item.get(&r)[0] != 0);
         if !yes(gate) {

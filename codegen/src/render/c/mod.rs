@@ -472,7 +472,7 @@ impl<'a> Text<'a> {
             Inst::Barrier if self.dialect == Dialect::Hip => self.barrier(),
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
-            _ => {}
+            _ => debug_assert!(false, "{inst:?} is rendered elsewhere"),
         }
         Ok(())
     }

@@ -32,7 +32,7 @@ impl Text<'_> {
             Inst::MbarrierWait { barrier, odd } => self.landed(barrier, odd),
             Inst::Sent => self.line("cp.async.commit_group"),
             Inst::Arrived { left } => self.line(format!("cp.async.wait_group {left}")),
-            _ => {}
+            _ => debug_assert!(false, "{inst:?} is rendered elsewhere"),
         }
         Ok(())
     }

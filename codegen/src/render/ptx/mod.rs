@@ -490,7 +490,7 @@ impl Text<'_> {
             } => self.attempt(dst, mem, index, gate)?,
             Inst::Commit { value } => self.commit(value)?,
             Inst::Barrier => self.line("bar.sync 0"),
-            _ => {}
+            _ => debug_assert!(false, "{inst:?} is rendered elsewhere"),
         }
         Ok(())
     }

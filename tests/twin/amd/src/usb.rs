@@ -70,7 +70,8 @@ fn parse(text: &str) -> Result<Config, Wrong> {
     let mut away = None;
     let (mut copy, mut round) = (None, None);
     let mut others = Vec::new();
-    for part in Part::all(text, KEYS) {
+    let keys = format!("{}, {KEYS}", machine::KEYS);
+    for part in Part::all(text, &keys) {
         let part = part?;
         match part.key {
             "speed" => bridge.usb2 = part.word(&[("super", false), ("high", true)])?,

@@ -171,7 +171,10 @@ impl Config {
                 "chip" => chips = value.into(),
                 "gpus" => gpus = Some(part.within(0..=16)?),
                 "driver" => driver = value.into(),
-                "says" if !value.is_empty() && value.len() < 64 => says = Some(value.into()),
+                "says" if value.is_empty() || value.len() >= 64 => {
+                    return Err(part.wrong("1 to 63 characters"));
+                }
+                "says" => says = Some(value.into()),
                 "module" => module = Module::parse(part)?,
                 "compute" => {
                     compute = part.word(&[

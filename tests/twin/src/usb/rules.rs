@@ -129,7 +129,7 @@ pub static ARMED: Rule = Rule {
 /// One user of a direction.
 pub static ENGINES: Rule = Rule {
     name: "ASM24-TWO-ENGINES",
-    text: "at most one of a stream and a copy waits per direction, and at most two copies in all",
+    text: "a stream and a copy of the same direction do not wait at the same time, and at most two copies of a direction wait",
     source: "tinygrad, runtime/ops_amd.py, AMDAllocator._copyin: one window is armed while the other is under way",
     proof: Proof::Guess,
 };

@@ -27,7 +27,7 @@ pub static RUNS: Rule = Rule {
 /// What a queue cannot be without.
 pub static NEEDS: Rule = Rule {
     name: "SDMA-RB-NEEDS",
-    text: "an enabled SDMA queue has a ring, addresses for its read and write pointer, and equal read and write pointers",
+    text: "an enabled SDMA queue has a ring, writes its read pointer back to an address, has an address for its write pointer, and equal read and write pointers",
     source: "Linux, sdma_v6_0.c, sdma_v6_0_gfx_resume",
     proof: Proof::Sourced,
 };

@@ -47,7 +47,7 @@ static LAUNCH: Rule = Rule {
 
 static PHYSICAL: Rule = Rule {
     name: "COPY-PHYSICAL",
-    text: "a channel of a process copies virtual addresses",
+    text: "a channel of a process copies by virtual addresses",
     source: "open-gpu-kernel-modules, kernel-open/nvidia-uvm/uvm_channel.h: only privileged channels access physical addresses",
     proof: Proof::Sourced,
 };
