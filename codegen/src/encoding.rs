@@ -144,26 +144,28 @@ impl<R: Encoding> Table<R> {
         self.rows
     }
 
-    /// The row of a word.
+    /// The row of a word, if there is exactly one.
     pub fn find(&self, word: u64) -> Option<&'static R> {
         let bucket = &self.buckets[self.key.get(word) as usize];
-        let mut rows = bucket.iter().map(|&at| &self.rows[usize::from(at)]);
-        rows.find(|row| row.fixed().matches(word))
+        let rows = bucket.iter().map(|&at| &self.rows[usize::from(at)]);
+        let mut rows = rows.filter(|row| row.fixed().matches(word));
+        rows.next().filter(|_| rows.next().is_none())
     }
 
-    /// Two rows that the same word could be: a mistake in the table.
-    pub fn ambiguous(&self) -> Option<(&'static R, &'static R)> {
+    /// Pairs of rows that the same word could be.
+    pub fn ambiguous(&self) -> Vec<(&'static R, &'static R)> {
+        let mut found = Vec::new();
         for bucket in &self.buckets {
             for (n, &a) in bucket.iter().enumerate() {
                 for &b in &bucket[n + 1..] {
                     let (a, b) = (&self.rows[usize::from(a)], &self.rows[usize::from(b)]);
                     if a.fixed().overlaps(b.fixed()) {
-                        return Some((a, b));
+                        found.push((a, b));
                     }
                 }
             }
         }
-        None
+        found
     }
 }
 
@@ -203,8 +205,11 @@ mod tests {
         assert_eq!(table.find(0x1f).map(|r| r.0.value), Some(0x10));
         assert_eq!(table.find(0x2f).map(|r| r.0.value), Some(0x21));
         assert!(table.find(0x3f).is_none());
-        assert!(table.ambiguous().is_none());
+        assert!(table.ambiguous().is_empty());
         static WRONG: [Row; 2] = [row(0xf0, 0x10), row(0x0f, 0x01)];
-        assert!(Table::new(&WRONG, Field::new(7, 5)).ambiguous().is_some());
+        let wrong = Table::new(&WRONG, Field::new(7, 5));
+        assert!(!wrong.ambiguous().is_empty());
+        assert!(wrong.find(0x11).is_none());
+        assert!(wrong.find(0x12).is_some());
     }
 }

@@ -7,7 +7,7 @@ use super::inst::{DecodeError, EncodeError, Inst, Part};
 use super::legal;
 use super::modifier::{Cond, Desc, Flags, Mode, Round, Shuffle, Type};
 use super::operand::{FLOATS, Operand, Reg, Value};
-use super::table::{KEY, ROWS, Row};
+use super::table::{KEY, Op, ROWS, Row};
 use crate::encoding::{Field, Table, sign_extend};
 
 /// The rows by opcode.
@@ -103,6 +103,19 @@ fn mov_half(ty: Option<Type>) -> bool {
     ty.is_some_and(|ty| ty.is_half() || ty == Type::U8In32)
 }
 
+/// The type of a texture instruction whose text has none.
+pub(super) fn size_type(half: bool) -> Type {
+    if half { Type::F16 } else { Type::F32 }
+}
+
+/// Whether elements of a type are bytes.
+fn bytes(ty: Option<Type>) -> bool {
+    matches!(ty, Some(Type::U8 | Type::U8In32))
+}
+
+/// The fiber that a0.x names.
+const FIBER_A0: u64 = 1 << 7;
+
 /// The number of source fields whose (r) bits hold (nopN).
 const NOP_BITS: u8 = 2;
 
@@ -169,6 +182,11 @@ impl Packer<'_> {
         }
     }
 
+    /// Whether the text shows the size of the type alone.
+    fn untyped(&self) -> bool {
+        self.inst.op.category() == 5 && !self.row.params.typed
+    }
+
     /// How many sources of a texture instruction are in fields of their own.
     fn tex_sources(&self) -> u8 {
         let offsets =
@@ -192,6 +210,10 @@ impl Packer<'_> {
                 "condition",
                 mods.cond.ok_or_else(|| self.missing("condition"))? as i64,
             ),
+            Slot::Ty if self.untyped() => {
+                let half = inst.dsts.first().is_some_and(|d| d.half);
+                number("type", size_type(half) as i64)
+            }
             Slot::Ty => number("type", mods.ty.ok_or_else(|| self.missing("type"))? as i64),
             Slot::SrcTy => number(
                 "type",
@@ -210,6 +232,8 @@ impl Packer<'_> {
             Slot::UOffsetHigh => number("offset", i64::from(mods.offset >> 5)),
             // Beside a register of offsets there is no immediate.
             Slot::HasOffset => bit(mods.offset != 0 && !inst.flags.has(Flags::OFFSET)),
+            // The text of a byte has no shift.
+            Slot::Shift if bytes(mods.ty) => Ok(0),
             Slot::Shift => number("shift", mods.shift.into()),
             Slot::Mode => number(
                 "mode",
@@ -360,6 +384,8 @@ impl Packer<'_> {
             (Kind::RelReg, Value::RelReg(offset)) | (Kind::RelConst, Value::RelConst(offset)) => {
                 self.signed(field, "offset", offset.into())
             }
+            (Kind::Fiber, Value::Reg(Reg::A0)) => number(FIBER_A0 as i64),
+            (Kind::Fiber, Value::Imm(value)) => number(below(1 << 7, value.into())?),
             (Kind::Branch, Value::Imm(value)) => self.signed(field, "distance", value.into()),
             (Kind::Bits, Value::Imm(value)) => {
                 let bits = match self.inst.mods.src_ty {
@@ -479,6 +505,9 @@ impl Unpacker<'_> {
     }
 
     fn is_mova(&self, inst: &Inst) -> bool {
+        if inst.op != Op::Mov {
+            return false;
+        }
         let dst = self
             .row
             .form
@@ -535,6 +564,7 @@ impl Unpacker<'_> {
             Slot::OffsetLow | Slot::UOffsetLow | Slot::UOffset => mods.offset |= bits as i32,
             Slot::OffsetHigh => mods.offset |= (field.get_signed(self.word) << 8) as i32,
             Slot::UOffsetHigh => mods.offset |= (bits << 5) as i32,
+            Slot::Shift if bytes(mods.ty) => {}
             Slot::Shift => mods.shift = bits as u8,
             Slot::Mode => {
                 mods.mode = Some(Mode::from_bits(bits).ok_or_else(|| self.value("mode", bits))?)
@@ -561,6 +591,9 @@ impl Unpacker<'_> {
 
     /// The sources of a texture instruction, and what its descriptor says.
     fn texture(&self, inst: &mut Inst, srcs: &mut [Option<Operand>; 4]) -> Result<(), DecodeError> {
+        if !self.row.params.typed {
+            inst.mods.ty = inst.mods.ty.map(|ty| size_type(ty.is_half()));
+        }
         let (form, params) = (self.row.form, self.row.params);
         let mut next = 0;
         let mut push = |bits: u64, half: bool| {
@@ -630,6 +663,9 @@ impl Unpacker<'_> {
             Kind::Store if bits >> 8 != 0 => Value::A1Const(bits as u8),
             Kind::Store => Value::Imm(bits as i32),
             Kind::Branch => Value::Imm(bits as u32 as i32),
+            Kind::Fiber if bits == FIBER_A0 => Value::Reg(Reg::A0),
+            Kind::Fiber if bits < FIBER_A0 => Value::Imm(bits as i32),
+            Kind::Fiber => return Err(self.value("fiber", bits)),
             Kind::Any => {
                 operand.neg = bits >> 14 & 1 != 0;
                 operand.abs = bits >> 15 & 1 != 0;
@@ -641,7 +677,10 @@ impl Unpacker<'_> {
                     1 => file(bits),
                     2 | 6 => Value::Const((bits & 0x7ff) as u16),
                     4 => Value::Imm(sign_extend(bits & 0x7ff, 11) as i32),
-                    5 if ((bits & 0x3ff) as usize) < FLOATS.len() => {
+                    5 if ((bits & 0x3ff) as usize) >= FLOATS.len() => {
+                        return Err(self.value("float", bits & 0x3ff));
+                    }
+                    5 => {
                         operand.half = bits >> 10 & 1 != 0;
                         Value::Float(bits as u8)
                     }
@@ -660,5 +699,29 @@ impl Unpacker<'_> {
             },
         };
         Ok(operand)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_bits_are_refused() {
+        let mut tried = 0;
+        for row in ROWS {
+            for at in 0..64 {
+                let bit = 1 << at;
+                let word = row.fixed.value | bit;
+                if row.reserved() & bit == 0 || TABLE.find(word).is_none() {
+                    continue;
+                }
+                let op = row.op;
+                let bits = bit;
+                assert_eq!(decode(word), Err(DecodeError::Reserved { word, op, bits }));
+                tried += 1;
+            }
+        }
+        assert!(tried > 1000, "{tried}");
     }
 }

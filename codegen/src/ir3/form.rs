@@ -37,6 +37,8 @@ pub(super) enum Kind {
     Store,
     /// A number of instructions from this one.
     Branch,
+    /// A fiber: 7 bits, and one that says a0.x instead.
+    Fiber,
 }
 
 /// What bit 12 of a source of category 3 says.
@@ -294,6 +296,14 @@ mov! {
     MOV_RELCONST Kind::RelConst, Size::MovSrcTy, f(9, 0);
 }
 
+form! {
+    /// A mov from one fiber.
+    MOVS: [SY, JP, SS, UL, REPEAT, (Slot::Round, f(56, 55)), (Slot::SrcTy, f(52, 50)), (Slot::DstRel, b(49)),
+        (Slot::Ty, f(48, 46)), (Advances(0), b(43)), (Dst(0, Kind::MovDst, Size::MovTy), f(39, 32)), (Slot::Last(0), b(10)),
+        (Src(0, Kind::Reg, Size::MovSrcTy), f(7, 0)), (Src(1, Kind::Fiber, Size::Full), f(30, 23))]
+        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+}
+
 const MULTI_DST: Slot = Dst(0, Kind::Reg, Size::MovTy);
 const MULTI_SRC: Slot = Src(0, Kind::Reg, Size::MovSrcTy);
 const MULTI_TYPES: [(Slot, Field); 3] = [
@@ -415,7 +425,8 @@ pub(super) static SHIFT: Form = Form {
 };
 
 form! {
-    DOT: [SY, JP, SS, UL, SAT, REPEAT, THREE[0], THREE[1], THREE[2], (Dst(0, Kind::Reg, Size::Full), f(39, 32)),
+    /// Mesa's text has no repetition, though (r) shows only with one: words with it are refused.
+    DOT: [SY, JP, SS, UL, SAT, (Fixed(0), f(41, 40)), THREE[0], THREE[1], THREE[2], (Dst(0, Kind::Reg, Size::Full), f(39, 32)),
         THREE[4], (Flag(Flags::MIXED), b(14)), (Flag(Flags::HIGH), b(30)), NEGS[2],
         (Src(0, three(Bit12::Nothing), Size::Sources), f(12, 0)), (Src(2, three(Bit12::Nothing), Size::Sources), f(28, 16))]
         [Piece::Flag(Flags::MIXED, ".mixed", ".unsigned"), Piece::Flag(Flags::HIGH, ".high", ".low"), T(" "),

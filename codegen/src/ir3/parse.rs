@@ -5,7 +5,7 @@
 
 use std::str::FromStr;
 
-use super::code::{TABLE, encode_any};
+use super::code::{TABLE, encode_any, size_type};
 use super::form::{Kind, Piece};
 use super::inst::{EncodeError, Inst};
 use super::modifier::{Cond, Desc, Flags, Mode, Round, Shuffle, Type};
@@ -137,17 +137,13 @@ impl<'a> Cursor<'a> {
     }
 
     fn expect(&mut self, text: &'static str) -> Parsed<()> {
-        for part in text.split_inclusive(' ') {
-            if part.starts_with(' ') || text.starts_with(',') {
+        for c in text.chars() {
+            if c == ' ' || c == ',' {
                 self.spaces();
             }
-            let part = part.trim();
-            if !self.take(part) {
+            if c != ' ' && !self.take(c.encode_utf8(&mut [0; 4])) {
                 return self.miss(text);
             }
-        }
-        if text.ends_with(' ') {
-            self.spaces();
         }
         Ok(())
     }
@@ -155,7 +151,7 @@ impl<'a> Cursor<'a> {
     /// A text that is not the start of a longer word.
     fn word(&mut self, text: &str) -> bool {
         match self.rest.strip_prefix(text) {
-            Some(rest) if !rest.starts_with(is_word) || text.ends_with('.') => {
+            Some(rest) if !(text.ends_with(is_word) && rest.starts_with(is_word)) => {
                 self.rest = rest;
                 true
             }
@@ -401,8 +397,7 @@ impl<'a> Cursor<'a> {
         self.expect(")")?;
         if !row.params.typed {
             // Only the size shows.
-            let half = self.rest.trim_start().starts_with('h');
-            inst.mods.ty = Some(if half { Type::F16 } else { Type::F32 });
+            inst.mods.ty = Some(size_type(self.rest.trim_start().starts_with('h')));
         }
         Ok(())
     }

@@ -101,7 +101,11 @@ impl Printer<'_> {
                 if twice && mova(inst).is_some() {
                     f.write_str("(r)")?;
                 }
-                self.src(f, 0)
+                match inst.srcs.first() {
+                    Some(src) if src.is_immediate() => self.operand(f, src, Kind::Bits),
+                    Some(src) => self.operand(f, src, Kind::Reg),
+                    None => Ok(()),
+                }
             }
             Piece::Ty => f.write_str(name(mods.ty)),
             Piece::AtomicTy if mods.ty == Some(Type::U8) => f.write_str("u64"),
@@ -226,8 +230,11 @@ impl Printer<'_> {
     }
 
     fn operand(&self, f: &mut Formatter<'_>, operand: &Operand, kind: Kind) -> fmt::Result {
-        if operand.last {
-            f.write_str("(last)")?;
+        // In category 3 it is a part of the source, behind its modifiers.
+        let last = if operand.last { "(last)" } else { "" };
+        let three = matches!(kind, Kind::Three(_));
+        if !three {
+            f.write_str(last)?;
         }
         f.write_str(match (kind, operand.neg, operand.abs) {
             (Kind::Predicate, true, _) => "!",
@@ -239,7 +246,9 @@ impl Printer<'_> {
         if operand.advances {
             f.write_str("(r)")?;
         }
-        // Order matters for floats of the table, which have their own h.
+        if three {
+            f.write_str(last)?;
+        }
         if kind == Kind::Bits {
             return self.bits(f, operand);
         }
@@ -248,9 +257,8 @@ impl Printer<'_> {
         }
         let relative = |f: &mut Formatter<'_>, file: char, offset: i16| match offset {
             // Category 3 has no short form.
-            0 if !matches!(kind, Kind::Three(_)) => write!(f, "{file}<a0.x>"),
-            0.. => write!(f, "{file}<a0.x + {offset}>"),
-            // Mesa has the sign behind the plus.
+            0 if !three => write!(f, "{file}<a0.x>"),
+            // A minus stands behind the plus.
             _ => write!(f, "{file}<a0.x + {offset}>"),
         };
         match operand.value {

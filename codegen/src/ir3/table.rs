@@ -147,6 +147,7 @@ rows! {
         MOV_GPR NONE, 0xe6600400fffffb00 0x2000000000000000,
         MOV_RELGPR NONE, 0xe6600400fffffc00 0x2000000000000800,
         MOV_RELCONST NONE, 0xe6600400fffffc00 0x2000000000000c00;
+    Movs 1 "movs": MOVS NONE, 0xe6600400807ffb00 0x2000000080000000;
     Swz 1 "swz": SWZ NONE, 0xe6620f00ff000000 0x2400000000000000;
     Gat 1 "gat": GAT NONE, 0xe6620f0000000000 0x2400010000000000;
     Sct 1 "sct": SCT NONE, 0xe6620f0000000000 0x2400020000000000;
@@ -391,4 +392,48 @@ rows! {
     Dccln 7 "dccln": DATA NONE, 0xe790000000000000 0xe200000000000000;
     Dcinv 7 "dcinv": DATA NONE, 0xe790000000000000 0xe280000000000000;
     Dcflu 7 "dcflu": DATA NONE, 0xe790000000000000 0xe300000000000000;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::encoding::Table;
+
+    #[test]
+    fn fields_and_fixed_bits_are_apart() {
+        for row in ROWS {
+            assert_eq!(row.fixed.value & !row.fixed.mask, 0, "{row:?}");
+            let mut seen = row.fixed.mask;
+            for (slot, field) in row.form.fields {
+                assert_eq!(seen & field.mask(), 0, "{:?}: {slot:?} overlaps", row.op);
+                seen |= field.mask();
+            }
+        }
+    }
+
+    /// The offsets of ldib.b and stib.b are where others have their opcode. Words that could be both are refused, as
+    /// Mesa does.
+    #[test]
+    fn rows_are_told_apart() {
+        for (a, b) in Table::new(ROWS, KEY).ambiguous() {
+            let images = [Op::LdibB, Op::StibB];
+            assert!(
+                images.contains(&a.op) || images.contains(&b.op),
+                "{a:?} {b:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn rows_begin_with_their_category() {
+        for row in ROWS {
+            assert_eq!(row.fixed.mask >> 61, 7);
+            assert_eq!(row.fixed.value >> 61, u64::from(row.op.category()));
+        }
+        assert!(
+            Op::ALL
+                .iter()
+                .all(|op| ROWS.iter().any(|row| row.op == *op))
+        );
+    }
 }
