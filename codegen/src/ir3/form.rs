@@ -497,7 +497,11 @@ const OFFSET: (Slot, Field) = (Slot::Offset, f(13, 1));
 const ADDRESS: (Slot, Field) = (Src(0, Kind::PlainReg, Size::Full), f(21, 14));
 const STORE_ADDRESS: (Slot, Field) = (Src(0, Kind::PlainReg, Size::Full), f(48, 41));
 const STORE: (Slot, Field) = (Dst(0, Kind::Store, Size::Full), f(40, 32));
-const SHIFTED: [(Slot, Field); 2] = [(Slot::Shift, f(13, 12)), (Slot::UOffset, f(10, 9))];
+const SHIFTED: [(Slot, Field); 3] = [
+    (Slot::Shift, f(13, 12)),
+    (Slot::UOffset, f(10, 9)),
+    (Fixed(0), b(11)),
+];
 const SPLIT: [(Slot, Field); 2] = [(Slot::OffsetLow, f(39, 32)), (Slot::OffsetHigh, f(13, 9))];
 const D: (Slot, Field) = (Slot::Dims, f(10, 9));
 const TYPED: (Slot, Field) = (Flag(Flags::TYPED), b(11));
@@ -530,14 +534,14 @@ form! {
     /// Category 6.
     LDG: [SY, JP, TY, DST_TY, COUNT, ADDRESS, OFFSET]
         [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
-    LDG_A: [SY, JP, TY, DST_TY, COUNT, ADDRESS, (Src(1, Kind::Reg, Size::Full), f(8, 1)), SHIFTED[0], SHIFTED[1]]
+    LDG_A: [SY, JP, TY, DST_TY, COUNT, ADDRESS, (Src(1, Kind::Reg, Size::Full), f(8, 1)), SHIFTED[0], SHIFTED[1], SHIFTED[2]]
         [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Address(0), T("], "), Piece::Count] false;
     LDG_K: [SY, JP, TY, STORE, (Slot::Count, f(26, 23)), ADDRESS, OFFSET]
         [DOT_TY[0], DOT_TY[1], T(" c["), Piece::Dst(0), T("], g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
     STG: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)), SPLIT[0], SPLIT[1], COUNT, (Src(1, Kind::Reg, Size::Ty), f(8, 1))]
         [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1), COMMA, Piece::Count] false;
     STG_A: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)), (Src(1, Kind::Reg, Size::Full), f(39, 32)), COUNT,
-        SHIFTED[0], SHIFTED[1], (Src(2, Kind::Reg, Size::Ty), f(8, 1))]
+        SHIFTED[0], SHIFTED[1], SHIFTED[2], (Src(2, Kind::Reg, Size::Ty), f(8, 1))]
         [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Address(0), T("], "), Piece::Src(2), COMMA, Piece::Count] false;
     LDL: [SY, JP, TY, DST, COUNT8, (Src(0, Kind::Reg, Size::Full), f(21, 14)), OFFSET]
         [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", l["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
