@@ -251,7 +251,9 @@ impl Packer<'_> {
                 width if width.is_power_of_two() => number("width", i64::from(width.ilog2()) - 1),
                 width => Err(self.range("width", width as i64)),
             },
-            Slot::WidthWords if mods.width % 32 != 0 => Err(self.range("width", mods.width.into())),
+            Slot::WidthWords if !mods.width.is_multiple_of(32) => {
+                Err(self.range("width", mods.width.into()))
+            }
             Slot::WidthWords => number("width", i64::from(mods.width / 32) - 1),
             Slot::Index => number("index", mods.index.into()),
             Slot::Shuffle => number(
