@@ -226,6 +226,8 @@ fn rules_of_operands() {
         "(rpt1)rcp r0.x, (r)r1.x",
         "mov.u32u32 r<a0.x + 1>, r<a0.x + 2>",
         "cov.f32u32 r48.x, r0.x",
+        "ldc.offset0.1.imm r48.x, 0, 1",
+        "ldc.u.offset0.1.imm r0.x, 0, 1",
     ];
     for text in wrong {
         let inst: Inst = text.parse().unwrap();
@@ -249,6 +251,7 @@ fn rules_of_operands() {
         "(rpt3)exp2 r4.x, (r)r3.x",
         "mov.u32u32 r<a0.x + 1>, c0.x",
         "movs.u32u32 r48.x, r0.x, a0.x",
+        "ldc.u.offset0.1.imm r48.x, 0, 1",
     ];
     for text in right {
         let inst: Inst = text.parse().unwrap();

@@ -261,15 +261,19 @@ const NOT1: (Slot, Field) = (Neg(0), b(52));
 
 form! {
     /// Category 0.
-    PLAIN: [SY, JP, EQ, SS, (Slot::Repeat, f(42, 40)), (Fixed(0), f(31, 0))] [] false;
-    KILL: [SY, JP, EQ, SS, NO_REPEAT, P1, NOT1, (Fixed(0), f(31, 0))] [T(" "), Piece::Src(0)] false;
-    JUMP: [SY, JP, SS, NO_EQ, NO_REPEAT, BRANCH] [T(" "), Piece::Src(0)] false;
+    PLAIN: [SY, JP, EQ, SS, (Slot::Repeat, f(42, 40)), (Fixed(0), f(31, 0))]
+        [] false;
+    KILL: [SY, JP, EQ, SS, NO_REPEAT, P1, NOT1, (Fixed(0), f(31, 0))]
+        [T(" "), Piece::Src(0)] false;
+    JUMP: [SY, JP, SS, NO_EQ, NO_REPEAT, BRANCH]
+        [T(" "), Piece::Src(0)] false;
     GETLAST: [SY, JP, SS, NO_EQ, NO_REPEAT, BRANCH, (Slot::WidthLog, f(54, 52))]
         [T(".w"), Piece::Width, T(" "), Piece::Src(0)] false;
     BRAC: [SY, JP, SS, EQ, NO_REPEAT, BRANCH, (Slot::Index, f(36, 32))]
         [T("."), Piece::Index, T(" "), Piece::Src(0)] false;
     /// Mesa has no text for brax; this one is a guess after jump.
-    BRAX: [SY, JP, SS, EQ, NO_REPEAT, BRANCH] [T(" "), Piece::Src(0)] false;
+    BRAX: [SY, JP, SS, EQ, NO_REPEAT, BRANCH]
+        [T(" "), Piece::Src(0)] false;
     BR1: [SY, JP, SS, EQ, NO_REPEAT, P1, NOT1, (Src(1, Kind::Branch, Size::Full), f(31, 0))]
         [T(" "), Piece::Src(0), COMMA, Piece::Src(1)] false;
     BR2: [SY, JP, SS, EQ, NO_REPEAT, P1, NOT1, (Src(1, Kind::Predicate, Size::Full), f(47, 46)),
@@ -298,10 +302,12 @@ mov! {
 
 form! {
     /// A mov from one fiber.
-    MOVS: [SY, JP, SS, UL, REPEAT, (Slot::Round, f(56, 55)), (Slot::SrcTy, f(52, 50)), (Slot::DstRel, b(49)),
-        (Slot::Ty, f(48, 46)), (Advances(0), b(43)), (Dst(0, Kind::MovDst, Size::MovTy), f(39, 32)), (Slot::Last(0), b(10)),
+    MOVS: [SY, JP, SS, UL, REPEAT, (Slot::Round, f(56, 55)), (Slot::SrcTy, f(52, 50)),
+        (Slot::DstRel, b(49)), (Slot::Ty, f(48, 46)), (Advances(0), b(43)),
+        (Dst(0, Kind::MovDst, Size::MovTy), f(39, 32)), (Slot::Last(0), b(10)),
         (Src(0, Kind::Reg, Size::MovSrcTy), f(7, 0)), (Src(1, Kind::Fiber, Size::Full), f(30, 23))]
-        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Src(0), COMMA,
+        Piece::Src(1)] false;
 }
 
 const MULTI_DST: Slot = Dst(0, Kind::Reg, Size::MovTy);
@@ -314,20 +320,23 @@ const MULTI_TYPES: [(Slot, Field); 3] = [
 
 form! {
     SWZ: [SY, JP, SS, UL, MULTI_TYPES[0], MULTI_TYPES[1], MULTI_TYPES[2], (MULTI_DST, f(39, 32)),
-        (Dst(1, Kind::Reg, Size::MovTy), f(23, 16)), (MULTI_SRC, f(7, 0)), (Src(1, Kind::Reg, Size::MovSrcTy), f(15, 8))]
-        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Dst(1), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
-    GAT: [SY, JP, SS, UL, MULTI_TYPES[0], MULTI_TYPES[1], MULTI_TYPES[2], (MULTI_DST, f(39, 32)), (MULTI_SRC, f(7, 0)),
-        (Src(1, Kind::Reg, Size::MovSrcTy), f(15, 8)), (Src(2, Kind::Reg, Size::MovSrcTy), f(23, 16)),
+        (Dst(1, Kind::Reg, Size::MovTy), f(23, 16)), (MULTI_SRC, f(7, 0)),
+        (Src(1, Kind::Reg, Size::MovSrcTy), f(15, 8))]
+        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Dst(1), COMMA,
+        Piece::Src(0), COMMA, Piece::Src(1)] false;
+    GAT: [SY, JP, SS, UL, MULTI_TYPES[0], MULTI_TYPES[1], MULTI_TYPES[2], (MULTI_DST, f(39, 32)),
+        (MULTI_SRC, f(7, 0)), (Src(1, Kind::Reg, Size::MovSrcTy), f(15, 8)),
+        (Src(2, Kind::Reg, Size::MovSrcTy), f(23, 16)),
         (Src(3, Kind::Reg, Size::MovSrcTy), f(31, 24))]
-        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1), COMMA,
-        Piece::Src(2), COMMA, Piece::Src(3)] false;
-    SCT: [SY, JP, SS, UL, MULTI_TYPES[0], MULTI_TYPES[1], MULTI_TYPES[2], (MULTI_DST, f(39, 32)), (MULTI_SRC, f(7, 0)),
-        (Dst(1, Kind::Reg, Size::MovTy), f(15, 8)), (Dst(2, Kind::Reg, Size::MovTy), f(23, 16)),
-        (Dst(3, Kind::Reg, Size::MovTy), f(31, 24))]
-        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Dst(1), COMMA, Piece::Dst(2), COMMA,
-        Piece::Dst(3), COMMA, Piece::Src(0)] false;
-    MOVMSK: [SY, JP, SS, UL, (Fixed(0), f(56, 55)), (Slot::DstRel, b(49)), (Slot::WidthWords, f(41, 40)),
-        (Dst(0, Kind::MovDst, Size::Full), f(39, 32))]
+        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Src(0), COMMA,
+        Piece::Src(1), COMMA, Piece::Src(2), COMMA, Piece::Src(3)] false;
+    SCT: [SY, JP, SS, UL, MULTI_TYPES[0], MULTI_TYPES[1], MULTI_TYPES[2], (MULTI_DST, f(39, 32)),
+        (MULTI_SRC, f(7, 0)), (Dst(1, Kind::Reg, Size::MovTy), f(15, 8)),
+        (Dst(2, Kind::Reg, Size::MovTy), f(23, 16)), (Dst(3, Kind::Reg, Size::MovTy), f(31, 24))]
+        [Piece::MovTypes, T(" "), Piece::Round, Piece::Dst(0), COMMA, Piece::Dst(1), COMMA,
+        Piece::Dst(2), COMMA, Piece::Dst(3), COMMA, Piece::Src(0)] false;
+    MOVMSK: [SY, JP, SS, UL, (Fixed(0), f(56, 55)), (Slot::DstRel, b(49)),
+        (Slot::WidthWords, f(41, 40)), (Dst(0, Kind::MovDst, Size::Full), f(39, 32))]
         [T(".w"), Piece::Width, T(" "), Piece::Dst(0)] false;
 }
 
@@ -347,8 +356,10 @@ form! {
         [T(" "), LAST_INPUT, Piece::Dst(0), COMMA, Piece::Src(0)] true;
     ALU2: [SY, JP, SS, UL, SAT, REPEAT, FULL, CONV, EI, R1, R2, ALU_DST, ANY1, ANY2]
         [T(" "), LAST_INPUT, Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] true;
-    CMP: [SY, JP, SS, UL, SAT, REPEAT, FULL, CONV, EI, R1, R2, ALU_DST, ANY1, ANY2, (Slot::Cond, f(50, 48))]
-        [T("."), Piece::Cond, T(" "), LAST_INPUT, Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] true;
+    CMP: [SY, JP, SS, UL, SAT, REPEAT, FULL, CONV, EI, R1, R2, ALU_DST, ANY1, ANY2,
+        (Slot::Cond, f(50, 48))]
+        [T("."), Piece::Cond, T(" "), LAST_INPUT, Piece::Dst(0), COMMA, Piece::Src(0), COMMA,
+        Piece::Src(1)] true;
 }
 
 const THREE: [(Slot, Field); 5] = [
@@ -426,15 +437,20 @@ pub(super) static SHIFT: Form = Form {
 
 form! {
     /// Mesa's text has no repetition, though (r) shows only with one: words with it are refused.
-    DOT: [SY, JP, SS, UL, SAT, (Fixed(0), f(41, 40)), THREE[0], THREE[1], THREE[2], (Dst(0, Kind::Reg, Size::Full), f(39, 32)),
-        THREE[4], (Flag(Flags::MIXED), b(14)), (Flag(Flags::HIGH), b(30)), NEGS[2],
-        (Src(0, three(Bit12::Nothing), Size::Sources), f(12, 0)), (Src(2, three(Bit12::Nothing), Size::Sources), f(28, 16))]
-        [Piece::Flag(Flags::MIXED, ".mixed", ".unsigned"), Piece::Flag(Flags::HIGH, ".high", ".low"), T(" "),
-        Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1), COMMA, Piece::Src(2)] true;
-    WMM: [SY, JP, SS, UL, REPEAT, THREE[0], THREE[1], THREE[2], (Dst(0, Kind::Reg, Size::Dest), f(39, 32)),
-        THREE[4], NEGS[0], NEGS[1], (Slot::Full, b(31)), (Slot::DstFull, b(46)),
-        (Src(0, three(Bit12::Nothing), Size::Sources), f(12, 0)), (Src(2, three(Bit12::Imm), Size::Sources), f(28, 16))]
-        [T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1), COMMA, Piece::Src(2)] true;
+    DOT: [SY, JP, SS, UL, SAT, (Fixed(0), f(41, 40)), THREE[0], THREE[1], THREE[2],
+        (Dst(0, Kind::Reg, Size::Full), f(39, 32)), THREE[4], (Flag(Flags::MIXED), b(14)),
+        (Flag(Flags::HIGH), b(30)), NEGS[2],
+        (Src(0, three(Bit12::Nothing), Size::Sources), f(12, 0)),
+        (Src(2, three(Bit12::Nothing), Size::Sources), f(28, 16))]
+        [Piece::Flag(Flags::MIXED, ".mixed", ".unsigned"),
+        Piece::Flag(Flags::HIGH, ".high", ".low"), T(" "), Piece::Dst(0), COMMA, Piece::Src(0),
+        COMMA, Piece::Src(1), COMMA, Piece::Src(2)] true;
+    WMM: [SY, JP, SS, UL, REPEAT, THREE[0], THREE[1], THREE[2],
+        (Dst(0, Kind::Reg, Size::Dest), f(39, 32)), THREE[4], NEGS[0], NEGS[1], (Slot::Full, b(31)),
+        (Slot::DstFull, b(46)), (Src(0, three(Bit12::Nothing), Size::Sources), f(12, 0)),
+        (Src(2, three(Bit12::Imm), Size::Sources), f(28, 16))]
+        [T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1), COMMA, Piece::Src(2)]
+        true;
     /// Category 4.
     SFU: [SY, JP, SS, UL, SAT, REPEAT, FULL, CONV, R1, ALU_DST, ANY1]
         [T(" "), Piece::Dst(0), COMMA, Piece::Src(0)] false;
@@ -471,20 +487,27 @@ const T1D: Piece = Piece::Flag(Flags::D1, ".1d", "");
 
 form! {
     /// Category 5.
-    TEX: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, SAMPLER, TEXTURE, D3, ARRAY, SV, OFFSETS, PROJECT]
+    TEX: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, SAMPLER, TEXTURE, D3, ARRAY,
+        SV, OFFSETS, PROJECT]
         [T3D, TA, TO, TP, TS, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
-    TEX_DESC: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, DESC[0], DESC[1], DESC[2], DESC[3], D3, ARRAY, SV, OFFSETS, PROJECT]
-        [T3D, TA, TO, TP, TS, Piece::Desc, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
-    ISAM: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, SAMPLER, TEXTURE, D3, ARRAY, SV, OFFSETS, D1, HAS_OFFSET]
+    TEX_DESC: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, DESC[0], DESC[1], DESC[2],
+        DESC[3], D3, ARRAY, SV, OFFSETS, PROJECT]
+        [T3D, TA, TO, TP, TS, Piece::Desc, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs]
+        false;
+    ISAM: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, SAMPLER, TEXTURE, D3, ARRAY,
+        SV, OFFSETS, D1, HAS_OFFSET]
         [T3D, TA, TO, TV, T1D, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
-    ISAM_DESC: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, DESC[0], DESC[1], DESC[2], DESC[3], D3, ARRAY, SV, OFFSETS, D1, HAS_OFFSET]
-        [T3D, TA, TO, TV, Piece::Desc, T1D, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
-    TCINV: [SY, JP] [] false;
-    BRCST: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, (Slot::WidthLog, f(20, 19)), (Fixed(0), f(16, 9)),
-        (Fixed(0), f(31, 21)), (Fixed(0), f(49, 48)), (Fixed(0), f(52, 51))]
+    ISAM_DESC: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, DESC[0], DESC[1],
+        DESC[2], DESC[3], D3, ARRAY, SV, OFFSETS, D1, HAS_OFFSET]
+        [T3D, TA, TO, TV, Piece::Desc, T1D, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs]
+        false;
+    TCINV: [SY, JP]
+        [] false;
+    BRCST: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, (Slot::WidthLog, f(20, 19)),
+        (Fixed(0), f(16, 9)), (Fixed(0), f(31, 21)), (Fixed(0), f(49, 48)), (Fixed(0), f(52, 51))]
         [T(".w"), Piece::Width, T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
-    QUAD: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2,
-        (Fixed(0), f(31, 21)), (Fixed(0), f(49, 48)), (Fixed(0), f(52, 51))]
+    QUAD: [SY, JP, TEX_TY, TEX_MASK, TEX_DST, TEX_FULL, TEX_1, TEX_2, (Fixed(0), f(31, 21)),
+        (Fixed(0), f(49, 48)), (Fixed(0), f(52, 51))]
         [T(" "), Piece::TexTy, Piece::Dst(0), Piece::TexSrcs] false;
 }
 
@@ -533,68 +556,100 @@ const DOT_TY: [Piece; 2] = [T("."), Piece::Ty];
 form! {
     /// Category 6.
     LDG: [SY, JP, TY, DST_TY, COUNT, ADDRESS, OFFSET]
-        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
-    LDG_A: [SY, JP, TY, DST_TY, COUNT, ADDRESS, (Src(1, Kind::Reg, Size::Full), f(8, 1)), SHIFTED[0], SHIFTED[1], SHIFTED[2]]
-        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Address(0), T("], "), Piece::Count] false;
+        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Src(0), Piece::Offset,
+        T("], "), Piece::Count] false;
+    LDG_A: [SY, JP, TY, DST_TY, COUNT, ADDRESS, (Src(1, Kind::Reg, Size::Full), f(8, 1)),
+        SHIFTED[0], SHIFTED[1], SHIFTED[2]]
+        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", g["), Piece::Address(0), T("], "),
+        Piece::Count] false;
     LDG_K: [SY, JP, TY, STORE, (Slot::Count, f(26, 23)), ADDRESS, OFFSET]
-        [DOT_TY[0], DOT_TY[1], T(" c["), Piece::Dst(0), T("], g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
-    STG: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)), SPLIT[0], SPLIT[1], COUNT, (Src(1, Kind::Reg, Size::Ty), f(8, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1), COMMA, Piece::Count] false;
-    STG_A: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)), (Src(1, Kind::Reg, Size::Full), f(39, 32)), COUNT,
-        SHIFTED[0], SHIFTED[1], SHIFTED[2], (Src(2, Kind::Reg, Size::Ty), f(8, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Address(0), T("], "), Piece::Src(2), COMMA, Piece::Count] false;
+        [DOT_TY[0], DOT_TY[1], T(" c["), Piece::Dst(0), T("], g["), Piece::Src(0), Piece::Offset,
+        T("], "), Piece::Count] false;
+    STG: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)), SPLIT[0], SPLIT[1], COUNT,
+        (Src(1, Kind::Reg, Size::Ty), f(8, 1))]
+        [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1),
+        COMMA, Piece::Count] false;
+    STG_A: [SY, JP, TY, STORE_ADDRESS, (Fixed(1), b(40)),
+        (Src(1, Kind::Reg, Size::Full), f(39, 32)), COUNT, SHIFTED[0], SHIFTED[1], SHIFTED[2],
+        (Src(2, Kind::Reg, Size::Ty), f(8, 1))]
+        [DOT_TY[0], DOT_TY[1], T(" g["), Piece::Address(0), T("], "), Piece::Src(2), COMMA,
+        Piece::Count] false;
     LDL: [SY, JP, TY, DST, COUNT8, (Src(0, Kind::Reg, Size::Full), f(21, 14)), OFFSET]
-        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", l["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
+        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", l["), Piece::Src(0), Piece::Offset,
+        T("], "), Piece::Count] false;
     LDP: [SY, JP, TY, DST_TY, COUNT8, (Src(0, Kind::Reg, Size::Full), f(21, 14)), OFFSET]
-        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", p["), Piece::Src(0), Piece::Offset, T("], "), Piece::Count] false;
+        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", p["), Piece::Src(0), Piece::Offset,
+        T("], "), Piece::Count] false;
     LDLV: [SY, JP, TY, DST, COUNT8, (Slot::UOffset, f(13, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", l["), Piece::Number, T("], "), Piece::Count] false;
-    STL: [SY, JP, TY, (Src(0, Kind::Reg, Size::Full), f(48, 41)), SPLIT[0], SPLIT[1], COUNT8, (Src(1, Kind::Reg, Size::Full), f(8, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" l["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1), COMMA, Piece::Count] false;
-    STP: [SY, JP, TY, (Src(0, Kind::Reg, Size::Full), f(48, 41)), SPLIT[0], SPLIT[1], COUNT8, (Src(1, Kind::Reg, Size::Full), f(8, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" p["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1), COMMA, Piece::Count] false;
+        [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0), T(", l["), Piece::Number, T("], "),
+        Piece::Count] false;
+    STL: [SY, JP, TY, (Src(0, Kind::Reg, Size::Full), f(48, 41)), SPLIT[0], SPLIT[1], COUNT8,
+        (Src(1, Kind::Reg, Size::Full), f(8, 1))]
+        [DOT_TY[0], DOT_TY[1], T(" l["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1),
+        COMMA, Piece::Count] false;
+    STP: [SY, JP, TY, (Src(0, Kind::Reg, Size::Full), f(48, 41)), SPLIT[0], SPLIT[1], COUNT8,
+        (Src(1, Kind::Reg, Size::Full), f(8, 1))]
+        [DOT_TY[0], DOT_TY[1], T(" p["), Piece::Src(0), Piece::Offset, T("], "), Piece::Src(1),
+        COMMA, Piece::Count] false;
     STC: [SY, JP, TY, STORE, COUNT, (Src(0, Kind::Reg, Size::Full), f(8, 1))]
-        [DOT_TY[0], DOT_TY[1], T(" c["), Piece::Dst(0), T("], "), Piece::Src(0), COMMA, Piece::Count] false;
-    RESINFO: [SY, JP, TY, DST, D, (Src(0, Kind::RegOrImm, Size::Full), f(48, 41)), (Slot::IsImm(0), b(53))]
-        [DOT_TY[0], DOT_TY[1], T("."), Piece::Dims, T("d "), Piece::Dst(0), T(", g["), Piece::Src(0), T("]")] false;
-    ATOMIC: [SY, JP, TY, DST, D, TYPED, COUNT_1, ATOMIC_SRC[0], ATOMIC_SRC[1], ATOMIC_SRC[2], ATOMIC_SRC[3]]
-        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T(".l "), Piece::Dst(0), T(", l["), Piece::Src(0),
-        T("], "), Piece::Src(1)] false;
-    ATOMIC_G: [SY, JP, TY, DST, D, TYPED, COUNT_1, ATOMIC_SRC[0], ATOMIC_SRC[1], ATOMIC_SRC[2], ATOMIC_SRC[3]]
-        [TTYPED, Piece::Dims, T("d."), Piece::AtomicTy, T("."), Piece::Count, T(".g "), Piece::Dst(0), COMMA, Piece::Src(0),
+        [DOT_TY[0], DOT_TY[1], T(" c["), Piece::Dst(0), T("], "), Piece::Src(0), COMMA,
+        Piece::Count] false;
+    RESINFO: [SY, JP, TY, DST, D, (Src(0, Kind::RegOrImm, Size::Full), f(48, 41)),
+        (Slot::IsImm(0), b(53))]
+        [DOT_TY[0], DOT_TY[1], T("."), Piece::Dims, T("d "), Piece::Dst(0), T(", g["),
+        Piece::Src(0), T("]")] false;
+    ATOMIC: [SY, JP, TY, DST, D, TYPED, COUNT_1, ATOMIC_SRC[0], ATOMIC_SRC[1], ATOMIC_SRC[2],
+        ATOMIC_SRC[3]]
+        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T(".l "), Piece::Dst(0),
+        T(", l["), Piece::Src(0), T("], "), Piece::Src(1)] false;
+    ATOMIC_G: [SY, JP, TY, DST, D, TYPED, COUNT_1, ATOMIC_SRC[0], ATOMIC_SRC[1], ATOMIC_SRC[2],
+        ATOMIC_SRC[3]]
+        [TTYPED, Piece::Dims, T("d."), Piece::AtomicTy, T("."), Piece::Count, T(".g "),
+        Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+    LDC_K: [SY, JP, (Slot::CountLessOne, f(39, 32)), (Fixed(0), f(13, 12)), MODE[0], MODE[1],
+        MODE[2], (Src(0, Kind::RegOrImm, Size::Full), f(31, 24)), (Slot::IsImm(0), b(23)),
+        (Src(1, Kind::Descriptor, Size::Full), f(48, 41))]
+        [T("."), Piece::Count, T(".k."), Piece::Mode, Piece::Base, T(" c[a1.x], "), Piece::Src(0),
         COMMA, Piece::Src(1)] false;
-    LDC_K: [SY, JP, (Slot::CountLessOne, f(39, 32)), (Fixed(0), f(13, 12)), MODE[0], MODE[1], MODE[2],
-        (Src(0, Kind::RegOrImm, Size::Full), f(31, 24)), (Slot::IsImm(0), b(23)), (Src(1, Kind::Descriptor, Size::Full), f(48, 41))]
-        [T("."), Piece::Count, T(".k."), Piece::Mode, Piece::Base, T(" c[a1.x], "), Piece::Src(0), COMMA, Piece::Src(1)] false;
-    LDC: [SY, JP, DST, (Flag(Flags::UNIFORM), b(11)), (Slot::Index, f(10, 9)), COUNT_1, MODE[0], MODE[1], MODE[2],
-        (Src(0, Kind::RegOrImm, Size::Full), f(31, 24)), (Slot::IsImm(0), b(23)), (Src(1, Kind::Descriptor, Size::Full), f(48, 41))]
-        [Piece::Flag(Flags::UNIFORM, ".u", ""), T(".offset"), Piece::Index, T("."), Piece::Count, T("."), Piece::Mode, Piece::Base,
-        T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+    LDC: [SY, JP, DST, (Flag(Flags::UNIFORM), b(11)), (Slot::Index, f(10, 9)), COUNT_1, MODE[0],
+        MODE[1], MODE[2], (Src(0, Kind::RegOrImm, Size::Full), f(31, 24)), (Slot::IsImm(0), b(23)),
+        (Src(1, Kind::Descriptor, Size::Full), f(48, 41))]
+        [Piece::Flag(Flags::UNIFORM, ".u", ""), T(".offset"), Piece::Index, T("."), Piece::Count,
+        T("."), Piece::Mode, Piece::Base, T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA,
+        Piece::Src(1)] false;
     GETID: [SY, JP, TY, DST, (Fixed(0), f(13, 12)), (Fixed(0), f(8, 6)), (Fixed(0), f(3, 1))]
         [DOT_TY[0], DOT_TY[1], T(" "), Piece::Dst(0)] false;
     RESINFO_B: [SY, JP, TY, DST, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], SSBO]
-        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode, Piece::Base, T(" "), Piece::Dst(0),
-        COMMA, Piece::Src(0)] false;
-    STIB: [SY, JP, TY, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], IMAGE_OFFSET[0], IMAGE_OFFSET[1], IMAGE_OFFSET[2],
-        (Src(0, Kind::Reg, Size::Ty), f(39, 32)), (Src(1, Kind::Reg, Size::Full), f(31, 24)),
+        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode,
+        Piece::Base, T(" "), Piece::Dst(0), COMMA, Piece::Src(0)] false;
+    STIB: [SY, JP, TY, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], IMAGE_OFFSET[0],
+        IMAGE_OFFSET[1], IMAGE_OFFSET[2], (Src(0, Kind::Reg, Size::Ty), f(39, 32)),
+        (Src(1, Kind::Reg, Size::Full), f(31, 24)),
         (Src(2, Kind::Descriptor, Size::Full), f(48, 41))]
-        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode, Piece::Base, T(" "), Piece::Src(0),
-        COMMA, Piece::Src(1), Piece::Offset, COMMA, Piece::Src(2)] false;
-    LDIB: [SY, JP, TY, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], IMAGE[0], IMAGE[1], IMAGE_OFFSET[0], IMAGE_OFFSET[1],
-        IMAGE_OFFSET[2], DST_TY]
-        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode, Piece::Base, T(" "), Piece::Dst(0),
-        COMMA, Piece::Src(0), Piece::Offset, COMMA, Piece::Src(1)] false;
+        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode,
+        Piece::Base, T(" "), Piece::Src(0), COMMA, Piece::Src(1), Piece::Offset, COMMA,
+        Piece::Src(2)] false;
+    LDIB: [SY, JP, TY, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], IMAGE[0], IMAGE[1],
+        IMAGE_OFFSET[0], IMAGE_OFFSET[1], IMAGE_OFFSET[2], DST_TY]
+        [TTYPED, Piece::Dims, T("d."), Piece::Ty, T("."), Piece::Count, T("."), Piece::Mode,
+        Piece::Base, T(" "), Piece::Dst(0), COMMA, Piece::Src(0), Piece::Offset, COMMA,
+        Piece::Src(1)] false;
     ATOMIC_B: [SY, JP, TY, D, TYPED, COUNT_1, MODE[0], MODE[1], MODE[2], IMAGE[0], IMAGE[1], DST]
-        [TTYPED, Piece::Dims, T("d."), Piece::AtomicTy, T("."), Piece::Count, T("."), Piece::Mode, Piece::Base, T(" "), Piece::Dst(0),
-        COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+        [TTYPED, Piece::Dims, T("d."), Piece::AtomicTy, T("."), Piece::Count, T("."), Piece::Mode,
+        Piece::Base, T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
     SHFL: [SY, JP, TY, (Slot::Shuffle, f(47, 45)), DST_TY, (Src(0, Kind::Reg, Size::Ty), f(8, 1)),
         (Src(1, Kind::RegOrImm, Size::Full), f(31, 24)), (Slot::IsImm(1), b(23))]
-        [T("."), Piece::Shuffle, T("."), Piece::Ty, T(" "), Piece::Dst(0), COMMA, Piece::Src(0), COMMA, Piece::Src(1)] false;
+        [T("."), Piece::Shuffle, T("."), Piece::Ty, T(" "), Piece::Dst(0), COMMA, Piece::Src(0),
+        COMMA, Piece::Src(1)] false;
     /// Category 7.
-    BARRIER: [SY, JP, SS, (Flag(Flags::GLOBAL), b(54)), (Flag(Flags::LOCAL), b(53)), (Flag(Flags::READ), b(52)), (Flag(Flags::WRITE), b(51))]
-        [Piece::Flag(Flags::GLOBAL, ".g", ""), Piece::Flag(Flags::LOCAL, ".l", ""), Piece::Flag(Flags::READ, ".r", ""),
-        Piece::Flag(Flags::WRITE, ".w", "")] false;
-    SLEEP: [SY, JP, SS, (Flag(Flags::LONG), b(51))] [Piece::Flag(Flags::LONG, ".l", ".s")] false;
-    ICINV: [SY, JP, SS] [] false;
-    DATA: [SY, JP, SS, (Flag(Flags::ALL), b(51))] [Piece::Flag(Flags::ALL, ".all", ".shr")] false;
+    BARRIER: [SY, JP, SS, (Flag(Flags::GLOBAL), b(54)), (Flag(Flags::LOCAL), b(53)),
+        (Flag(Flags::READ), b(52)), (Flag(Flags::WRITE), b(51))]
+        [Piece::Flag(Flags::GLOBAL, ".g", ""), Piece::Flag(Flags::LOCAL, ".l", ""),
+        Piece::Flag(Flags::READ, ".r", ""), Piece::Flag(Flags::WRITE, ".w", "")] false;
+    SLEEP: [SY, JP, SS, (Flag(Flags::LONG), b(51))]
+        [Piece::Flag(Flags::LONG, ".l", ".s")] false;
+    ICINV: [SY, JP, SS]
+        [] false;
+    DATA: [SY, JP, SS, (Flag(Flags::ALL), b(51))]
+        [Piece::Flag(Flags::ALL, ".all", ".shr")] false;
 }

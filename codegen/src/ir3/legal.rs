@@ -4,6 +4,7 @@
 //! (`ir3_cat2_absneg`, `ir3_cat3_absneg`), for generation 6 without a scalar ALU (A630).
 
 use super::inst::{EncodeError, Inst};
+use super::modifier::Flags;
 use super::operand::{Operand, Reg, Value};
 use super::table::Op;
 
@@ -25,6 +26,10 @@ pub(super) fn check(inst: &Inst) -> Result<(), EncodeError> {
         2 => category2(inst),
         3 => category3(inst),
         4 => category4(inst),
+        // `IR3_INSTR_U` in ir3.h.
+        6 if inst.op == Op::Ldc && writes_shared(inst) != inst.flags.has(Flags::UNIFORM) => {
+            Some("ldc has .u if it writes shared registers, and else not")
+        }
         _ => None,
     };
     let rule = rule.or_else(|| registers(inst));

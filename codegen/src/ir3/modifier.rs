@@ -3,6 +3,8 @@
 use std::ops::{BitOr, BitOrAssign};
 
 /// Flags of an instruction, each a bit of its word.
+///
+/// Source: Mesa `ir3.h` (`IR3_INSTR_*`, `IR3_REG_EI`), `ir3-cat5.xml`, `ir3-cat7.xml`, `ir3_compiler_nir.c`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(u32);
 
@@ -18,18 +20,18 @@ macro_rules! flags {
 flags! {
     SY = 0, "`(sy)`: waits for long-latency producers before it issues.";
     SS = 1, "`(ss)`: waits for short-latency producers before it issues.";
-    EQ = 2, "`(eq)`: end of a quad's helper invocations (Mesa does not say more).";
+    EQ = 2, "`(eq)`: helper invocations end here.";
     JP = 3, "`(jp)`: a point where parked fibers rejoin.";
     SAT = 4, "`(sat)`: the result is clamped to 0..1.";
     UL = 5, "`(ul)`: the last use of the address register.";
-    EI = 6, "`(ei)`: the last input is read.";
+    EI = 6, "`(ei)`: the shader needs no more input.";
     D3 = 7, "`.3d`: three coordinates.";
     ARRAY = 8, "`.a`: an array.";
     OFFSET = 9, "`.o`: a second source holds offsets.";
     PROJECT = 10, "`.p`: the coordinates are divided by the last.";
-    COMPARE = 11, "`.s`, or `.v` of isam: the SV bit (shadow compare; vector fetch).";
+    COMPARE = 11, "`.s`: the sample is compared, as for shadows; of isam `.v`.";
     D1 = 12, "`.1d`: bit 18 of isam is clear, as in ordinary reads of 2D images.";
-    UNIFORM = 13, "`.u` of ldc: the result goes to shared registers.";
+    UNIFORM = 13, "`.u` of ldc: the destination is a shared register.";
     TYPED = 14, "`.typed`: converts to the format of the descriptor.";
     GLOBAL = 15, "`.g` of a barrier: global memory.";
     LOCAL = 16, "`.l` of a barrier: local memory.";
