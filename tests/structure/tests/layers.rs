@@ -23,6 +23,8 @@ const LAYERS: [(&str, &[&str]); 4] = [
             "interp",
             "target",
             "resources",
+            "encoding",
+            "ir3",
             "symbolic",
             "rewrite",
             "opt",
