@@ -1,4 +1,4 @@
-//! [`Handle`]: a card without a kernel driver, as a [`Backend`](crate::backend::Backend).
+//! [`Handle`]: a card without a kernel driver, as a [`Backend`].
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
