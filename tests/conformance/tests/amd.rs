@@ -5,7 +5,7 @@
 // A failed step ends the test.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../drivers/amd/tests/cable/mod.rs"]
+#[path = "../../../drivers/amd/tests/device/cable/mod.rs"]
 mod cable;
 
 use std::collections::BTreeMap;

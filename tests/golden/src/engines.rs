@@ -1,6 +1,6 @@
 //! The engines that the suites run on.
 
-#[path = "../../../drivers/amd/tests/cable/mod.rs"]
+#[path = "../../../drivers/amd/tests/device/cable/mod.rs"]
 mod cable;
 
 use std::path::{Path, PathBuf};

@@ -7,9 +7,13 @@ mod bundles;
 mod damage;
 mod faults;
 mod flaky;
+mod fork;
+mod hostile;
 #[path = "../../../amd/tests/stand/bundles.rs"]
 mod keeping;
+mod leaks;
 mod mistakes;
+mod object;
 mod objects;
 mod peers;
 mod refusals;

@@ -5,7 +5,7 @@
 
 #![allow(clippy::unwrap_used)] // As in the tests whose device this is.
 
-#[path = "../tests/whole/device.rs"]
+#[path = "../tests/executor/device.rs"]
 mod device;
 
 use std::time::Instant;

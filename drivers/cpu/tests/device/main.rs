@@ -1,0 +1,10 @@
+//! The CPU as a device.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+#[path = "../cc/mod.rs"]
+mod cc;
+mod faults;
+mod fork;
+mod loader;
+mod lost;
+mod silence;

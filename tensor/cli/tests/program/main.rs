@@ -1,0 +1,18 @@
+//! The program `doorbell`.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+#[cfg(feature = "twin")]
+mod amd;
+#[cfg(feature = "twin")]
+mod bringup;
+mod cli;
+#[cfg(feature = "twin")]
+mod exec;
+mod models;
+#[cfg(feature = "twin")]
+mod nv;
+#[cfg(feature = "twin")]
+mod pages;
+mod place;
+#[cfg(feature = "twin")]
+mod trace;

@@ -1,0 +1,95 @@
+//! Every operator against the references, on every engine there is.
+use std::cell::Cell;
+use std::collections::BTreeSet;
+
+use conformance::part::Part;
+use golden::engines::{self, EngineError, Rig};
+use golden::manifest::References;
+use golden::suite::run_suite;
+
+/// One test per engine and group, so that a failing group leaves the others visible. A new device
+/// takes one function in `engines` and its name here. On some, one case in so many runs: of a quarter
+/// or an eighth, which one is the part's choice.
+macro_rules! suites {
+    ($($of:literal: [$($engine:ident)*])* of $groups:tt) => {
+        $($(suites!(engine $engine $of $groups);)*)*
+        suites!(names $groups);
+    };
+    (engine $engine:ident $of:literal [$($group:ident)*]) => {
+        mod $engine {
+            $(#[test]
+            fn $group() {
+                super::check(super::engines::$engine(), stringify!($group), $of);
+            })*
+        }
+    };
+    (names [$($group:ident)*]) => {
+        const GROUPS: &[&str] = &[$(stringify!($group)),*];
+    };
+}
+
+suites! {
+    1: [reference interpreter cpu]
+    4: [gfx1100 gfx1201]
+    8: [sm_86 sm_89 sm_90]
+    10: [gfx1030 gfx942 gfx1100_remote gfx1100_pci gfx1201_pci gfx1201_usb sm_120]
+    of [
+        activation attention binary cast choice conv create index integer linalg loss movement norm
+        optim order pool position promote random reduce scan softmax spread unary
+    ]
+}
+
+fn check(made: Result<Rig, EngineError>, group: &str, of: usize) {
+    let Some(rig) = Rig::of_test(made) else {
+        return;
+    };
+    // A tenth is always the same one: the rest has not been tried on those engines.
+    let part = if of < 10 {
+        Part::chosen()
+    } else {
+        Part::Number(0)
+    };
+    let index = Cell::new(0usize);
+    let report = run_suite(&rig.engine, |g, _| {
+        g.name == group && part.has(index.replace(index.get() + 1), of)
+    })
+    .unwrap();
+    let cases = index.get();
+    assert!(cases > 0, "no cases in group {group}");
+    assert!(report.cases >= cases / of, "{report}");
+    let rules = rig.finish();
+    let whole = report.failures.is_empty() && rules.is_ok();
+    assert!(
+        whole,
+        "{report}{}",
+        rules.err().map_or(String::new(), |e| e.to_string())
+    );
+}
+
+/// Cards that differ from these in how they are started: of one of them, which the part chooses, one case in ten.
+#[test]
+fn a_tenth_on_another_card_without_a_kernel_driver() {
+    let part = Part::chosen();
+    let cards = ["gfx942", "gfx1101", "gfx1102", "gfx1200"];
+    let chosen = (0..cards.len()).filter(|number| part.has(*number, cards.len()));
+    for chip in chosen.map(|number| cards[number]) {
+        println!("{chip}");
+        let Some(rig) = Rig::of_test(engines::pci(chip)) else {
+            return;
+        };
+        let index = Cell::new(0usize);
+        let tenth = |_: &_, _: &_| index.replace(index.get() + 1).is_multiple_of(10);
+        let report = run_suite(&rig.engine, tenth).unwrap();
+        assert!(report.cases > 100, "{report}");
+        assert!(report.failures.is_empty(), "{chip}: {report}");
+        rig.finish().unwrap();
+    }
+}
+
+#[test]
+fn every_group_has_a_test() {
+    let references = References::open(&References::folder()).unwrap();
+    assert_eq!(references.header.schema, "doorbell.references/1");
+    let found: BTreeSet<&str> = references.groups.iter().map(|g| g.name.as_str()).collect();
+    assert_eq!(found, GROUPS.iter().copied().collect());
+}

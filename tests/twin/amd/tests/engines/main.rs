@@ -1,0 +1,9 @@
+//! Queues, caches and their rules.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod caches;
+mod golden_queues;
+mod order;
+mod queues;
+mod rules;
+mod stand;
