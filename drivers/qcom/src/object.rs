@@ -15,13 +15,23 @@
 //! | 15 to 20 | counts for people |
 //! | 21 on | the known constants; then the code |
 //!
-//! [`Object`] has what the hardware takes beside: a kernel with images or samplers is made in memory.
+//! What the compiler does not write yet may stand behind the code, for kernels that are made by hand:
+//!
+//! | dword | contents |
+//! |---|---|
+//! | 0 | [`MORE`] |
+//! | 1, 2 | where the numbers of groups and the fibers of a group go, in bytes of the constants, or [`NONE`] |
+//! | 3 to 5 | registers of a group's size, of its first fiber, of a fiber's number in its group |
+//! | 6 to 8 | how many textures, written images and samplers |
+//! | then | images, five dwords each: argument, format, width, height, pitch; samplers, four dwords each |
 
 use drivers_spec::qcom::descriptor::{Format, SAMPLER_DWORDS, Texture};
 use drivers_spec::qcom::regs::{self, MAX_CONSTANTS, NO_REGISTER, SHARED_REGISTERS};
 
 /// The first dword.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"IR3o");
+/// The first dword of what stands behind the code.
+pub const MORE: u32 = u32::from_le_bytes(*b"IR3x");
 /// A place that is none.
 pub const NONE: u32 = u32::MAX;
 
@@ -32,6 +42,9 @@ const HEADER: usize = 21;
 const MOST_TEXTURES: u32 = 128;
 const MOST_UAVS: u32 = 64;
 const MOST_SAMPLERS: u32 = 16;
+
+/// Dwords of an image.
+const IMAGE: usize = 5;
 
 /// Bytes of code at most.
 const MOST_CODE: usize = 1 << 20;
@@ -223,7 +236,7 @@ impl Object {
             0 => 0,
             _ => flags::THREAD128,
         };
-        let object = Object {
+        let mut object = Object {
             flags: flags::MERGED | flags::PER_WAVE | double,
             full: word(3)?,
             half: word(4)?,
@@ -238,8 +251,92 @@ impl Object {
             constants: constants.collect::<Result<_, _>>()?,
             ..Object::new(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
         };
+        if let Some(more) = bytes.get(start + size..).filter(|more| !more.is_empty()) {
+            object.more(more)?;
+        }
         object.check()?;
         Ok(object)
+    }
+
+    /// Reads what stands behind the code.
+    fn more(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let cut = || Error::Truncated {
+            part: "part behind the code",
+        };
+        let (dwords, rest) = bytes.as_chunks();
+        let words: Vec<u32> = dwords.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let (head, tables) = words.split_first_chunk::<9>().ok_or_else(cut)?;
+        if head[0] != MORE || !rest.is_empty() {
+            return Err(Error::Foreign {
+                expected: format!("{MORE:#010x} behind the code"),
+                found: format!("{:#010x}", head[0]),
+            });
+        }
+        [self.grid_at, self.block_at, self.group_size, self.group_offset, self.linear_id] =
+            [head[1], head[2], head[3], head[4], head[5]];
+        let [textures, uavs, samplers] = [head[6], head[7], head[8]].map(|n| n as usize);
+        let (textures, tables) = textures
+            .checked_mul(IMAGE)
+            .and_then(|n| tables.split_at_checked(n))
+            .ok_or_else(cut)?;
+        let (uavs, tables) =
+            uavs.checked_mul(IMAGE).and_then(|n| tables.split_at_checked(n)).ok_or_else(cut)?;
+        let (samplers_found, none) = tables.as_chunks::<SAMPLER_DWORDS>();
+        if samplers_found.len() != samplers || !none.is_empty() {
+            return Err(cut());
+        }
+        self.textures = images(textures)?;
+        self.uavs = images(uavs)?;
+        self.samplers = samplers_found.to_vec();
+        Ok(())
+    }
+
+    /// The bytes of an object, for kernels that are made by hand: registers are merged, private memory is laid out by waves,
+    /// and arguments and constants start with the constants.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let unit = regs::INSTRUCTION_UNIT as usize;
+        let start = ((HEADER + self.constants.len()) * 4).next_multiple_of(unit);
+        let size = (self.code.len() * 8).next_multiple_of(unit);
+        let double = u32::from(self.flags & flags::THREAD128 != 0);
+        let mut words = vec![
+            MAGIC,
+            size as u32,
+            start as u32,
+            self.full,
+            self.half,
+            double,
+            self.branch_depth,
+            self.max_threads,
+            self.shared_bytes,
+            self.private_bytes,
+            self.argument_bytes / 8,
+            self.vectors,
+            self.constants.len() as u32,
+            self.group_id,
+            self.local_id,
+        ];
+        words.resize(HEADER, 0);
+        words.extend(&self.constants);
+        words.resize(start / 4, 0);
+        words.extend(self.code.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]));
+        words.resize((start + size) / 4, 0);
+        words.extend([
+            MORE,
+            self.grid_at,
+            self.block_at,
+            self.group_size,
+            self.group_offset,
+            self.linear_id,
+            self.textures.len() as u32,
+            self.uavs.len() as u32,
+            self.samplers.len() as u32,
+        ]);
+        for image in self.textures.iter().chain(&self.uavs) {
+            let format = image.format as u32;
+            words.extend([image.argument, format, image.width, image.height, image.pitch]);
+        }
+        words.extend(self.samplers.iter().flatten());
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
     /// Checks what no chip takes.
@@ -322,6 +419,24 @@ impl Object {
     }
 }
 
+/// Images of five dwords each.
+fn images(words: &[u32]) -> Result<Vec<Image>, Error> {
+    let image = |(index, words): (usize, &[u32; IMAGE])| {
+        let unknown = || Error::Image {
+            index,
+            why: format!("format {:#x} is unknown", words[1]),
+        };
+        Ok(Image {
+            argument: words[0],
+            format: Format::from_number(words[1]).ok_or_else(unknown)?,
+            width: words[2],
+            height: words[3],
+            pitch: words[4],
+        })
+    };
+    words.as_chunks::<IMAGE>().0.iter().enumerate().map(image).collect()
+}
+
 impl Image {
     /// The descriptor for address 0.
     ///
@@ -361,6 +476,34 @@ mod tests {
         assert_eq!((object.vectors, &object.constants[..]), (2, &[0, 0, 0, 0, 7][..]));
         assert_eq!((object.group_id, object.local_id), (SHARED_REGISTERS, 0));
         assert_eq!((object.code.len(), object.code[0], object.code_units()), (16, 3 << 56, 1));
+    }
+
+    #[test]
+    fn what_is_made_by_hand_is_read_back() {
+        let image = |argument| Image {
+            argument,
+            format: Format::from_number(0x82).unwrap(),
+            width: 64,
+            height: 3,
+            pitch: 1024,
+        };
+        let one = Object {
+            grid_at: 16,
+            block_at: 20,
+            group_size: SHARED_REGISTERS + 4,
+            linear_id: 3,
+            textures: vec![image(0), image(1)],
+            uavs: vec![image(1)],
+            samplers: vec![[1, 2, 3, 4]],
+            ..object()
+        };
+        let bytes = one.to_bytes();
+        assert_eq!(Object::parse(&bytes), Ok(one));
+        // The code is whole in front of what is cut.
+        let code = bytes.len() - 4 * (9 + 3 * IMAGE + 4);
+        for end in code + 1..bytes.len() {
+            assert!(Object::parse(&bytes[..end]).is_err(), "{end}");
+        }
     }
 
     #[test]
