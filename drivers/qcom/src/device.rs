@@ -26,7 +26,11 @@ pub fn over(backend: &Arc<dyn QcomBackend>, options: &Options) -> Result<Arc<Qco
     let pool = Pool::new(&core);
     let opening = Opening {
         arch: arch(gpu.chip),
-        name: format!("Adreno {} (chip id {:#010x})", gpu.chip.name.trim_start_matches('A'), gpu.chip_id),
+        name: format!(
+            "Adreno {} (chip id {:#010x})",
+            gpu.chip.name.trim_start_matches('A'),
+            gpu.chip_id
+        ),
         units: gpu.chip.cores,
         copies: 0,
         can: Abilities {
@@ -37,7 +41,10 @@ pub fn over(backend: &Arc<dyn QcomBackend>, options: &Options) -> Result<Arc<Qco
         shared: Privates::default(),
         drain_timeout: options.drain_timeout,
     };
-    let (on, options) = ((core.clone(), backend.clone(), pool.clone()), options.clone());
+    let (on, options) = (
+        (core.clone(), backend.clone(), pool.clone()),
+        options.clone(),
+    );
     Gpu::open(&core, &pool, opening, move |kind, index| {
         let (core, backend, pool) = &on;
         parts::open(core, backend, pool, (kind, index), &options)

@@ -133,7 +133,9 @@ pub struct Image {
 #[non_exhaustive]
 pub enum Error {
     /// It is none.
-    #[error("not an ir3 object: expected {expected}, found {found}; compile the kernel for this device")]
+    #[error(
+        "not an ir3 object: expected {expected}, found {found}; compile the kernel for this device"
+    )]
     Foreign {
         /// What was expected.
         expected: String,
@@ -211,7 +213,9 @@ impl Object {
     pub fn parse(bytes: &[u8]) -> Result<Object, Error> {
         let word = |n: usize| {
             let found = bytes.get(n * 4..).and_then(|rest| rest.first_chunk());
-            found.map(|word| u32::from_le_bytes(*word)).ok_or(Error::Truncated { part: "header" })
+            found
+                .map(|word| u32::from_le_bytes(*word))
+                .ok_or(Error::Truncated { part: "header" })
         };
         let magic = word(0)?;
         if magic != MAGIC {
@@ -222,13 +226,23 @@ impl Object {
         }
         let (size, start) = (word(1)? as usize, word(2)? as usize);
         if size > MOST_CODE || !size.is_multiple_of(regs::INSTRUCTION_UNIT as usize) {
-            return Err(number("the length of the code", size as u64, format!("a multiple of 128 up to {MOST_CODE}")));
+            return Err(number(
+                "the length of the code",
+                size as u64,
+                format!("a multiple of 128 up to {MOST_CODE}"),
+            ));
         }
-        let code = start.checked_add(size).and_then(|end| bytes.get(start..end));
+        let code = start
+            .checked_add(size)
+            .and_then(|end| bytes.get(start..end));
         let code = code.ok_or(Error::Truncated { part: "code" })?;
         let count = word(12)?;
         if count > MAX_CONSTANTS * 4 {
-            return Err(number("the number of known constants", count, format!("at most {}", MAX_CONSTANTS * 4)));
+            return Err(number(
+                "the number of known constants",
+                count,
+                format!("at most {}", MAX_CONSTANTS * 4),
+            ));
         }
         let constants = (0..count as usize).map(|n| word(HEADER + n));
         let (words, _) = code.as_chunks();
@@ -264,7 +278,10 @@ impl Object {
             part: "part behind the code",
         };
         let (dwords, rest) = bytes.as_chunks();
-        let words: Vec<u32> = dwords.iter().map(|word| u32::from_le_bytes(*word)).collect();
+        let words: Vec<u32> = dwords
+            .iter()
+            .map(|word| u32::from_le_bytes(*word))
+            .collect();
         let (head, tables) = words.split_first_chunk::<9>().ok_or_else(cut)?;
         if head[0] != MORE || !rest.is_empty() {
             return Err(Error::Foreign {
@@ -272,15 +289,22 @@ impl Object {
                 found: format!("{:#010x}", head[0]),
             });
         }
-        [self.grid_at, self.block_at, self.group_size, self.group_offset, self.linear_id] =
-            [head[1], head[2], head[3], head[4], head[5]];
+        [
+            self.grid_at,
+            self.block_at,
+            self.group_size,
+            self.group_offset,
+            self.linear_id,
+        ] = [head[1], head[2], head[3], head[4], head[5]];
         let [textures, uavs, samplers] = [head[6], head[7], head[8]].map(|n| n as usize);
         let (textures, tables) = textures
             .checked_mul(IMAGE)
             .and_then(|n| tables.split_at_checked(n))
             .ok_or_else(cut)?;
-        let (uavs, tables) =
-            uavs.checked_mul(IMAGE).and_then(|n| tables.split_at_checked(n)).ok_or_else(cut)?;
+        let (uavs, tables) = uavs
+            .checked_mul(IMAGE)
+            .and_then(|n| tables.split_at_checked(n))
+            .ok_or_else(cut)?;
         let (samplers_found, none) = tables.as_chunks::<SAMPLER_DWORDS>();
         if samplers_found.len() != samplers || !none.is_empty() {
             return Err(cut());
@@ -318,7 +342,11 @@ impl Object {
         words.resize(HEADER, 0);
         words.extend(&self.constants);
         words.resize(start / 4, 0);
-        words.extend(self.code.iter().flat_map(|word| [*word as u32, (word >> 32) as u32]));
+        words.extend(
+            self.code
+                .iter()
+                .flat_map(|word| [*word as u32, (word >> 32) as u32]),
+        );
         words.resize((start + size) / 4, 0);
         words.extend([
             MORE,
@@ -333,7 +361,13 @@ impl Object {
         ]);
         for image in self.textures.iter().chain(&self.uavs) {
             let format = image.format as u32;
-            words.extend([image.argument, format, image.width, image.height, image.pitch]);
+            words.extend([
+                image.argument,
+                format,
+                image.width,
+                image.height,
+                image.pitch,
+            ]);
         }
         words.extend(self.samplers.iter().flatten());
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -349,7 +383,11 @@ impl Object {
             false => Err(number(what, found, format!("at most {most}"))),
         };
         if self.flags & !flags::ALL != 0 {
-            return Err(number("flags", self.flags, format!("bits of {:#x}", flags::ALL)));
+            return Err(number(
+                "flags",
+                self.flags,
+                format!("bits of {:#x}", flags::ALL),
+            ));
         }
         if self.code.is_empty() {
             return Err(number("the number of instructions", 0u32, "at least 1"));
@@ -359,7 +397,11 @@ impl Object {
         }
         at_most("the footprint of full registers", self.full, 48)?;
         at_most("the footprint of half registers", self.half, 48)?;
-        at_most("the number of constant vectors", self.vectors, MAX_CONSTANTS)?;
+        at_most(
+            "the number of constant vectors",
+            self.vectors,
+            MAX_CONSTANTS,
+        )?;
         let counts = [
             ("the number of textures", self.textures.len(), MOST_TEXTURES),
             ("the number of written images", self.uavs.len(), MOST_UAVS),
@@ -376,11 +418,23 @@ impl Object {
             let fits = at % 4 == 0 && u64::from(at) + dwords * 4 <= bytes;
             match at == NONE || fits {
                 true => Ok(()),
-                false => Err(number(what, at, format!("a multiple of 4 within {bytes} bytes of constants"))),
+                false => Err(number(
+                    what,
+                    at,
+                    format!("a multiple of 4 within {bytes} bytes of constants"),
+                )),
             }
         };
-        block("the place of arguments", self.arguments_at, u64::from(self.argument_bytes).div_ceil(4))?;
-        block("the place of initial constants", self.constants_at, self.constants.len() as u64)?;
+        block(
+            "the place of arguments",
+            self.arguments_at,
+            u64::from(self.argument_bytes).div_ceil(4),
+        )?;
+        block(
+            "the place of initial constants",
+            self.constants_at,
+            self.constants.len() as u64,
+        )?;
         block("the place of the grid", self.grid_at, 3)?;
         block("the place of the group's size", self.block_at, 3)?;
         for (what, id) in [
@@ -434,7 +488,13 @@ fn images(words: &[u32]) -> Result<Vec<Image>, Error> {
             pitch: words[4],
         })
     };
-    words.as_chunks::<IMAGE>().0.iter().enumerate().map(image).collect()
+    words
+        .as_chunks::<IMAGE>()
+        .0
+        .iter()
+        .enumerate()
+        .map(image)
+        .collect()
 }
 
 impl Image {
@@ -454,7 +514,9 @@ mod tests {
 
     /// Two arguments, a constant, 16 instructions.
     fn bytes() -> Vec<u8> {
-        let mut words = vec![MAGIC, 128, 128, 7, 2, 1, 3, 96, 4096, 16, 2, 2, 5, 192, 0, 16];
+        let mut words = vec![
+            MAGIC, 128, 128, 7, 2, 1, 3, 96, 4096, 16, 2, 2, 5, 192, 0, 16,
+        ];
         words.resize(HEADER, 0);
         words.extend([0, 0, 0, 0, 7]);
         words.resize(32, 0);
@@ -472,10 +534,23 @@ mod tests {
         let object = object();
         assert_eq!(object.flags, flags::ALL);
         assert_eq!((object.full, object.half, object.branch_depth), (7, 2, 3));
-        assert_eq!((object.max_threads, object.shared_bytes, object.private_bytes), (96, 4096, 16));
-        assert_eq!((object.vectors, &object.constants[..]), (2, &[0, 0, 0, 0, 7][..]));
+        assert_eq!(
+            (
+                object.max_threads,
+                object.shared_bytes,
+                object.private_bytes
+            ),
+            (96, 4096, 16)
+        );
+        assert_eq!(
+            (object.vectors, &object.constants[..]),
+            (2, &[0, 0, 0, 0, 7][..])
+        );
         assert_eq!((object.group_id, object.local_id), (SHARED_REGISTERS, 0));
-        assert_eq!((object.code.len(), object.code[0], object.code_units()), (16, 3 << 56, 1));
+        assert_eq!(
+            (object.code.len(), object.code[0], object.code_units()),
+            (16, 3 << 56, 1)
+        );
     }
 
     #[test]

@@ -29,12 +29,18 @@ pub(crate) fn load(
     let here = arch(chip);
     if image.arch != here {
         let asked = &image.arch;
-        return Err(refused(&format!("compiled for {asked}, expected {here}: compile it for this device")));
+        return Err(refused(&format!(
+            "compiled for {asked}, expected {here}: compile it for this device"
+        )));
     }
     let mut object = Object::parse(&image.bytes).map_err(|e| refused(&e))?;
     object.shared_bytes = object.shared_bytes.max(image.local_bytes);
     check_layout(&object, image).map_err(|e| refused(&e))?;
-    let code: Vec<u8> = object.code.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let code: Vec<u8> = object
+        .code
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
     let room = (code.len() as u64 + FETCHED, CODE_ALIGN);
     let program = place((core, pool), image, room, |base| -> Result<_, Error> {
         Ok(PlacedKernel {

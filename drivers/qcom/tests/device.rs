@@ -21,7 +21,8 @@ use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
 use hcq::transport::{DevFile, Machine};
 use hcq::{
-    AllocSpec, Buffer, Command, Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val, Width,
+    AllocSpec, Buffer, Command, Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream,
+    Val, Width,
 };
 use mock::Mock;
 use mock::kgsl::Kgsl;
@@ -50,7 +51,12 @@ fn stand(way: Way) -> Stand {
         Way::Kgsl => Mock::new([("/dev/kgsl-3d0", kgsl.clone() as Arc<dyn DevFile>)]),
         Way::Msm => Mock::new([("/dev/dri/renderD128", msm.clone() as Arc<dyn DevFile>)]),
     };
-    Stand { way, kgsl, msm, machine }
+    Stand {
+        way,
+        kgsl,
+        msm,
+        machine,
+    }
 }
 
 impl Stand {
@@ -67,8 +73,16 @@ impl Stand {
     }
 
     fn hang(&self) {
-        self.kgsl.state().contexts.values_mut().for_each(|one| one.hangs = true);
-        self.msm.state().queues.values_mut().for_each(|one| one.hangs = true);
+        self.kgsl
+            .state()
+            .contexts
+            .values_mut()
+            .for_each(|one| one.hangs = true);
+        self.msm
+            .state()
+            .queues
+            .values_mut()
+            .for_each(|one| one.hangs = true);
     }
 }
 
@@ -166,10 +180,16 @@ fn submissions_run_in_order_and_are_waited_for() {
         let device = open(way, &stand.machine).unwrap();
         let (stream, data) = (stream(&device), zeroed(&device, MemoryKind::Host));
         let stamp = device.signal("stamp").unwrap();
-        let commands = [write(&data, 7 << 32 | 1), Command::Timestamp { signal: &stamp }];
+        let commands = [
+            write(&data, 7 << 32 | 1),
+            Command::Timestamp { signal: &stamp },
+        ];
         let first = stream.submit(&[], &commands).unwrap();
         first.wait(soon()).unwrap();
-        assert_eq!((number(&data), stamp.timestamp().unwrap()), (7 << 32 | 1, 1234));
+        assert_eq!(
+            (number(&data), stamp.timestamp().unwrap()),
+            (7 << 32 | 1, 1234)
+        );
         // A wait holds the queue; more submissions than there are places for.
         let gate = device.signal("gate").unwrap();
         let wait = Command::Wait {
@@ -181,7 +201,10 @@ fn submissions_run_in_order_and_are_waited_for() {
             stream.submit(&[], &[write(&data, value)]).unwrap();
         }
         let error = stream.submit(&[], &[write(&data, 9)]).unwrap_err();
-        assert!(error.to_string().contains("places for submissions"), "{error}");
+        assert!(
+            error.to_string().contains("places for submissions"),
+            "{error}"
+        );
         assert!(!held.reached().unwrap());
         gate.set(1).unwrap();
         stream.wait(soon()).unwrap();
@@ -203,7 +226,9 @@ fn submissions_run_in_order_and_are_waited_for() {
         queue.encode(&bound, &mut packets).unwrap();
         let mut bound = queue.bind(packets).unwrap();
         for value in [10, 20] {
-            let done = stream.launch(&[], &mut *bound, |makes| [value, makes]).unwrap();
+            let done = stream
+                .launch(&[], &mut *bound, |makes| [value, makes])
+                .unwrap();
             done.wait(soon()).unwrap();
             assert_eq!(number(&data), value + 1);
         }
@@ -219,7 +244,10 @@ fn contexts_have_their_flags_and_memory_its_caches() {
     {
         let state = one.kgsl.state();
         let flags = state.contexts.values().next().unwrap().flags;
-        assert_eq!((flags & context::PRIORITY_MASK) >> context::PRIORITY_SHIFT, 8);
+        assert_eq!(
+            (flags & context::PRIORITY_MASK) >> context::PRIORITY_SHIFT,
+            8
+        );
         assert_eq!(state.levels, [constraint::PWRLEVEL]);
     }
     let data = zeroed(&device, MemoryKind::Host);
@@ -227,8 +255,15 @@ fn contexts_have_their_flags_and_memory_its_caches() {
     data.write(4, &[1; 20]).unwrap();
     data.read(8, &mut [0; 4]).unwrap();
     let syncs = one.kgsl.state().syncs.clone();
-    let [clean, invalidate] = [CacheOp::TO_GPU, CacheOp::FROM_GPU].map(|op| (op | CacheOp::RANGE).bits());
-    assert_eq!(syncs.iter().map(|sync| (sync.0, sync.2)).collect::<Vec<_>>(), [(clean, 20), (invalidate, 4)]);
+    let [clean, invalidate] =
+        [CacheOp::TO_GPU, CacheOp::FROM_GPU].map(|op| (op | CacheOp::RANGE).bits());
+    assert_eq!(
+        syncs
+            .iter()
+            .map(|sync| (sync.0, sync.2))
+            .collect::<Vec<_>>(),
+        [(clean, 20), (invalidate, 4)]
+    );
     // Memory that is written combined needs none.
     let device_data = zeroed(&device, MemoryKind::Device);
     one.kgsl.state().syncs.clear();
@@ -239,7 +274,13 @@ fn contexts_have_their_flags_and_memory_its_caches() {
     let two = stand(Way::Msm);
     let device = open(Way::Msm, &two.machine).unwrap();
     zeroed(&device, MemoryKind::Host);
-    assert!(two.msm.state().made.iter().all(|flags| *flags == Bo::WC.bits()));
+    assert!(
+        two.msm
+            .state()
+            .made
+            .iter()
+            .all(|flags| *flags == Bo::WC.bits())
+    );
     assert_eq!(two.msm.state().queues.values().next().unwrap().priority, 1);
 }
 
@@ -281,7 +322,11 @@ fn a_hang_is_a_loss_with_all_that_is_known() {
     let error = point.wait(soon()).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     let text = error.to_string();
-    for part in ["guilty, this context did it", "a signal at", "dmesg | grep kgsl"] {
+    for part in [
+        "guilty, this context did it",
+        "a signal at",
+        "dmesg | grep kgsl",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let again = queue.submit(&[], &[write(&data, 2)]).unwrap_err();
@@ -294,10 +339,19 @@ fn a_hang_is_a_loss_with_all_that_is_known() {
     let (queue, data) = (stream(&device), zeroed(&device, MemoryKind::Host));
     msm.hang();
     let point = queue.submit(&[], &[write(&data, 1)]).unwrap();
-    msm.msm.state().queues.values_mut().for_each(|queue| queue.faults = 1);
+    msm.msm
+        .state()
+        .queues
+        .values_mut()
+        .for_each(|queue| queue.faults = 1);
     let error = point.wait(soon()).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
-    assert!(error.to_string().contains("dropped 1 submissions of submitqueue"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("dropped 1 submissions of submitqueue"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -308,7 +362,9 @@ fn a_hang_that_nobody_reports_ends_at_the_deadline() {
         let (queue, data) = (stream(&device), zeroed(&device, MemoryKind::Host));
         stand.hang();
         let point = queue.submit(&[], &[write(&data, 1)]).unwrap();
-        let error = point.wait(Deadline::after(Duration::from_millis(30))).unwrap_err();
+        let error = point
+            .wait(Deadline::after(Duration::from_millis(30)))
+            .unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
     }
 }
@@ -362,7 +418,8 @@ const MSM_CALLS: [&str; 9] = [
 ];
 
 const ERRNOS: [i32; 13] = [
-    EINTR, EAGAIN, ENOMEM, EINVAL, EACCES, EFAULT, EIO, ENODEV, ENOENT, EDEADLK, EPROTO, ETIMEDOUT, 133,
+    EINTR, EAGAIN, ENOMEM, EINVAL, EACCES, EFAULT, EIO, ENODEV, ENOENT, EDEADLK, EPROTO, ETIMEDOUT,
+    133,
 ];
 
 #[test]
@@ -392,15 +449,21 @@ fn every_call_may_fail_with_every_errno() {
                             let is_asked_again = [EINTR, EAGAIN].contains(&errno);
                             assert!(!is_asked_again, "{what}: {error}");
                             let text = error.to_string();
-                            let is_named = text.contains(&format!("errno {errno}")) || text.contains("does not exist")
-                                || text.contains("no render node") || text.contains("permission denied");
+                            let is_named = text.contains(&format!("errno {errno}"))
+                                || text.contains("does not exist")
+                                || text.contains("no render node")
+                                || text.contains("permission denied");
                             assert!(is_named, "{what}: {text}");
                         }
                     }
                     drop(machine);
                     // What could not be freed is the only thing that stays.
-                    let frees = ["IOCTL_KGSL_GPUOBJ_FREE", "IOCTL_KGSL_DRAWCTXT_DESTROY", "DRM_IOCTL_GEM_CLOSE",
-                        "DRM_IOCTL_MSM_SUBMITQUEUE_CLOSE"];
+                    let frees = [
+                        "IOCTL_KGSL_GPUOBJ_FREE",
+                        "IOCTL_KGSL_DRAWCTXT_DESTROY",
+                        "DRM_IOCTL_GEM_CLOSE",
+                        "DRM_IOCTL_MSM_SUBMITQUEUE_CLOSE",
+                    ];
                     if !frees.contains(name) {
                         assert_eq!(stand.left(), (0, 0), "{what}");
                     }
@@ -424,13 +487,19 @@ fn a_fault_of_an_earlier_submission_is_a_loss() {
         let error = session(Way::Kgsl, &machine).unwrap_err();
         assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
         let text = error.to_string();
-        assert!(text.contains(name) && text.contains("its reset status"), "{text}");
+        assert!(
+            text.contains(name) && text.contains("its reset status"),
+            "{text}"
+        );
     }
 }
 
 #[test]
 fn without_memory_caches_are_given_back_and_the_call_is_made_again() {
-    for (way, name) in [(Way::Kgsl, "IOCTL_KGSL_GPUOBJ_ALLOC"), (Way::Msm, "DRM_IOCTL_MSM_GEM_NEW")] {
+    for (way, name) in [
+        (Way::Kgsl, "IOCTL_KGSL_GPUOBJ_ALLOC"),
+        (Way::Msm, "DRM_IOCTL_MSM_GEM_NEW"),
+    ] {
         let stand = stand(way);
         let machine: Arc<dyn Machine> = stand.machine.clone();
         let device = open(way, &machine).unwrap();

@@ -13,8 +13,8 @@ use drivers_spec::qcom::chip::find;
 use drivers_spec::qcom::packet::{self, LoadState, Packet, op};
 use drivers_spec::qcom::regs::{self, SHARED_REGISTERS};
 use hcq::{
-    ArgLayout, Command, CommandBuffer, Deadline, DeviceId, GpuVa, Program, QueueKind, Result, Scope,
-    Signal, SignalMemory, Val,
+    ArgLayout, Command, CommandBuffer, Deadline, DeviceId, GpuVa, Program, QueueKind, Result,
+    Scope, Signal, SignalMemory, Val,
 };
 use serde_json::Value;
 
@@ -137,12 +137,20 @@ fn read(words: &[u32]) -> Launch {
     for packet in packet::packets(words) {
         match packet.unwrap().1 {
             Packet::Registers { first, values } => {
-                launch.registers.extend((first..).zip(values.iter().copied()));
+                launch
+                    .registers
+                    .extend((first..).zip(values.iter().copied()));
             }
-            Packet::Command { op: op::LOAD_STATE6_FRAG, body } => {
+            Packet::Command {
+                op: op::LOAD_STATE6_FRAG,
+                body,
+            } => {
                 launch.loads.push(LoadState::decode(body[0]));
             }
-            Packet::Command { op: op::EXEC_CS, body } => launch.groups = body.to_vec(),
+            Packet::Command {
+                op: op::EXEC_CS,
+                body,
+            } => launch.groups = body.to_vec(),
             Packet::Command { op, .. } => launch.others.push(op),
         }
     }
@@ -184,7 +192,11 @@ fn launches_are_the_recorded_ones_but_for_what_has_a_reason() {
     assert_eq!((&ours.loads, &ours.groups), (&theirs.loads, &theirs.groups));
     let name = |address: u32| regs::at(address).map_or("", |register| register.word.name);
     let mut differences = Vec::new();
-    let all: std::collections::BTreeSet<_> = ours.registers.keys().chain(theirs.registers.keys()).collect();
+    let all: std::collections::BTreeSet<_> = ours
+        .registers
+        .keys()
+        .chain(theirs.registers.keys())
+        .collect();
     for &address in all {
         let (our, their) = (ours.registers.get(&address), theirs.registers.get(&address));
         if our != their {
@@ -214,12 +226,24 @@ fn launches_are_the_recorded_ones_but_for_what_has_a_reason() {
     assert_eq!(differences, expected);
     // Registers of a launch are those at its packet: nothing waits for the launch before, and nothing flushes behind. A
     // barrier or a signal does, where one is asked for.
-    assert_eq!(theirs.others, [op::SET_MARKER, op::WAIT_FOR_IDLE, op::EVENT_WRITE]);
+    assert_eq!(
+        theirs.others,
+        [op::SET_MARKER, op::WAIT_FOR_IDLE, op::EVENT_WRITE]
+    );
     assert_eq!(
         ours.others,
-        [op::EVENT_WRITE, op::EVENT_WRITE, op::WAIT_MEM_WRITES, op::WAIT_FOR_IDLE, op::SET_MARKER]
+        [
+            op::EVENT_WRITE,
+            op::EVENT_WRITE,
+            op::WAIT_MEM_WRITES,
+            op::WAIT_FOR_IDLE,
+            op::SET_MARKER
+        ]
     );
     // The recorded driver writes the numbers of a launch twice: the second ones are those of the code.
-    let arguments: Vec<u32> = BUFFERS.iter().flat_map(|at| [*at as u32, (at >> 32) as u32]).collect();
+    let arguments: Vec<u32> = BUFFERS
+        .iter()
+        .flat_map(|at| [*at as u32, (at >> 32) as u32])
+        .collect();
     assert_eq!(out.data[..6], arguments);
 }

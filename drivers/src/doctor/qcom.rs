@@ -21,17 +21,27 @@ pub(super) fn rows(machine: &dyn Machine, owner: &dyn Fn(&str) -> Option<Owner>)
             let text = format!("no render node of msm in /dev/dri ({WHAT})");
             Row::new(MSM, Status::Absent, text)
         }
-        (all, 0) => Row::new(MSM, Status::Fail, format!("0 of {all} GPUs can be used ({WHAT})"))
-            .fix("see the GPU rows below"),
-        (all, usable) => {
-            Row::new(MSM, Status::Ok, format!("{usable} of {all} GPUs can be used ({WHAT})"))
-        }
+        (all, 0) => Row::new(
+            MSM,
+            Status::Fail,
+            format!("0 of {all} GPUs can be used ({WHAT})"),
+        )
+        .fix("see the GPU rows below"),
+        (all, usable) => Row::new(
+            MSM,
+            Status::Ok,
+            format!("{usable} of {all} GPUs can be used ({WHAT})"),
+        ),
     });
     rows.extend(found.iter().map(|gpu| {
         let check = format!("{MSM}.{}", gpu.index);
         match &gpu.chip {
             Ok((chip, id)) => {
-                let text = format!("{}: Adreno {} (chip id {id:#010x})", gpu.path, number(chip.name));
+                let text = format!(
+                    "{}: Adreno {} (chip id {id:#010x})",
+                    gpu.path,
+                    number(chip.name)
+                );
                 Row::new(check, Status::Ok, text)
             }
             Err(why) => refused(&check, why, owner),
@@ -52,9 +62,11 @@ fn of_kgsl(machine: &dyn Machine, owner: &dyn Fn(&str) -> Option<Owner>) -> Row 
             );
             Row::new(KGSL, Status::Ok, text)
         }
-        Err(Unusable::NoDriver { .. }) => {
-            Row::new(KGSL, Status::Absent, format!("{path}: no such file ({WHAT})"))
-        }
+        Err(Unusable::NoDriver { .. }) => Row::new(
+            KGSL,
+            Status::Absent,
+            format!("{path}: no such file ({WHAT})"),
+        ),
         Err(why) => refused(KGSL, &why, owner),
     }
 }
@@ -71,7 +83,10 @@ fn refused(check: &str, why: &Unusable, owner: &dyn Fn(&str) -> Option<Owner>) -
             Some(owner) => {
                 let group = owner.group.clone().unwrap_or(owner.gid.to_string());
                 let text = format!("{path}: permission denied; {}", owner.shown());
-                (text, format!("`sudo usermod -aG {group} $USER`, then log in again"))
+                (
+                    text,
+                    format!("`sudo usermod -aG {group} $USER`, then log in again"),
+                )
             }
             None => {
                 let fix = format!(
@@ -82,18 +97,28 @@ fn refused(check: &str, why: &Unusable, owner: &dyn Fn(&str) -> Option<Owner>) -
             }
         },
         Unusable::Cgroup { path } => {
-            let fix = format!("start the container with --device {path}; for a systemd service, set DeviceAllow={path} rw");
-            (format!("{path}: operation not permitted, by a device cgroup"), fix)
+            let fix = format!(
+                "start the container with --device {path}; for a systemd service, set DeviceAllow={path} rw"
+            );
+            (
+                format!("{path}: operation not permitted, by a device cgroup"),
+                fix,
+            )
         }
         Unusable::Unsupported { path, why } => {
             let fix = "use DEV=CPU; README.md lists the supported devices";
             (format!("{path}: {why}"), fix.into())
         }
         Unusable::Dead { path, driver, .. } => {
-            let fix = format!("see `sudo dmesg | grep -e {driver} -e adreno`; install the firmware of the GPU if it is missing");
+            let fix = format!(
+                "see `sudo dmesg | grep -e {driver} -e adreno`; install the firmware of the GPU if it is missing"
+            );
             (format!("{path}: the driver cannot start the GPU"), fix)
         }
-        other => (other.to_string(), "see `sudo dmesg | grep -e kgsl -e msm -e adreno`".into()),
+        other => (
+            other.to_string(),
+            "see `sudo dmesg | grep -e kgsl -e msm -e adreno`".into(),
+        ),
     };
     Row::new(check, Status::Fail, text).fix(fix)
 }
@@ -110,7 +135,10 @@ mod tests {
     #[test]
     fn a_machine_without_has_nothing_wrong() {
         let rows = rows(&*bare(), &|_| None);
-        let seen: Vec<_> = rows.iter().map(|row| (row.check.as_str(), row.status)).collect();
+        let seen: Vec<_> = rows
+            .iter()
+            .map(|row| (row.check.as_str(), row.status))
+            .collect();
         assert_eq!(seen, [(KGSL, Status::Absent), (MSM, Status::Absent)]);
     }
 
@@ -140,6 +168,10 @@ mod tests {
             why: chip::find(0x0703_0001).unwrap_err(),
         });
         assert!(newer.detail.contains("Adreno 730"), "{newer:?}");
-        assert!([closed, dead, newer].iter().all(|row| row.status == Status::Fail));
+        assert!(
+            [closed, dead, newer]
+                .iter()
+                .all(|row| row.status == Status::Fail)
+        );
     }
 }

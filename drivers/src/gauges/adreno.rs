@@ -43,7 +43,13 @@ fn gpu(address: String, driver: &str, model: Option<String>) -> Gauges {
 
 fn of_kgsl(machine: &dyn Machine) -> Option<Gauges> {
     let read = |name: &str| text(machine, &format!("{KGSL}/{name}"));
-    let number = |name: &str| read(name)?.trim_end_matches('%').trim_end().parse::<f64>().ok();
+    let number = |name: &str| {
+        read(name)?
+            .trim_end_matches('%')
+            .trim_end()
+            .parse::<f64>()
+            .ok()
+    };
     let model = read("gpu_model")?;
     Some(Gauges {
         busy: number("gpu_busy_percentage"),
@@ -60,7 +66,9 @@ fn of_msm(machine: &dyn Machine, node: &str) -> Option<Gauges> {
     if !uevent.lines().any(is_msm) {
         return None;
     }
-    let meters = machine.list(&format!("{folder}/devfreq")).unwrap_or_default();
+    let meters = machine
+        .list(&format!("{folder}/devfreq"))
+        .unwrap_or_default();
     let hertz = meters.first().and_then(|name| {
         let text = text(machine, &format!("{folder}/devfreq/{name}/cur_freq"))?;
         text.parse::<f64>().ok()
@@ -92,16 +100,31 @@ mod tests {
         put("/sys/class/kgsl/kgsl-3d0/gpu_busy_percentage", "37 %\n");
         put("/sys/class/kgsl/kgsl-3d0/temp", "48100\n");
         put("/sys/class/kgsl/kgsl-3d0/clock_mhz", "710\n");
-        put("/sys/class/drm/renderD128/device/uevent", "DRIVER=msm_dpu\nOF_NAME=display\n");
-        put("/sys/class/drm/renderD128/device/devfreq/5000000.gpu/cur_freq", "257000000\n");
+        put(
+            "/sys/class/drm/renderD128/device/uevent",
+            "DRIVER=msm_dpu\nOF_NAME=display\n",
+        );
+        put(
+            "/sys/class/drm/renderD128/device/devfreq/5000000.gpu/cur_freq",
+            "257000000\n",
+        );
         put("/sys/class/drm/renderD129/device/uevent", "DRIVER=amdgpu\n");
         let all = read(&*machine());
         let [kgsl, msm] = &all[..] else {
             panic!("{all:?}");
         };
         assert_eq!(kgsl.model.as_deref(), Some("Qualcomm Adreno630v2"));
-        assert_eq!((kgsl.busy, kgsl.celsius, kgsl.core_mhz), (Some(37.0), Some(48.1), Some(710.0)));
-        assert_eq!((&*msm.card.address, msm.core_mhz), ("renderD128", Some(257.0)));
-        assert!(all.iter().all(|gpu| gpu.way == Way::Soc && !gpu.users_known));
+        assert_eq!(
+            (kgsl.busy, kgsl.celsius, kgsl.core_mhz),
+            (Some(37.0), Some(48.1), Some(710.0))
+        );
+        assert_eq!(
+            (&*msm.card.address, msm.core_mhz),
+            ("renderD128", Some(257.0))
+        );
+        assert!(
+            all.iter()
+                .all(|gpu| gpu.way == Way::Soc && !gpu.users_known)
+        );
     }
 }

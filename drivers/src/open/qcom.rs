@@ -55,7 +55,10 @@ pub(super) fn open(
     let ways = [Transport::Kgsl, Transport::Msm];
     let machine = super::machine(target, &ways, "Qualcomm", (settings, twin))?;
     let asked = target.interface.map(|asked| asked.transport);
-    let ways: Vec<_> = ways.into_iter().filter(|way| asked.is_none_or(|asked| asked == *way)).collect();
+    let ways: Vec<_> = ways
+        .into_iter()
+        .filter(|way| asked.is_none_or(|asked| asked == *way))
+        .collect();
     // `a630,...`: what follows is for the compiler.
     let wanted = target.arch.as_deref().and_then(|a| a.split(',').next());
     let all = found(&machine, &ways);
@@ -70,7 +73,11 @@ pub(super) fn open(
                     Err(error) => refused = refused.or(Some(error)),
                 }
             }
-            Ok(chip) => other.push(format!("GPU {} is {}", found.index, chip.name.to_ascii_lowercase())),
+            Ok(chip) => other.push(format!(
+                "GPU {} is {}",
+                found.index,
+                chip.name.to_ascii_lowercase()
+            )),
         }
     }
     Err(match (refused, wanted) {
@@ -93,7 +100,10 @@ fn not_there(all: &[Found], ways: &[Transport]) -> String {
                     _ => "no /dev/kgsl-3d0",
                 })
                 .collect();
-            format!("{} (`dmesg | grep -e kgsl -e msm`); use DEV=CPU", files.join(" and "))
+            format!(
+                "{} (`dmesg | grep -e kgsl -e msm`); use DEV=CPU",
+                files.join(" and ")
+            )
         }
         1 => "found one GPU, number 0".into(),
         several => format!("found GPUs 0 to {}", several - 1),
@@ -130,7 +140,11 @@ fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result
 pub(super) fn present(machine: &Twin, twin: bool, settings: &Settings) -> Vec<Present> {
     let all = found(machine, &[Transport::Kgsl, Transport::Msm]);
     let one = |found: &Found| {
-        let arch = found.chip.as_ref().ok().map(|chip| chip.name.to_ascii_lowercase());
+        let arch = found
+            .chip
+            .as_ref()
+            .ok()
+            .map(|chip| chip.name.to_ascii_lowercase());
         let target = Target {
             interface: Some(found.way.interface(twin)),
             indices: Some(vec![found.index]),
@@ -161,18 +175,28 @@ mod tests {
     fn an_empty_machine_says_where_was_looked() {
         for (ways, text) in [
             (&[Transport::Kgsl][..], "no /dev/kgsl-3d0 (`dmesg"),
-            (&[Transport::Msm], "no render node of the kernel driver msm in /dev/dri (`dmesg"),
-            (&[Transport::Kgsl, Transport::Msm], "no /dev/kgsl-3d0 and no render node"),
+            (
+                &[Transport::Msm],
+                "no render node of the kernel driver msm in /dev/dri (`dmesg",
+            ),
+            (
+                &[Transport::Kgsl, Transport::Msm],
+                "no /dev/kgsl-3d0 and no render node",
+            ),
         ] {
             let why = not_there(&[], ways);
-            assert!(why.starts_with(text) && why.ends_with("use DEV=CPU"), "{why}");
+            assert!(
+                why.starts_with(text) && why.ends_with("use DEV=CPU"),
+                "{why}"
+            );
         }
     }
 
     #[test]
     fn every_error_names_what_was_asked_for() {
         let target = Target::any(DeviceKind::Qcom);
-        let Error::NoDevice { asked, why } = none(&target, not_there(&[], &[Transport::Kgsl])) else {
+        let Error::NoDevice { asked, why } = none(&target, not_there(&[], &[Transport::Kgsl]))
+        else {
             panic!("another error");
         };
         assert_eq!(asked, "QCOM");

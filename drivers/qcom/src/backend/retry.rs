@@ -91,6 +91,9 @@ mod tests {
         });
         assert_eq!((refused, calls), (Err(errno(22)), 1));
         let over = Deadline::after(Duration::ZERO);
-        assert_eq!(until(over, || Err::<(), _>(errno(EINTR))), Err(errno(EINTR)));
+        assert_eq!(
+            until(over, || Err::<(), _>(errno(EINTR))),
+            Err(errno(EINTR))
+        );
     }
 }

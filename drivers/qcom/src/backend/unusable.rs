@@ -13,7 +13,9 @@ use thiserror::Error as ThisError;
 #[non_exhaustive]
 pub enum Unusable {
     /// There is no driver.
-    #[error("{path} does not exist: the kernel has no {driver} driver, or has found no Adreno GPU (`dmesg | grep {driver}`)")]
+    #[error(
+        "{path} does not exist: the kernel has no {driver} driver, or has found no Adreno GPU (`dmesg | grep {driver}`)"
+    )]
     NoDriver {
         /// The file.
         path: String,
@@ -30,13 +32,17 @@ pub enum Unusable {
         path: String,
     },
     /// A device cgroup denies access to the file, whatever its mode.
-    #[error("{path}: operation not permitted, by a device cgroup: start the container with `--device {path}`")]
+    #[error(
+        "{path}: operation not permitted, by a device cgroup: start the container with `--device {path}`"
+    )]
     Cgroup {
         /// The file.
         path: String,
     },
     /// The GPU does not start: its firmware is missing, or it has hung.
-    #[error("{path}: the driver cannot start the GPU ({error}): see `dmesg | grep -e {driver} -e adreno`; is its firmware installed?")]
+    #[error(
+        "{path}: the driver cannot start the GPU ({error}): see `dmesg | grep -e {driver} -e adreno`; is its firmware installed?"
+    )]
     Dead {
         /// The file.
         path: String,
@@ -79,7 +85,9 @@ impl Unusable {
     pub fn into_error(self, asked: String) -> Error {
         let why = self.to_string();
         match self {
-            Unusable::NoPermission { .. } | Unusable::Cgroup { .. } => Error::NoPermission { asked, why },
+            Unusable::NoPermission { .. } | Unusable::Cgroup { .. } => {
+                Error::NoPermission { asked, why }
+            }
             Unusable::Unsupported { .. } => Error::Unsupported { asked, why },
             _ => Error::NoDevice { asked, why },
         }
@@ -104,7 +112,12 @@ pub fn of_call(device: &DeviceId, error: &TransportError, log: &str) -> Error {
 }
 
 /// The same of a call for `bytes` bytes of memory: where there are none, so that caches are given back.
-pub fn of_memory(device: &DeviceId, error: &TransportError, (asked, total): (u64, u64), log: &str) -> Error {
+pub fn of_memory(
+    device: &DeviceId,
+    error: &TransportError,
+    (asked, total): (u64, u64),
+    log: &str,
+) -> Error {
     match error.fault {
         Fault::Errno(ENOMEM) => Error::OutOfMemory {
             device: device.clone(),

@@ -76,7 +76,11 @@ impl Kernel {
     /// Its instructions as text.
     pub const fn text(self) -> &'static str {
         match self {
-            Kernel::CopyWide => text!("4", "ldg.u32 r2.x, g[r1.z], 4", "(sy)stg.u32 g[r1.x], r2.x, 4"),
+            Kernel::CopyWide => text!(
+                "4",
+                "ldg.u32 r2.x, g[r1.z], 4",
+                "(sy)stg.u32 g[r1.x], r2.x, 4"
+            ),
             Kernel::CopyShift => text!(
                 "4",
                 "ldg.u32 r2.x, g[r1.z], 4",
@@ -96,7 +100,11 @@ impl Kernel {
                 "(rpt5)nop",
                 "stg.u32 g[r1.x], r4.x, 4"
             ),
-            Kernel::CopyByte => text!("0", "ldg.u8 hr4.x, g[r1.z], 1", "(sy)stg.u8 g[r1.x], hr4.x, 1"),
+            Kernel::CopyByte => text!(
+                "0",
+                "ldg.u8 hr4.x, g[r1.z], 1",
+                "(sy)stg.u8 g[r1.x], hr4.x, 1"
+            ),
             Kernel::FillWide => text!(
                 "4",
                 "mov.u32u32 r2.x, c0.z",

@@ -33,7 +33,8 @@ impl Encoder {
             let why = "loaded by another driver; load it on this device";
             return Err(setup.refused_exec(program, why));
         };
-        check(program, &launch, args, (grid, block)).map_err(|why| setup.refused_exec(program, why))?;
+        check(program, &launch, args, (grid, block))
+            .map_err(|why| setup.refused_exec(program, why))?;
         if grid.contains(&0) {
             return Ok(());
         }
@@ -50,7 +51,9 @@ impl Encoder {
         }
         for &[argument, descriptor] in launch.images {
             // The program's arguments were counted when it was loaded.
-            let Some(&value) = args.get(argument as usize) else { continue };
+            let Some(&value) = args.get(argument as usize) else {
+                continue;
+            };
             let at = start as u32 * 4 + descriptor;
             put_data(out, at + 16, Part::Low, value);
             put_data(out, at + 20, ADDRESS_HI, value);
@@ -67,7 +70,9 @@ impl Encoder {
     ) -> Result<(), String> {
         let start = out.data.len().next_multiple_of(DATA_ALIGN as usize / 4);
         if start + launch.data.len() > MOST_DATA {
-            return Err(format!("more than {MOST_DATA} dwords of launches in one submission"));
+            return Err(format!(
+                "more than {MOST_DATA} dwords of launches in one submission"
+            ));
         }
         let private = match launch.private_bytes {
             0 => None,
@@ -75,7 +80,9 @@ impl Encoder {
                 let (private, keep) = &*self.private();
                 if private.fiber_bytes < needs {
                     let has = private.fiber_bytes;
-                    return Err(format!("needs {needs} bytes of private memory per fiber, the queue has {has}"));
+                    return Err(format!(
+                        "needs {needs} bytes of private memory per fiber, the queue has {has}"
+                    ));
                 }
                 out.keep.extend(keep.clone());
                 Some(*private)
@@ -135,10 +142,15 @@ fn check(
 ) -> Result<(), String> {
     let takes = program.args.fields.len();
     if args.len() != takes {
-        return Err(format!("{} arguments given, the kernel takes {takes}", args.len()));
+        return Err(format!(
+            "{} arguments given, the kernel takes {takes}",
+            args.len()
+        ));
     }
     for field in &program.args.fields {
-        let end = field.end().and_then(|end| end.checked_add(launch.arguments_at));
+        let end = field
+            .end()
+            .and_then(|end| end.checked_add(launch.arguments_at));
         if end.is_none_or(|end| end > launch.arguments_end) || field.offset % 4 != 0 {
             return Err(format!(
                 "the argument at {} of {} bytes is outside of the kernel's {} bytes of constants, or not at a multiple of 4",
@@ -155,16 +167,22 @@ fn check(
             launch.max_threads
         ));
     }
-    let fits = |(&groups, &fibers): (&u32, &u32)| groups <= MAX_GRID && groups.checked_mul(fibers).is_some();
+    let fits = |(&groups, &fibers): (&u32, &u32)| {
+        groups <= MAX_GRID && groups.checked_mul(fibers).is_some()
+    };
     if !grid.iter().zip(&block).all(fits) {
-        return Err(format!("grid {grid:?}: expected at most {MAX_GRID} groups along an axis"));
+        return Err(format!(
+            "grid {grid:?}: expected at most {MAX_GRID} groups along an axis"
+        ));
     }
     for &[argument, _] in launch.images {
         let base = args.get(argument as usize);
         if let Some(Val::Const(base)) = base
             && base % 64 != 0
         {
-            return Err(format!("argument {argument} is an image at {base:#x}, expected a multiple of 64"));
+            return Err(format!(
+                "argument {argument} is an image at {base:#x}, expected a multiple of 64"
+            ));
         }
     }
     Ok(())

@@ -5,7 +5,9 @@
 //! (`tu_dispatch`); the stream "exec" of tests/golden/qcom. `tests/streams.rs` names each difference.
 
 use drivers_spec::qcom::chip::{Chip, Gens};
-use drivers_spec::qcom::packet::{LoadState, event_write_0, load_state6_0 as load, op, set_marker_0};
+use drivers_spec::qcom::packet::{
+    LoadState, event_write_0, load_state6_0 as load, op, set_marker_0,
+};
 use drivers_spec::qcom::regs::*;
 
 use super::packet::{command, registers};
@@ -21,7 +23,11 @@ const UAV_SLOTS: u32 = 0x40;
 /// Source: Mesa, tu_cmd_buffer.cc, `tu6_init_static_regs`, and freedreno_devices.py for [`Chip::magic`].
 pub(super) fn state(chip: &Chip, out: &mut Vec<u32>) {
     let magic = &chip.magic;
-    command(out, op::SET_MARKER, &[set_marker_0::MODE.put(set_marker_0::RM6_COMPUTE)]);
+    command(
+        out,
+        op::SET_MARKER,
+        &[set_marker_0::MODE.put(set_marker_0::RM6_COMPUTE)],
+    );
     let mode = sp_mode_cntl::CONSTANT_DEMOTION_ENABLE.put(1)
         | sp_mode_cntl::ISAMMODE.put(sp_mode_cntl::ISAMMODE_GL);
     let textures = tpl1_mode_cntl::ISAMMODE.put(tpl1_mode_cntl::ISAMMODE_GL);
@@ -38,7 +44,11 @@ pub(super) fn state(chip: &Chip, out: &mut Vec<u32>) {
     registers(out, &SP_DBG_ECO_CNTL, &[magic.sp_dbg_eco_cntl]);
     registers(out, &SP_CHICKEN_BITS, &[magic.sp_chicken_bits]);
     registers(out, &SP_NC_MODE_CNTL_2, &[0]);
-    registers(out, &SP_PERFCTR_SHADER_MASK, &[sp_perfctr_shader_mask::CS.put(1)]);
+    registers(
+        out,
+        &SP_PERFCTR_SHADER_MASK,
+        &[sp_perfctr_shader_mask::CS.put(1)],
+    );
     registers(out, &TPL1_MODE_CNTL, &[textures]);
     registers(out, &TPL1_DBG_ECO_CNTL, &[magic.tpl1_dbg_eco_cntl]);
     registers(out, &HLSQ_DBG_ECO_CNTL, &[magic.hlsq_dbg_eco_cntl]);
@@ -109,7 +119,11 @@ impl Draft {
             registers(&mut self.packets, base, &[0, 0]);
             self.addresses.push([self.packets.len() as u32 - 2, at]);
         }
-        command(&mut self.packets, op::LOAD_STATE6_FRAG, &[state.encode(), 0, 0]);
+        command(
+            &mut self.packets,
+            op::LOAD_STATE6_FRAG,
+            &[state.encode(), 0, 0],
+        );
         self.addresses.push([self.packets.len() as u32 - 2, at]);
     }
 }
@@ -139,7 +153,8 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     };
     let [merged, thread128, per_wave] =
         [flags::MERGED, flags::THREAD128, flags::PER_WAVE].map(|flag| object.flags & flag != 0);
-    let shared = sp_cs_cntl_1::SHARED_SIZE.put((object.shared_bytes.saturating_sub(1) / 1024).max(1))
+    let shared = sp_cs_cntl_1::SHARED_SIZE
+        .put((object.shared_bytes.saturating_sub(1) / 1024).max(1))
         | sp_cs_cntl_1::CONSTANTRAMMODE.put(match object.vectors {
             0..=128 => sp_cs_cntl_1::CONSTLEN_128,
             129..=192 => sp_cs_cntl_1::CONSTLEN_192,
@@ -161,7 +176,11 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     registers(out, &SP_UPDATE_CNTL, &[forget]);
     registers(out, &SP_UPDATE_CNTL, &[0]);
     draft.places.range = out.len() as u32 + 1;
-    registers(out, &SP_CS_NDRANGE_0, &[0, 0, 0, 0, 0, 0, 0, numbers, waves, 0, 0, 0]);
+    registers(
+        out,
+        &SP_CS_NDRANGE_0,
+        &[0, 0, 0, 0, 0, 0, 0, numbers, waves, 0, 0, 0],
+    );
     let [low, high] = super::packet::halves(code);
     let code_registers = [control, shared, 0, 0, low, high, 0, 0, 0, 0];
     draft.places.private = out.len() as u32 + 7;
@@ -175,7 +194,11 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     registers(out, &SP_CS_CONST_CONFIG, &[constants]);
     draft.places.stack = out.len() as u32 + 2;
     let units = object.code_units();
-    registers(out, &SP_CS_INSTR_SIZE, &[sp_cs_instr_size::UNITS.put(units), 0]);
+    registers(
+        out,
+        &SP_CS_INSTR_SIZE,
+        &[sp_cs_instr_size::UNITS.put(units), 0],
+    );
     state_of(&mut draft, chip, object, code);
     let out = &mut draft.packets;
     let config = sp_cs_config::ENABLED.put(1)
@@ -192,7 +215,11 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
         }
     };
     if is_long {
-        registers(out, &SP_PS_INSTR_SIZE, &[sp_ps_instr_size::UNITS.put(units)]);
+        registers(
+            out,
+            &SP_PS_INSTR_SIZE,
+            &[sp_ps_instr_size::UNITS.put(units)],
+        );
     }
     label(out);
     draft.places.exec = out.len() as u32 + 2;
@@ -214,17 +241,37 @@ fn state_of(draft: &mut Draft, chip: &Chip, object: &Object, code: u64) {
     let preload = object.code_units().min(chip.facts().instruction_cache);
     let state = indirect(load::ST6_SHADER, load::SB6_CS_SHADER, preload as usize);
     let [low, high] = super::packet::halves(code);
-    command(&mut draft.packets, op::LOAD_STATE6_FRAG, &[state.encode(), low, high]);
+    command(
+        &mut draft.packets,
+        op::LOAD_STATE6_FRAG,
+        &[state.encode(), low, high],
+    );
     if !object.samplers.is_empty() {
         // Its address is the queue's: see `Launch::complete`.
         registers(&mut draft.packets, &TPL1_CS_BORDER_COLOR_BASE, &[0, 0]);
-        draft.addresses.push([draft.packets.len() as u32 - 2, BORDER]);
+        draft
+            .addresses
+            .push([draft.packets.len() as u32 - 2, BORDER]);
         let state = indirect(load::ST6_SHADER, load::SB6_CS_TEX, object.samplers.len());
-        draft.table(object.samplers.as_flattened(), Some(&SP_CS_SAMPLER_BASE), state);
+        draft.table(
+            object.samplers.as_flattened(),
+            Some(&SP_CS_SAMPLER_BASE),
+            state,
+        );
     }
     let tables = [
-        (&object.textures, &SP_CS_TEXMEMOBJ_BASE, load::ST6_CONSTANTS, load::SB6_CS_TEX),
-        (&object.uavs, &SP_CS_UAV_BASE, load::ST6_UAV, load::SB6_CS_SHADER),
+        (
+            &object.textures,
+            &SP_CS_TEXMEMOBJ_BASE,
+            load::ST6_CONSTANTS,
+            load::SB6_CS_TEX,
+        ),
+        (
+            &object.uavs,
+            &SP_CS_UAV_BASE,
+            load::ST6_UAV,
+            load::SB6_CS_SHADER,
+        ),
     ];
     for (images, base, kind, block) in tables {
         if images.is_empty() {
@@ -232,7 +279,9 @@ fn state_of(draft: &mut Draft, chip: &Chip, object: &Object, code: u64) {
         }
         let start = draft.data.len().next_multiple_of(16) as u32 * 4;
         // The object was checked.
-        let descriptors = images.iter().map(|image| image.descriptor().unwrap_or_default());
+        let descriptors = images
+            .iter()
+            .map(|image| image.descriptor().unwrap_or_default());
         let descriptors: Vec<_> = descriptors.collect();
         for (i, image) in images.iter().enumerate() {
             draft.images.push([image.argument, start + i as u32 * 64]);
@@ -261,7 +310,11 @@ fn check(chip: &Chip, object: &Object) -> Result<u32, Error> {
         return number("the number of fibers of a wave", 128, chip.wave.to_string());
     }
     if object.shared_bytes > chip.shared {
-        return number("shared memory", object.shared_bytes, format!("at most {} bytes", chip.shared));
+        return number(
+            "shared memory",
+            object.shared_bytes,
+            format!("at most {} bytes", chip.shared),
+        );
     }
     // Merged half registers are parts of full ones.
     let half = match object.flags & flags::MERGED {
@@ -272,7 +325,11 @@ fn check(chip: &Chip, object: &Object) -> Result<u32, Error> {
     let waves = if is_double { 2 } else { 1 };
     if used * waves > chip.facts().registers {
         let most = chip.facts().registers / waves;
-        return number("the number of register vectors", used, format!("at most {most}"));
+        return number(
+            "the number of register vectors",
+            used,
+            format!("at most {most}"),
+        );
     }
     Ok(object.max_threads.min(chip.max_group(object.full, half)))
 }
@@ -299,7 +356,13 @@ fn finish(draft: &Draft, object: &Object, (max_threads, per_wave): (u32, bool)) 
         draft.data.len() as u32,
     ];
     let tables = [draft.addresses.as_flattened(), draft.images.as_flattened()];
-    let parts = [&numbers[..], tables[0], tables[1], &draft.packets, &draft.data];
+    let parts = [
+        &numbers[..],
+        tables[0],
+        tables[1],
+        &draft.packets,
+        &draft.data,
+    ];
     parts.concat().into()
 }
 
@@ -331,7 +394,12 @@ impl<'a> Launch<'a> {
             packets,
             data: rest,
         };
-        let ends = [(launch.places.range, 12), (launch.places.private, 4), (launch.places.stack, 1), (launch.places.exec, 3)];
+        let ends = [
+            (launch.places.range, 12),
+            (launch.places.private, 4),
+            (launch.places.stack, 1),
+            (launch.places.exec, 3),
+        ];
         let inside = |(at, count): (u32, usize)| at as usize + count <= packets.len();
         (numbers[0] == MARK && rest.len() == data && ends.into_iter().all(inside)).then_some(launch)
     }
@@ -365,4 +433,3 @@ impl<'a> Launch<'a> {
         }
     }
 }
-

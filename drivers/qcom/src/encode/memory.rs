@@ -28,7 +28,13 @@ enum With {
 impl Encoder {
     /// Copies. Known addresses are copied in units of 16 bytes but for the ends; addresses that are given later may be
     /// any, so these are copied byte by byte.
-    pub(super) fn copy(&self, dst: Val, src: Val, bytes: u64, out: &mut CommandBuffer) -> Result<()> {
+    pub(super) fn copy(
+        &self,
+        dst: Val,
+        src: Val,
+        bytes: u64,
+        out: &mut CommandBuffer,
+    ) -> Result<()> {
         let (Val::Const(to), Val::Const(from)) = (dst, src) else {
             span::check_copy(&self.setup, dst, src, bytes, BYTES)?;
             return self.run(Kernel::CopyByte, dst, With::Source(src), bytes, out);
@@ -41,7 +47,10 @@ impl Encoder {
         let middle = from + head;
         let (kernel, with) = match middle % 4 {
             0 => (Kernel::CopyWide, With::Source(Val::Const(middle))),
-            odd => (Kernel::CopyShift, With::Shifted(Val::Const(middle - odd), odd as u32 * 8)),
+            odd => (
+                Kernel::CopyShift,
+                With::Shifted(Val::Const(middle - odd), odd as u32 * 8),
+            ),
         };
         self.run(kernel, plus(dst, head), with, body, out)?;
         let end = With::Source(Val::Const(middle + body));
@@ -49,7 +58,13 @@ impl Encoder {
     }
 
     /// Fills. An address that is given later is a multiple of 4 alone.
-    pub(super) fn fill(&self, at: Val, value: u32, bytes: u64, out: &mut CommandBuffer) -> Result<()> {
+    pub(super) fn fill(
+        &self,
+        at: Val,
+        value: u32,
+        bytes: u64,
+        out: &mut CommandBuffer,
+    ) -> Result<()> {
         span::check_fill(&self.setup, at, bytes, WIDE)?;
         let head = match at {
             Val::Const(at) => (at.wrapping_neg() % 16).min(bytes),
@@ -81,7 +96,12 @@ impl Encoder {
                 0 => (1, left),
                 groups => (groups.min(GROUPS), group),
             };
-            self.one(kernel, (plus(dst, done * unit), with, done * unit), (groups as u32, fibers as u32), out)?;
+            self.one(
+                kernel,
+                (plus(dst, done * unit), with, done * unit),
+                (groups as u32, fibers as u32),
+                out,
+            )?;
             done += groups * fibers;
         }
         Ok(())
@@ -98,7 +118,8 @@ impl Encoder {
         let refused = |why: String| self.setup.refused(format!("{kernel:?}"), why);
         let launch = self.builtin.launch(kernel);
         let launch = launch.ok_or_else(|| refused("the driver's kernel is not loaded".into()))?;
-        self.put(&launch, ([groups, 1, 1], [fibers, 1, 1]), out).map_err(refused)?;
+        self.put(&launch, ([groups, 1, 1], [fibers, 1, 1]), out)
+            .map_err(refused)?;
         let start = (out.data.len() - launch.data.len()) as u32 * 4;
         put_data(out, start, Part::Whole, dst);
         match with {

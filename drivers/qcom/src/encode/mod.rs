@@ -131,7 +131,9 @@ impl Encoder {
     /// Whether what packets keep is the private memory of now.
     pub fn uses(&self, kept: &Keep) -> bool {
         let now = self.private();
-        now.1.as_ref().is_some_and(|now| std::ptr::addr_eq(Keep::as_ptr(now), Keep::as_ptr(kept)))
+        now.1
+            .as_ref()
+            .is_some_and(|now| std::ptr::addr_eq(Keep::as_ptr(now), Keep::as_ptr(kept)))
     }
 
     fn private(&self) -> MutexGuard<'_, (Private, Option<Keep>)> {

@@ -34,8 +34,14 @@ impl Private {
         let processor = processor.checked_next_multiple_of(PRIVATE_TOTAL_UNIT)?;
         let fits = |field: hcq::reg::Field<_>, value: u32| field.get(field.put(value)) == value;
         let is_possible = fits(sp_cs_pvt_mem_param::MEMSIZEPERITEM, fiber / PRIVATE_UNIT)
-            && fits(sp_cs_pvt_mem_size::TOTALPVTMEMSIZE, processor / PRIVATE_TOTAL_UNIT)
-            && fits(sp_cs_pvt_mem_stack_offset::OFFSET, processor / PRIVATE_STACK_UNIT);
+            && fits(
+                sp_cs_pvt_mem_size::TOTALPVTMEMSIZE,
+                processor / PRIVATE_TOTAL_UNIT,
+            )
+            && fits(
+                sp_cs_pvt_mem_stack_offset::OFFSET,
+                processor / PRIVATE_STACK_UNIT,
+            );
         is_possible.then_some(Private {
             base: GpuVa(0),
             bytes: u64::from(processor) * u64::from(chip.cores),
@@ -76,7 +82,8 @@ mod tests {
     #[test]
     fn fibers_have_whole_units_and_a_limit() {
         let a630 = find(0x0603_0001).unwrap();
-        let plan = |bytes| Private::plan(a630, bytes).map(|p| (p.fiber_bytes, p.processor_bytes, p.bytes));
+        let plan =
+            |bytes| Private::plan(a630, bytes).map(|p| (p.fiber_bytes, p.processor_bytes, p.bytes));
         assert_eq!(plan(0), Some((0, 0, 0)));
         // 2048 fibers of each of two processors.
         assert_eq!(plan(1), Some((512, 1 << 20, 2 << 20)));
@@ -90,7 +97,13 @@ mod tests {
     fn registers_have_the_units_of_the_hardware() {
         let a630 = find(0x0603_0001).unwrap();
         let private = Private::plan(a630, 1000).unwrap().at(GpuVa(0x50_06e0_0000));
-        assert_eq!(private.registers(true), [2, 0x06e0_0000, 0x50, 512 | 1 << 31]);
-        assert_eq!((private.registers(false)[3], private.stack_offset()), (512, 1024));
+        assert_eq!(
+            private.registers(true),
+            [2, 0x06e0_0000, 0x50, 512 | 1 << 31]
+        );
+        assert_eq!(
+            (private.registers(false)[3], private.stack_offset()),
+            (512, 1024)
+        );
     }
 }

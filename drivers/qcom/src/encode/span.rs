@@ -58,11 +58,14 @@ pub(super) fn by_halves(
     mut compare32: impl FnMut(u64, Part, u32),
 ) -> Result<()> {
     let (low, high) = (mask as u32, (mask >> 32) as u32);
-    let unseen = |half: u64| matches!(value, Val::Const(value) if value & half != 0 && mask & half == 0);
+    let unseen =
+        |half: u64| matches!(value, Val::Const(value) if value & half != 0 && mask & half == 0);
     let exact = compare != Compare::GreaterEqual;
     let outside = matches!(value, Val::Const(value) if exact && value & !mask != 0);
     if outside || unseen(u64::from(u32::MAX)) || unseen(u64::from(u32::MAX) << 32) {
-        let why = format!("value {value:x?} has bits outside mask {mask:#x}: give a value inside the mask");
+        let why = format!(
+            "value {value:x?} has bits outside mask {mask:#x}: give a value inside the mask"
+        );
         return Err(setup.refused("poll", why));
     }
     let both = low != 0 && high != 0;
@@ -73,7 +76,8 @@ pub(super) fn by_halves(
         return Err(setup.refused("poll", why));
     }
     // Any high half is at least 0.
-    let is_low = matches!(value, Val::Const(value) if value >> 32 == 0) && compare == Compare::GreaterEqual;
+    let is_low =
+        matches!(value, Val::Const(value) if value >> 32 == 0) && compare == Compare::GreaterEqual;
     if high != 0 && !(both && is_low) {
         compare32(4, Part::High, high);
     }

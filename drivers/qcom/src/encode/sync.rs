@@ -5,9 +5,9 @@ use drivers_spec::qcom::regs::{CP_ALWAYS_ON_COUNTER, dword};
 use hcq::command_buffer::Part;
 use hcq::{CommandBuffer, Compare, GpuVa, Result, Signal, Val, Width};
 
+use super::Setup;
 use super::packet::{command, halves};
 use super::span::{self, half, plus};
-use super::Setup;
 
 /// Offset of a signal's timestamp from its value.
 pub(super) const TIMESTAMP: u64 = 8;
@@ -50,12 +50,21 @@ fn drop_acquire(setup: &Setup, out: &mut CommandBuffer) {
 }
 
 /// Holds the queue until a signal is at least a value.
-pub(super) fn wait(setup: &Setup, signal: &Signal, value: Val, out: &mut CommandBuffer) -> Result<()> {
+pub(super) fn wait(
+    setup: &Setup,
+    signal: &Signal,
+    value: Val,
+    out: &mut CommandBuffer,
+) -> Result<()> {
     if span::is_past(signal, value) {
         return Ok(());
     }
     let at = Val::Const(signal.va().0);
-    poll(setup, (at, u64::MAX, value, Compare::GreaterEqual, Width::W64), out)
+    poll(
+        setup,
+        (at, u64::MAX, value, Compare::GreaterEqual, Width::W64),
+        out,
+    )
 }
 
 /// Holds the queue until memory compares true.
@@ -83,7 +92,10 @@ fn poll32(out: &mut CommandBuffer, at: Val, value: (Val, Part), mask: u32, compa
         Compare::GreaterEqual => wait_reg_mem_0::WRITE_GE,
     };
     out.word(const { type7(op::WAIT_REG_MEM, 6) });
-    out.word(wait_reg_mem_0::FUNCTION.put(function) | wait_reg_mem_0::POLL.put(wait_reg_mem_0::POLL_MEMORY));
+    out.word(
+        wait_reg_mem_0::FUNCTION.put(function)
+            | wait_reg_mem_0::POLL.put(wait_reg_mem_0::POLL_MEMORY),
+    );
     out.val(at);
     half(out, value.0, value.1);
     out.word(mask);
@@ -92,7 +104,12 @@ fn poll32(out: &mut CommandBuffer, at: Val, value: (Val, Part), mask: u32, compa
 
 /// Sets a signal once all before is done and in memory.
 #[inline]
-pub(super) fn signal(setup: &Setup, signal: GpuVa, value: Val, out: &mut CommandBuffer) -> Result<()> {
+pub(super) fn signal(
+    setup: &Setup,
+    signal: GpuVa,
+    value: Val,
+    out: &mut CommandBuffer,
+) -> Result<()> {
     let at = Val::Const(signal.0);
     span::check_word(setup, "signal", at, Width::W64)?;
     // A signal only grows: where its value fits 32 bits, the others are still zero.
@@ -144,4 +161,3 @@ pub(super) fn timestamp(setup: &Setup, signal: GpuVa, out: &mut CommandBuffer) -
     command(&mut out.words, op::WAIT_MEM_WRITES, &[]);
     Ok(())
 }
-

@@ -7,8 +7,8 @@ use drivers_spec::qcom::packet::{self, LoadState, Packet, load_state6_0 as load,
 use drivers_spec::qcom::regs::{self, dword};
 use hcq::command_buffer::{Part, Section};
 use hcq::{
-    ArgKind, ArgLayout, Command, CommandBuffer, Compare, Deadline, DeviceId, GpuVa, Program, QueueKind, Scope,
-    Signal, SignalMemory, Slot, Val, Width,
+    ArgKind, ArgLayout, Command, CommandBuffer, Compare, Deadline, DeviceId, GpuVa, Program,
+    QueueKind, Scope, Signal, SignalMemory, Slot, Val, Width,
 };
 
 use super::private::Private;
@@ -132,22 +132,50 @@ fn values_of_64_bits_go_by_halves() {
         let signal = &signal;
         encode(&encoder, &[Command::Wait { signal, value }])
     };
-    let acquire = [op::EVENT_WRITE, op::EVENT_WRITE, op::WAIT_MEM_WRITES, op::WAIT_FOR_IDLE];
+    let acquire = [
+        op::EVENT_WRITE,
+        op::EVENT_WRITE,
+        op::WAIT_MEM_WRITES,
+        op::WAIT_FOR_IDLE,
+    ];
     let one = [&[op::WAIT_REG_MEM], &acquire[..]].concat();
     let two = [&[op::WAIT_REG_MEM; 2], &acquire[..]].concat();
     assert_eq!(ops(&wait(Val::Const(5)).words), one);
     let wide = wait(Val::Const(7 << 32 | 5));
     assert_eq!(ops(&wide.words), two);
     // The upper half first.
-    assert_eq!((wide.words[2], wide.words[4], wide.words[9], wide.words[11]), (0x1004, 7, 0x1000, 5));
+    assert_eq!(
+        (wide.words[2], wide.words[4], wide.words[9], wide.words[11]),
+        (0x1004, 7, 0x1000, 5)
+    );
     let open = wait(Val::Slot(Slot(2), 1));
-    let parts: Vec<_> = open.patches.iter().map(|p| (p.offset, p.part, p.slot, p.add)).collect();
-    assert_eq!(parts, [(16, Part::High, Slot(2), 1), (44, Part::Low, Slot(2), 1)]);
+    let parts: Vec<_> = open
+        .patches
+        .iter()
+        .map(|p| (p.offset, p.part, p.slot, p.add))
+        .collect();
+    assert_eq!(
+        parts,
+        [(16, Part::High, Slot(2), 1), (44, Part::Low, Slot(2), 1)]
+    );
     // The lower half first.
     let value = Val::Const(7 << 32 | 5);
-    let written = encode(&encoder, &[Command::Signal { signal: &signal, value }]).words;
-    assert_eq!(ops(&written), [op::WAIT_FOR_IDLE, op::EVENT_WRITE, op::EVENT_WRITE]);
-    assert_eq!((written[3], written[5], written[8], written[10]), (0x1000, 5, 0x1004, 7));
+    let written = encode(
+        &encoder,
+        &[Command::Signal {
+            signal: &signal,
+            value,
+        }],
+    )
+    .words;
+    assert_eq!(
+        ops(&written),
+        [op::WAIT_FOR_IDLE, op::EVENT_WRITE, op::EVENT_WRITE]
+    );
+    assert_eq!(
+        (written[3], written[5], written[8], written[10]),
+        (0x1000, 5, 0x1004, 7)
+    );
 }
 
 #[test]
@@ -158,8 +186,20 @@ fn waits_share_an_acquire_and_never_take_the_head() {
         value: Val::Const(1),
     };
     let twice = encode(&encoder, &[wait, wait]).words;
-    assert_eq!(ops(&twice).iter().filter(|op| **op == op::WAIT_FOR_IDLE).count(), 1);
-    let acquire = encode(&encoder, &[Command::Barrier { scope: Scope::Queue }]).words;
+    assert_eq!(
+        ops(&twice)
+            .iter()
+            .filter(|op| **op == op::WAIT_FOR_IDLE)
+            .count(),
+        1
+    );
+    let acquire = encode(
+        &encoder,
+        &[Command::Barrier {
+            scope: Scope::Queue,
+        }],
+    )
+    .words;
     let mut out = CommandBuffer::headed(acquire.clone());
     encoder.encode(&[wait], &mut out).unwrap();
     assert_eq!(out.words.len(), 2 * acquire.len() + 7);
@@ -170,7 +210,16 @@ fn what_a_queue_cannot_do_is_refused() {
     let encoder = encoder();
     let poll = |at, mask, value, compare, width| {
         let (at, value) = (Val::Const(at), Val::Const(value));
-        refused(&encoder, Command::Poll { at, mask, value, compare, width })
+        refused(
+            &encoder,
+            Command::Poll {
+                at,
+                mask,
+                value,
+                compare,
+                width,
+            },
+        )
     };
     assert!(poll(2, 1, 1, Compare::Equal, Width::W32).contains("not aligned"));
     assert!(poll(8, u64::MAX, 1, Compare::NotEqual, Width::W64).contains("poll one half"));
@@ -200,12 +249,28 @@ fn what_a_queue_cannot_do_is_refused() {
     let args = [Val::Const(0), Val::Const(0)];
     let copies = of(chip, QueueKind::Copy);
     assert!(refused(&copies, exec(&program, &args)).contains("cannot run kernels"));
-    assert!(refused(&encoder, exec(&program, &args[..1])).contains("1 arguments given, the kernel takes 2"));
-    let sized = |grid, block| refused(&encoder, Command::Exec { program: &program, args: &args, grid, block });
+    assert!(
+        refused(&encoder, exec(&program, &args[..1]))
+            .contains("1 arguments given, the kernel takes 2")
+    );
+    let sized = |grid, block| {
+        refused(
+            &encoder,
+            Command::Exec {
+                program: &program,
+                args: &args,
+                grid,
+                block,
+            },
+        )
+    };
     assert!(sized([1; 3], [1025, 1, 1]).contains("1 to 1024"));
     assert!(sized([1; 3], [0, 1, 1]).contains("1 to 1024"));
     assert!(sized([65536, 1, 1], [1; 3]).contains("at most 65535 groups"));
-    let foreign = Program { launch_words: Box::new([1, 2]), ..program };
+    let foreign = Program {
+        launch_words: Box::new([1, 2]),
+        ..program
+    };
     assert!(refused(&encoder, exec(&foreign, &args)).contains("another driver"));
 }
 
@@ -217,14 +282,49 @@ fn a_launch_has_its_arguments_sizes_and_constants() {
     let program = program(chip, &kernel(), layout);
     let args = [Val::Const(0x60_1000_0000), Val::Slot(Slot(1), 2)];
     let out = encode(&encoder, &[exec(&program, &args), exec(&program, &args)]);
-    let mut expected = vec![0x1000_0000, 0x60, 0, 0, 0, 0, 0, 0, 3, 2, 1, 32, 1, 1, 0x3f80_0000, 0];
+    let mut expected = vec![
+        0x1000_0000,
+        0x60,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        3,
+        2,
+        1,
+        32,
+        1,
+        1,
+        0x3f80_0000,
+        0,
+    ];
     expected.extend(expected.clone());
     assert_eq!(out.data, expected);
-    let patches: Vec<_> = out.patches.iter().map(|p| (p.section, p.offset, p.part)).collect();
-    assert_eq!(patches, [(Section::Data, 8, Part::Low), (Section::Data, 72, Part::Low)]);
-    assert_eq!(out.relocs.iter().map(|r| r.add).collect::<Vec<_>>(), [0, 64]);
+    let patches: Vec<_> = out
+        .patches
+        .iter()
+        .map(|p| (p.section, p.offset, p.part))
+        .collect();
+    assert_eq!(
+        patches,
+        [
+            (Section::Data, 8, Part::Low),
+            (Section::Data, 72, Part::Low)
+        ]
+    );
+    assert_eq!(
+        out.relocs.iter().map(|r| r.add).collect::<Vec<_>>(),
+        [0, 64]
+    );
     // No groups, no launch.
-    let none = Command::Exec { program: &program, args: &args, grid: [1, 0, 1], block: [1; 3] };
+    let none = Command::Exec {
+        program: &program,
+        args: &args,
+        grid: [1, 0, 1],
+        block: [1; 3],
+    };
     assert!(encode(&encoder, &[none]).words.is_empty());
 }
 
@@ -241,17 +341,26 @@ fn images_have_descriptors_with_the_address_of_their_argument() {
     let object = Object {
         textures: vec![image(1)],
         uavs: vec![image(0)],
-        samplers: vec![drivers_spec::qcom::descriptor::Sampler::PIXELS.encode().unwrap()],
+        samplers: vec![
+            drivers_spec::qcom::descriptor::Sampler::PIXELS
+                .encode()
+                .unwrap(),
+        ],
         ..kernel()
     };
     let program = program(encoder.setup().chip, &object, ArgLayout::buffers(2));
     let args = [Val::Const(0x61_2000_0040), Val::Slot(Slot(0), 64)];
     let out = encode(&encoder, &[exec(&program, &args)]);
     let states = packet::packets(&out.words).filter_map(|packet| match packet.unwrap().1 {
-        Packet::Command { op: op::LOAD_STATE6_FRAG, body } => Some(LoadState::decode(body[0])),
+        Packet::Command {
+            op: op::LOAD_STATE6_FRAG,
+            body,
+        } => Some(LoadState::decode(body[0])),
         _ => None,
     });
-    let states: Vec<_> = states.map(|state| (state.kind, state.block, state.units)).collect();
+    let states: Vec<_> = states
+        .map(|state| (state.kind, state.block, state.units))
+        .collect();
     let expected = [
         (load::ST6_CONSTANTS, load::SB6_CS_SHADER, 4),
         (load::ST6_SHADER, load::SB6_CS_SHADER, 2),
@@ -264,7 +373,20 @@ fn images_have_descriptors_with_the_address_of_their_argument() {
     assert_eq!(out.data.len(), 64);
     assert_eq!(out.data[48..][4..6], [0x2000_0040, 0x61]);
     let patches: Vec<_> = out.patches.iter().map(|p| (p.offset, p.part)).collect();
-    assert_eq!(patches[1..], [(144, Part::Low), (148, Part::Field { shift: 32, mask: 0x1_ffff, at: 0 })]);
+    assert_eq!(
+        patches[1..],
+        [
+            (144, Part::Low),
+            (
+                148,
+                Part::Field {
+                    shift: 32,
+                    mask: 0x1_ffff,
+                    at: 0
+                }
+            )
+        ]
+    );
     // The border colours are those of the queue.
     let border = packet::packets(&out.words).any(|packet| {
         matches!(packet.unwrap().1, Packet::Registers { first, values }
@@ -286,14 +408,19 @@ fn private_memory_is_that_of_the_queue_and_kept_with_the_packets() {
     };
     let program = program(chip, &object, ArgLayout::buffers(1));
     let args = [Val::Const(0)];
-    assert!(refused(&encoder, exec(&program, &args)).contains("600 bytes of private memory per fiber, the queue has 0"));
+    assert!(
+        refused(&encoder, exec(&program, &args))
+            .contains("600 bytes of private memory per fiber, the queue has 0")
+    );
     let kept: Keep = Arc::new(());
     let private = Private::plan(chip, 600).unwrap().at(GpuVa(0x50_0800_0000));
     encoder.set_private(private, Some(kept.clone()));
     let out = encode(&encoder, &[exec(&program, &args)]);
     assert!(encoder.uses(&kept) && out.keep.len() == 1);
     let registers = packet::packets(&out.words).find_map(|packet| match packet.unwrap().1 {
-        Packet::Registers { first, values } if first == dword(&regs::SP_CS_CNTL_0) => Some(values[6..].to_vec()),
+        Packet::Registers { first, values } if first == dword(&regs::SP_CS_CNTL_0) => {
+            Some(values[6..].to_vec())
+        }
         _ => None,
     });
     assert_eq!(registers.unwrap(), private.registers(true));
@@ -308,7 +435,9 @@ fn copies_move_whole_units_and_their_ends() {
     let launches = |command| {
         let out = encode(&encoder, &[command]);
         let sizes = packet::packets(&out.words).filter_map(|packet| match packet.unwrap().1 {
-            Packet::Registers { first, values } if first == dword(&regs::SP_CS_NDRANGE_0) => Some(values[1]),
+            Packet::Registers { first, values } if first == dword(&regs::SP_CS_NDRANGE_0) => {
+                Some(values[1])
+            }
             _ => None,
         });
         let places = out.data.chunks(16).map(|data| (data[0], data[2], data[4]));
@@ -331,7 +460,11 @@ fn copies_move_whole_units_and_their_ends() {
     // From an odd address: shifted by a byte.
     assert_eq!(
         copy(0x1003, 0x8000, 32),
-        [(13, (0x1003, 0x8000, 0)), (1, (0x1010, 0x800c, 8)), (3, (0x1020, 0x801d, 0))]
+        [
+            (13, (0x1003, 0x8000, 0)),
+            (1, (0x1010, 0x800c, 8)),
+            (3, (0x1020, 0x801d, 0))
+        ]
     );
     let open = Command::Copy {
         dst: Val::Slot(Slot(0), 0),
@@ -341,11 +474,19 @@ fn copies_move_whole_units_and_their_ends() {
     assert_eq!(launches(open).len(), 2);
     let fill = |at, bytes| {
         let at = Val::Const(at);
-        launches(Command::Fill { at, value: 7, bytes })
+        launches(Command::Fill {
+            at,
+            value: 7,
+            bytes,
+        })
     };
     assert_eq!(
         fill(0x1004, 40),
-        [(3, (0x1004, 7, 0)), (1, (0x1010, 7, 0)), (3, (0x1020, 7, 0))]
+        [
+            (3, (0x1004, 7, 0)),
+            (1, (0x1010, 7, 0)),
+            (3, (0x1020, 7, 0))
+        ]
     );
     // More than a launch has.
     assert_eq!(fill(0x1000, (64 << 20) + 16).len(), 2);
@@ -358,7 +499,9 @@ fn every_chip_has_its_registers() {
         let mut out = CommandBuffer::new();
         encoder.begin(&mut out);
         let program = program(chip, &kernel(), ArgLayout::buffers(1));
-        encoder.encode(&[exec(&program, &[Val::Const(0)])], &mut out).unwrap();
+        encoder
+            .encode(&[exec(&program, &[Val::Const(0)])], &mut out)
+            .unwrap();
         check(chip, &out.words);
         let mirrors = packet::packets(&out.words).any(|packet| {
             matches!(packet.unwrap().1, Packet::Registers { first, .. } if first == dword(&regs::HLSQ_CS_CTRL_REG1))
@@ -375,13 +518,29 @@ fn what_a_chip_does_not_have_is_named() {
         launch::words(find(id).unwrap(), &object, 0).map_err(|e| e.to_string())
     };
     let a610 = 0x0601_0000;
-    assert!(words(a610, &|o| o.flags |= flags::THREAD128).unwrap_err().contains("expected 64"));
-    assert!(words(a610, &|o| o.shared_bytes = 20 << 10).unwrap_err().contains("at most 16384 bytes"));
+    assert!(
+        words(a610, &|o| o.flags |= flags::THREAD128)
+            .unwrap_err()
+            .contains("expected 64")
+    );
+    assert!(
+        words(a610, &|o| o.shared_bytes = 20 << 10)
+            .unwrap_err()
+            .contains("at most 16384 bytes")
+    );
     assert!(words(0x0603_0000, &|o| o.shared_bytes = 20 << 10).is_ok());
     let a650 = 0x0605_0000;
-    assert!(words(a650, &|o| (o.full, o.flags) = (33, flags::ALL)).unwrap_err().contains("at most 32"));
+    assert!(
+        words(a650, &|o| (o.full, o.flags) = (33, flags::ALL))
+            .unwrap_err()
+            .contains("at most 32")
+    );
     assert!(words(a650, &|o| (o.full, o.half, o.flags) = (40, 48, 0)).is_ok());
-    assert!(words(a650, &|o| (o.full, o.half, o.flags) = (48, 48, 0)).unwrap_err().contains("at most 64"));
+    assert!(
+        words(a650, &|o| (o.full, o.half, o.flags) = (48, 48, 0))
+            .unwrap_err()
+            .contains("at most 64")
+    );
 }
 
 #[test]
@@ -395,9 +554,15 @@ fn long_code_tells_its_length_to_the_prefetcher() {
         };
         let program = program(chip, &object, ArgLayout::buffers(1));
         let out = encode(&encoder, &[exec(&program, &[Val::Const(0)])]);
-        let labels = ops(&out.words).iter().filter(|op| **op == op::EVENT_WRITE).count();
+        let labels = ops(&out.words)
+            .iter()
+            .filter(|op| **op == op::EVENT_WRITE)
+            .count();
         let preload = packet::packets(&out.words).find_map(|packet| match packet.unwrap().1 {
-            Packet::Command { op: op::LOAD_STATE6_FRAG, body } => {
+            Packet::Command {
+                op: op::LOAD_STATE6_FRAG,
+                body,
+            } => {
                 let state = LoadState::decode(body[0]);
                 (state.kind == load::ST6_SHADER).then_some(state.units)
             }

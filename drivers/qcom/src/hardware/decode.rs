@@ -89,9 +89,13 @@ fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
         };
         match (doing, found.last_mut()) {
             // The upper half of a signal's value.
-            (Some(Doing::Signal { at, value }), Some(Doing::Signal { at: low, value: all }))
-                if at == *low + 4 && *low % 8 == 0 =>
-            {
+            (
+                Some(Doing::Signal { at, value }),
+                Some(Doing::Signal {
+                    at: low,
+                    value: all,
+                }),
+            ) if at == *low + 4 && *low % 8 == 0 => {
                 *all |= value << 32;
             }
             (doing, _) => found.extend(doing),
@@ -167,6 +171,9 @@ mod tests {
         };
         assert_eq!(*signal, expected);
         out.words.push(0x1234_5678);
-        assert!(matches!(walk(encoder.setup(), &out.words).last(), Some(Doing::Unknown { .. })));
+        assert!(matches!(
+            walk(encoder.setup(), &out.words).last(),
+            Some(Doing::Unknown { .. })
+        ));
     }
 }

@@ -38,12 +38,18 @@ pub(crate) fn open(
 ) -> Result<Channel<QcomHardware>> {
     let name = format!("{kind} queue {index}");
     let chip = backend.gpu().chip;
-    let control = pool.piece(MemoryKind::Control, CONTROL_BYTES, &format!("the control memory of {name}"))?;
+    let control = pool.piece(
+        MemoryKind::Control,
+        CONTROL_BYTES,
+        &format!("the control memory of {name}"),
+    )?;
     let window = control.shared()?;
     let zeroed = window.fill(0, CONTROL_BYTES, 0);
     zeroed.map_err(|e| core.broken(&*name, e))?;
     let at = |offset| GpuVa(control.va().0 + offset);
-    let progress = window.sub(PROGRESS, 16).map_err(|e| core.broken(&*name, e))?;
+    let progress = window
+        .sub(PROGRESS, 16)
+        .map_err(|e| core.broken(&*name, e))?;
     let (code, kernels) = kernels(core, pool, &name)?;
     let builtin = Builtin::new(chip, kernels).map_err(|why| Error::Program {
         device: core.id.clone(),

@@ -55,9 +55,10 @@ impl Privates {
                 chip.name
             ),
         };
-        self.0.grow(on, fiber_bytes, plan, refused, |new, piece, _| {
-            encoder.set_private(*new, Some(piece.clone()));
-            Ok(())
-        })
+        self.0
+            .grow(on, fiber_bytes, plan, refused, |new, piece, _| {
+                encoder.set_private(*new, Some(piece.clone()));
+                Ok(())
+            })
     }
 }

@@ -21,7 +21,7 @@ use drivers_spec::qcom::kgsl::{
 };
 use hcq::sync::lock;
 use hcq::transport::access::by_clock;
-use hcq::transport::errno::{EDEADLK, EINTR, EAGAIN, EINVAL, ENOENT, ENOMEM, EPROTO, ETIMEDOUT};
+use hcq::transport::errno::{EAGAIN, EDEADLK, EINTR, EINVAL, ENOENT, ENOMEM, EPROTO, ETIMEDOUT};
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
 use zerocopy::IntoBytes;
@@ -108,7 +108,11 @@ impl Context {
             data: std::ptr::from_ref(&level).expose_provenance() as u64,
             size: size_of::<ConstraintPwrLevel>() as u64,
         };
-        set(&*self.process.file, property::PWR_CONSTRAINT, wanted.as_mut_bytes())
+        set(
+            &*self.process.file,
+            property::PWR_CONSTRAINT,
+            wanted.as_mut_bytes(),
+        )
     }
 
     fn retired(&self) -> Result<u32, TransportError> {
@@ -117,7 +121,11 @@ impl Context {
             kind: timestamp::RETIRED,
             ..Default::default()
         };
-        ioctl(&*self.process.file, kgsl::CMDSTREAM_READTIMESTAMP_CTXTID, &mut read)?;
+        ioctl(
+            &*self.process.file,
+            kgsl::CMDSTREAM_READTIMESTAMP_CTXTID,
+            &mut read,
+        )?;
         Ok(read.timestamp)
     }
 
@@ -207,7 +215,9 @@ impl ContextHandle for Context {
                         Fault::Errno(ETIMEDOUT) => {
                             *hint = "The kernel's queue of the context stayed full for 10 s: the GPU is busy or hung".into();
                         }
-                        Fault::Errno(ENOMEM) => *hint = "Free memory of the machine and submit again".into(),
+                        Fault::Errno(ENOMEM) => {
+                            *hint = "Free memory of the machine and submit again".into()
+                        }
                         Fault::Errno(EINTR | EAGAIN) => *hint = "Submit again".into(),
                         _ => {}
                     }
@@ -218,7 +228,10 @@ impl ContextHandle for Context {
     }
 
     fn counts(&self) -> Result<(u64, u64), TransportError> {
-        let (last, wraps) = (self.last.load(Ordering::Acquire), self.wraps.load(Ordering::Acquire));
+        let (last, wraps) = (
+            self.last.load(Ordering::Acquire),
+            self.wraps.load(Ordering::Acquire),
+        );
         let retired = self.retired()?;
         let all = u64::from(wraps) << 32 | u64::from(last);
         let behind = match compare(last, retired) {
@@ -254,7 +267,9 @@ impl ContextHandle for Context {
                 // Interrupted: who sleeps has a deadline, and looks at it.
                 Fault::Errno(ETIMEDOUT | EINTR | EAGAIN) => Ok(Progress::None),
                 // Ended meanwhile, by another thread.
-                Fault::Errno(EINVAL) if self.is_stopped.load(Ordering::Acquire) => Ok(Progress::Idle),
+                Fault::Errno(EINVAL) if self.is_stopped.load(Ordering::Acquire) => {
+                    Ok(Progress::Idle)
+                }
                 _ => Err(error),
             },
         }
@@ -296,7 +311,9 @@ impl ContextHandle for Context {
         if self.is_stopped.swap(true, Ordering::AcqRel) {
             return true;
         }
-        let mut argument = DrawctxtDestroy { drawctxt_id: self.id };
+        let mut argument = DrawctxtDestroy {
+            drawctxt_id: self.id,
+        };
         // Blocks until what was started has ended, for 35 s at most; then the kernel resets the GPU.
         match ioctl(&*self.process.file, kgsl::DRAWCTXT_DESTROY, &mut argument) {
             Ok(()) => true,

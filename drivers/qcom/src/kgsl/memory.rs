@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use drivers_gpu::backend::{Memory as Given, Named, PAGE, Request};
 use drivers_spec::qcom::kgsl::{
-    self, CacheOp, GpumemSyncCache, GpuobjAlloc, GpuobjFree, GpuobjInfo, MapUserMem,
-    SharedmemFree, memory, mmap_offset, user,
+    self, CacheOp, GpumemSyncCache, GpuobjAlloc, GpuobjFree, GpuobjInfo, MapUserMem, SharedmemFree,
+    memory, mmap_offset, user,
 };
 use hcq::mem::view::View;
 use hcq::mem::window::{Coherence, Window};
@@ -83,14 +83,22 @@ impl Memory {
         let bytes = wanted.bytes.max(1).checked_next_multiple_of(PAGE);
         let Some(bytes) = bytes.filter(|bytes| *bytes <= MOST_BYTES) else {
             let bytes = wanted.bytes;
-            return Err(misfit(format!("an object of {bytes} bytes, expected at most {MOST_BYTES}")));
+            return Err(misfit(format!(
+                "an object of {bytes} bytes, expected at most {MOST_BYTES}"
+            )));
         };
         let align = wanted.align.max(PAGE);
         if align > MOST_ALIGN {
-            return Err(misfit(format!("alignment {align}, expected at most {MOST_ALIGN}")));
+            return Err(misfit(format!(
+                "alignment {align}, expected at most {MOST_ALIGN}"
+            )));
         }
         let is_cached = wanted.kind == MemoryKind::Host;
-        let mode = if is_cached { memory::WRITEBACK } else { memory::WRITECOMBINE };
+        let mode = if is_cached {
+            memory::WRITEBACK
+        } else {
+            memory::WRITECOMBINE
+        };
         let mut made = GpuobjAlloc {
             size: bytes,
             flags: u64::from(align.trailing_zeros()) << memory::ALIGN_SHIFT
@@ -115,7 +123,9 @@ impl Memory {
         ioctl(file, kgsl::GPUOBJ_INFO, &mut info)?;
         if info.gpuaddr == 0 || !info.gpuaddr.is_multiple_of(align) {
             let at = info.gpuaddr;
-            return Err(misfit(format!("the address {at:#x} of an object, expected a multiple of {align:#x}")));
+            return Err(misfit(format!(
+                "the address {at:#x} of an object, expected a multiple of {align:#x}"
+            )));
         }
         one.va = info.gpuaddr;
         let view = file.mmap(Map {
@@ -124,7 +134,11 @@ impl Memory {
             prot: Prot::ReadWrite,
             at: None,
         })?;
-        let name = if wanted.what.is_empty() { "memory" } else { wanted.what };
+        let name = if wanted.what.is_empty() {
+            "memory"
+        } else {
+            wanted.what
+        };
         one.window = Some(match is_cached {
             false => machine.window(name, one.va, view),
             true => {
@@ -143,7 +157,10 @@ impl Memory {
     ///
     /// # Errors
     /// The kernel's; nothing is left behind then.
-    pub(super) fn import(process: &Arc<Process>, memory: &Import) -> Result<Arc<Memory>, TransportError> {
+    pub(super) fn import(
+        process: &Arc<Process>,
+        memory: &Import,
+    ) -> Result<Arc<Memory>, TransportError> {
         let (source, view) = match memory {
             Import::User(view) => {
                 let at = view.as_ptr().addr() as u64;
@@ -163,11 +180,17 @@ impl Memory {
         Ok(made)
     }
 
-    fn map(process: &Arc<Process>, source: Source, view: Option<View>) -> Result<Arc<Memory>, TransportError> {
+    fn map(
+        process: &Arc<Process>,
+        source: Source,
+        view: Option<View>,
+    ) -> Result<Arc<Memory>, TransportError> {
         let (argument, bytes, what) = match source {
             Source::User(at, bytes) => {
                 if !at.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) || bytes == 0 {
-                    return Err(misfit(format!("{bytes:#x} bytes of the process at {at:#x}, expected whole pages")));
+                    return Err(misfit(format!(
+                        "{bytes:#x} bytes of the process at {at:#x}, expected whole pages"
+                    )));
                 }
                 let argument = MapUserMem {
                     len: bytes,
@@ -193,7 +216,10 @@ impl Memory {
         mapped.map_err(|error| match (&error.fault, source) {
             // It has this address on the GPU already.
             (Fault::Errno(EFAULT), Source::User(at, _)) => TransportError {
-                operation: format!("{} of {at:#x}, memory of a GPU: use its buffer", error.operation),
+                operation: format!(
+                    "{} of {at:#x}, memory of a GPU: use its buffer",
+                    error.operation
+                ),
                 ..error
             },
             _ => error,

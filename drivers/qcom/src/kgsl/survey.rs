@@ -71,7 +71,12 @@ pub(super) fn get<T: IntoBytes + FromBytes + Immutable + FromZeros>(
         kind,
         ..Default::default()
     };
-    ioctl_with(file, kgsl::DEVICE_GETPROPERTY, &mut argument, &mut [value.as_mut_bytes()])
+    ioctl_with(
+        file,
+        kgsl::DEVICE_GETPROPERTY,
+        &mut argument,
+        &mut [value.as_mut_bytes()],
+    )
 }
 
 /// Sets a property.

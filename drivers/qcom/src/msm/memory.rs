@@ -65,7 +65,11 @@ impl Memory {
         let room = bytes.and_then(|bytes| bytes.checked_add(align - PAGE));
         let (Some(bytes), Some(room)) = (bytes, room) else {
             let operation = format!("an object of {} bytes", wanted.bytes);
-            return Err(TransportError::new(&*process.path, operation, Fault::Errno(EINVAL)));
+            return Err(TransportError::new(
+                &*process.path,
+                operation,
+                Fault::Errno(EINVAL),
+            ));
         };
         // Addresses are pages, often those that are free first: a larger object has an aligned part.
         let mut one = Memory::with(machine, process, wanted, bytes)?;
@@ -76,7 +80,11 @@ impl Memory {
         one.va = one.start.next_multiple_of(align);
         let skipped = one.va - one.start;
         one.bytes = bytes;
-        one.window = one.window.take().map(|all| all.sub(skipped, bytes)).transpose()?;
+        one.window = one
+            .window
+            .take()
+            .map(|all| all.sub(skipped, bytes))
+            .transpose()?;
         one.named = Some(Named::new(&process.space, one.va, bytes, wanted.what));
         Ok(one.known())
     }
@@ -115,7 +123,11 @@ impl Memory {
             prot: Prot::ReadWrite,
             at: None,
         })?;
-        let name = if wanted.what.is_empty() { "memory" } else { wanted.what };
+        let name = if wanted.what.is_empty() {
+            "memory"
+        } else {
+            wanted.what
+        };
         one.window = Some(machine.window(name, one.start, view));
         Ok(one)
     }
@@ -124,12 +136,19 @@ impl Memory {
     ///
     /// # Errors
     /// The kernel's; [`Fault::Unsupported`] for memory of the process, which msm does not take.
-    pub(super) fn import(process: &Arc<Process>, memory: &Import) -> Result<Arc<Memory>, TransportError> {
+    pub(super) fn import(
+        process: &Arc<Process>,
+        memory: &Import,
+    ) -> Result<Arc<Memory>, TransportError> {
         let (fd, bytes) = match memory {
             Import::DmaBuf(fd, bytes) => (*fd, *bytes),
             Import::User(_) => {
                 let why = "msm takes no memory of the process: copy it to a buffer, or share it as a dma-buf";
-                return Err(TransportError::new(&*process.path, "import", Fault::Unsupported(why.into())));
+                return Err(TransportError::new(
+                    &*process.path,
+                    "import",
+                    Fault::Unsupported(why.into()),
+                ));
             }
         };
         // Held until the new one is known: the kernel has one handle for it.
@@ -172,7 +191,11 @@ impl Memory {
         match self.start {
             0 => {
                 let operation = format!("the address of object {}: 0", self.handle);
-                Err(TransportError::new(&*self.process.path, operation, Fault::Errno(EINVAL)))
+                Err(TransportError::new(
+                    &*self.process.path,
+                    operation,
+                    Fault::Errno(EINVAL),
+                ))
             }
             _ => Ok(()),
         }

@@ -44,7 +44,10 @@ impl Process {
         // Others wait until it is there, or not.
         let mut slots = lock(&slots.0);
         slots.retain(|slot| slot.strong_count() > 0);
-        let open = slots.iter().filter_map(Weak::upgrade).find(|one| one.path == path);
+        let open = slots
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|one| one.path == path);
         if let Some(process) = open {
             return Ok(process);
         }

@@ -60,7 +60,11 @@ impl Queue {
     ///
     /// # Errors
     /// The kernel's; nothing is left behind then.
-    pub(super) fn new(device: &DeviceId, process: &Arc<Process>, priority: u32) -> Result<Queue, TransportError> {
+    pub(super) fn new(
+        device: &DeviceId,
+        process: &Arc<Process>,
+        priority: u32,
+    ) -> Result<Queue, TransportError> {
         let file = &*process.file;
         // Older kernels have one priority and do not tell.
         let levels = get(file, param::PRIORITIES).unwrap_or(1).clamp(1, 256) as u32;
@@ -85,7 +89,10 @@ impl Queue {
     }
 
     /// Commands and the list of memory that they name. The list is all memory of the process, in the order of addresses.
-    fn commands(&self, buffers: &[IndirectBuffer]) -> Result<(Vec<GemSubmitCmd>, Vec<GemSubmitBo>), Error> {
+    fn commands(
+        &self,
+        buffers: &[IndirectBuffer],
+    ) -> Result<(Vec<GemSubmitCmd>, Vec<GemSubmitBo>), Error> {
         let listed = lock(&self.process.listed).clone();
         let command = |buffer: &IndirectBuffer| {
             let object = self.process.heap.at(buffer.address)?;
@@ -109,7 +116,9 @@ impl Queue {
                 buffer.dwords, buffer.address
             ),
         };
-        let commands = buffers.iter().map(|one| command(one).ok_or_else(|| nobody(one)));
+        let commands = buffers
+            .iter()
+            .map(|one| command(one).ok_or_else(|| nobody(one)));
         Ok((commands.collect::<Result<_, _>>()?, listed))
     }
 
@@ -191,12 +200,16 @@ impl ContextHandle for Queue {
                 Ok(())
             }
             // The address space is unusable after a fault (EPIPE), the queue is gone (ENOENT).
-            Err(error) if is_gone(&error) || matches!(error.fault, Fault::Errno(EPIPE | EDEADLK | ENOENT)) => {
+            Err(error)
+                if is_gone(&error)
+                    || matches!(error.fault, Fault::Errno(EPIPE | EDEADLK | ENOENT)) =>
+            {
                 Err(Failure::Lost(error))
             }
             Err(error) => {
                 let mut refused = of_call(&self.device, &error, LOG);
-                if let (Error::Os { hint, .. }, Fault::Errno(ENOMEM)) = (&mut refused, &error.fault) {
+                if let (Error::Os { hint, .. }, Fault::Errno(ENOMEM)) = (&mut refused, &error.fault)
+                {
                     *hint = "Free memory of the machine and submit again".into();
                 }
                 Err(Failure::Refused(refused))
@@ -230,7 +243,9 @@ impl ContextHandle for Queue {
             Err(error) if is_over(&error) => Ok(Progress::None),
             Err(error) => match error.fault {
                 // Ended meanwhile, by another thread.
-                Fault::Errno(EINVAL | ENOENT) if self.is_stopped.load(Ordering::Acquire) => Ok(Progress::Idle),
+                Fault::Errno(EINVAL | ENOENT) if self.is_stopped.load(Ordering::Acquire) => {
+                    Ok(Progress::Idle)
+                }
                 _ => Err(error),
             },
         }
@@ -274,7 +289,10 @@ impl ContextHandle for Queue {
         let ended = last.map_or(Ok(()), |last| self.wait(last, STOP));
         let mut id = self.id;
         let closed = ioctl(&*self.process.file, msm::MSM_SUBMITQUEUE_CLOSE, &mut id);
-        for error in [closed.as_ref().err(), ended.as_ref().err()].into_iter().flatten() {
+        for error in [closed.as_ref().err(), ended.as_ref().err()]
+            .into_iter()
+            .flatten()
+        {
             tracing::warn!(%error, queue = self.name, "could not end the queue");
         }
         match (&ended, &closed) {

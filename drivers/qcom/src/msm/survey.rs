@@ -63,7 +63,8 @@ pub fn survey(machine: &dyn Machine) -> Vec<Found> {
 fn says_msm(machine: &dyn Machine, node: u32) -> bool {
     let text = machine.read(&format!("/sys/class/drm/renderD{node}/device/uevent"));
     let text = text.unwrap_or_default();
-    text.lines().any(|line| line == "DRIVER=adreno" || line.starts_with("DRIVER=msm"))
+    text.lines()
+        .any(|line| line == "DRIVER=adreno" || line.starts_with("DRIVER=msm"))
 }
 
 /// Whether a node is one of msm.
@@ -89,7 +90,9 @@ fn chip_of(file: &dyn DevFile, path: &str) -> Result<(&'static Chip, u32), Unusa
 
 /// Opens a node that [`survey`] has found.
 pub(super) fn open(machine: &dyn Machine, path: &str) -> Result<Arc<dyn DevFile>, Unusable> {
-    machine.open(path).map_err(|e| Unusable::of_open(e, path, LOG))
+    machine
+        .open(path)
+        .map_err(|e| Unusable::of_open(e, path, LOG))
 }
 
 /// Asks the GPU.

@@ -70,7 +70,10 @@ impl Kgsl {
     fn go(&self, state: &mut State) {
         for context in state.contexts.values_mut() {
             while let Some(first) = context.waiting.front().filter(|_| !context.hangs) {
-                if !first.iter().all(|&(at, dwords)| self.memory.run(at, dwords)) {
+                if !first
+                    .iter()
+                    .all(|&(at, dwords)| self.memory.run(at, dwords))
+                {
                     break;
                 }
                 context.waiting.pop_front();
@@ -250,7 +253,11 @@ impl DevFile for Kgsl {
                 if errno == ETIMEDOUT {
                     std::thread::sleep(Duration::from_micros(100));
                 }
-                Err(TransportError::new(self.name(), operation, Fault::Errno(errno)))
+                Err(TransportError::new(
+                    self.name(),
+                    operation,
+                    Fault::Errno(errno),
+                ))
             }
         }
     }

@@ -25,7 +25,9 @@ impl Memory {
     /// New memory.
     pub fn add(&self, bytes: u64, align: u64) -> (u64, View) {
         let mut next = self.next.lock().unwrap();
-        let at = (*next).max(0x50_0000_0000).next_multiple_of(align.max(4096));
+        let at = (*next)
+            .max(0x50_0000_0000)
+            .next_multiple_of(align.max(4096));
         *next = at + bytes;
         let view = View::alloc(bytes as usize, 4096).unwrap();
         self.objects.lock().unwrap().insert(at, view.clone());
@@ -61,7 +63,9 @@ impl Memory {
         view.read_words(offset, &mut words).unwrap();
         let wide = |body: &[u32], at: usize| u64::from(body[at]) | u64::from(body[at + 1]) << 32;
         for packet in packet::packets(&words) {
-            let Packet::Command { op, body } = packet.unwrap().1 else { continue };
+            let Packet::Command { op, body } = packet.unwrap().1 else {
+                continue;
+            };
             packet::check(op, body).unwrap();
             match (op, body.len()) {
                 (op::EVENT_WRITE, 4) => {
@@ -106,7 +110,9 @@ pub struct Mock {
 }
 
 impl Mock {
-    pub fn new(files: impl IntoIterator<Item = (&'static str, Arc<dyn DevFile>)>) -> Arc<dyn Machine> {
+    pub fn new(
+        files: impl IntoIterator<Item = (&'static str, Arc<dyn DevFile>)>,
+    ) -> Arc<dyn Machine> {
         Arc::new(Mock {
             files: files.into_iter().collect(),
             kept: Kept::default(),
@@ -128,12 +134,19 @@ impl Machine for Mock {
     }
 
     fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
-        let names = self.files.keys().filter_map(|name| name.strip_prefix(path)?.strip_prefix('/'));
+        let names = self
+            .files
+            .keys()
+            .filter_map(|name| name.strip_prefix(path)?.strip_prefix('/'));
         Ok(names.map(str::to_owned).collect())
     }
 
     fn reserve(&self, _: u64, _: u64, _: u64) -> Result<Reserved, TransportError> {
-        Err(TransportError::new("mock", "reserve", Fault::Unsupported("not asked for".into())))
+        Err(TransportError::new(
+            "mock",
+            "reserve",
+            Fault::Unsupported("not asked for".into()),
+        ))
     }
 
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {

@@ -56,7 +56,10 @@ impl Msm {
     fn go(&self, state: &mut State) {
         for queue in state.queues.values_mut() {
             while let Some((_, first)) = queue.waiting.front().filter(|_| !queue.hangs) {
-                if !first.iter().all(|&(at, dwords)| self.memory.run(at, dwords)) {
+                if !first
+                    .iter()
+                    .all(|&(at, dwords)| self.memory.run(at, dwords))
+                {
                     break;
                 }
                 queue.waiting.pop_front();
@@ -110,9 +113,11 @@ impl Msm {
                 };
             });
         } else if is(drm::GEM_CLOSE.ioctl()) {
-            edit::<drm::GemClose>(request, |close, _| match state.objects.remove(&close.handle) {
-                Some((at, _)) => self.memory.remove(at),
-                None => done = Err(EINVAL),
+            edit::<drm::GemClose>(request, |close, _| {
+                match state.objects.remove(&close.handle) {
+                    Some((at, _)) => self.memory.remove(at),
+                    None => done = Err(EINVAL),
+                }
             });
         } else {
             done = self.submission(request, state, &is);
@@ -132,7 +137,13 @@ impl Msm {
                 state.next += 1;
                 queue.id = state.next;
                 let priority = queue.prio;
-                state.queues.insert(state.next, Queue { priority, ..Queue::default() });
+                state.queues.insert(
+                    state.next,
+                    Queue {
+                        priority,
+                        ..Queue::default()
+                    },
+                );
             });
         } else if is(MSM_SUBMITQUEUE_CLOSE.ioctl()) {
             edit::<u32>(request, |id, _| {
@@ -157,7 +168,11 @@ impl Msm {
                     .chunks_exact(size_of::<GemSubmitBo>())
                     .map(|bytes| GemSubmitBo::read_from_bytes(bytes).unwrap())
                     .collect();
-                assert!(listed.iter().all(|one| objects[&one.handle].0 == one.presumed));
+                assert!(
+                    listed
+                        .iter()
+                        .all(|one| objects[&one.handle].0 == one.presumed)
+                );
                 let buffer = |bytes: &[u8]| {
                     let command = GemSubmitCmd::read_from_bytes(bytes).unwrap();
                     let (at, view) = &objects[&listed[command.submit_idx as usize].handle];
@@ -202,7 +217,11 @@ impl DevFile for Msm {
                 if errno == ETIMEDOUT {
                     std::thread::sleep(Duration::from_micros(100));
                 }
-                Err(TransportError::new(self.name(), operation, Fault::Errno(errno)))
+                Err(TransportError::new(
+                    self.name(),
+                    operation,
+                    Fault::Errno(errno),
+                ))
             }
         }
     }
