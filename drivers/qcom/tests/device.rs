@@ -322,11 +322,7 @@ fn a_hang_is_a_loss_with_all_that_is_known() {
     let error = point.wait(soon()).unwrap_err();
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     let text = error.to_string();
-    for part in [
-        "guilty, this context did it",
-        "a signal at",
-        "dmesg | grep kgsl",
-    ] {
+    for part in ["guilty, this context did it", "dmesg | grep kgsl"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let again = queue.submit(&[], &[write(&data, 2)]).unwrap_err();
@@ -464,7 +460,8 @@ fn every_call_may_fail_with_every_errno() {
                         "DRM_IOCTL_GEM_CLOSE",
                         "DRM_IOCTL_MSM_SUBMITQUEUE_CLOSE",
                     ];
-                    if !frees.contains(name) {
+                    // Memory of a GPU that has left may still be in use, for all that is known: it goes with the process.
+                    if !frees.contains(name) && errno != ENODEV {
                         assert_eq!(stand.left(), (0, 0), "{what}");
                     }
                 }
@@ -537,7 +534,7 @@ fn what_was_recorded_replays() {
         let tape = Arc::new(Tape::parse(&log.to_string()).unwrap());
         // The address of the power level.
         tape.ignore("IOCTL_KGSL_SETPROPERTY", 24..64);
-        let machine = Tapped::<dyn Machine>::alone("machine", tape.clone());
+        let machine: Arc<dyn Machine> = Tapped::<dyn Machine>::alone("machine", tape.clone());
         let device = open(way, &machine).unwrap();
         let buffer = device.alloc(AllocSpec::device(1 << 20)).unwrap();
         assert_eq!(buffer.va(), va);

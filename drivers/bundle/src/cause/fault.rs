@@ -219,7 +219,7 @@ fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
 }
 
 /// Hardware exceptions: the unit's text, and its meaning.
-const REFUSALS: [(&str, &str, &str, &str); 13] = [
+const REFUSALS: [(&str, &str, &str, &str); 16] = [
     (
         "illegal instruction",
         "illegal-instruction",

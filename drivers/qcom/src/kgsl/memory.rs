@@ -47,8 +47,8 @@ pub(super) struct Memory {
 enum Kind {
     /// An object with an id.
     Object(u32),
-    /// A mapping of other memory, which stays until it is freed.
-    Mapped(Option<View>),
+    /// A mapping of other memory.
+    Mapped,
 }
 
 impl Object for Memory {
@@ -235,7 +235,7 @@ impl Memory {
         let one = Memory {
             named: Some(Named::new(&process.space, va, bytes, what)),
             window,
-            kind: Kind::Mapped(view),
+            kind: Kind::Mapped,
             va,
             bytes,
             process: process.clone(),
@@ -268,7 +268,9 @@ impl Drop for Memory {
             self.process.heap.remove(self.va);
         }
         self.named = None;
-        self.window = None;
+        if matches!(self.kind, Kind::Object(_)) {
+            self.window = None;
+        }
         // The queues that used it have passed it, or are gone: the pool waits for that.
         let freed = match &self.kind {
             Kind::Object(id) => {
@@ -278,7 +280,8 @@ impl Drop for Memory {
                 };
                 ioctl(file, kgsl::GPUOBJ_FREE, &mut argument)
             }
-            Kind::Mapped(_) => {
+            // Its window keeps the memory until then.
+            Kind::Mapped => {
                 let mut argument = SharedmemFree { gpuaddr: self.va };
                 ioctl(file, kgsl::SHAREDMEM_FREE, &mut argument)
             }

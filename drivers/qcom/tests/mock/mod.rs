@@ -99,7 +99,7 @@ pub fn edit<T: FromBytes + IntoBytes + Copy>(
     let (argument, rest) = data.split_at_mut(size_of::<T>());
     let mut value = T::read_from_bytes(argument).unwrap();
     change(&mut value, rest);
-    argument.copy_from_slice(value.as_bytes());
+    argument.copy_from_slice(value.as_mut_bytes());
     request.set_data(&data).unwrap();
 }
 
