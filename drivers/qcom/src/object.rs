@@ -415,7 +415,7 @@ impl Object {
         }
         let bytes = u64::from(self.vectors) * 16;
         let block = |what, at: u32, dwords: u64| {
-            let fits = at % 4 == 0 && u64::from(at) + dwords * 4 <= bytes;
+            let fits = at.is_multiple_of(4) && u64::from(at) + dwords * 4 <= bytes;
             match at == NONE || fits {
                 true => Ok(()),
                 false => Err(number(

@@ -48,8 +48,8 @@ struct Stand {
 fn stand(way: Way) -> Stand {
     let (kgsl, msm) = (Arc::new(Kgsl::new(A630)), Arc::new(Msm::new(A630.into())));
     let machine = match way {
-        Way::Kgsl => Mock::new([("/dev/kgsl-3d0", kgsl.clone() as Arc<dyn DevFile>)]),
-        Way::Msm => Mock::new([("/dev/dri/renderD128", msm.clone() as Arc<dyn DevFile>)]),
+        Way::Kgsl => Mock::machine([("/dev/kgsl-3d0", kgsl.clone() as Arc<dyn DevFile>)]),
+        Way::Msm => Mock::machine([("/dev/dri/renderD128", msm.clone() as Arc<dyn DevFile>)]),
     };
     Stand {
         way,
@@ -160,13 +160,13 @@ fn a_device_says_what_it_is() {
 fn newer_chips_are_refused_by_name() {
     let kgsl: Arc<dyn DevFile> = Arc::new(Kgsl::new(0x0703_0001));
     let msm: Arc<dyn DevFile> = Arc::new(Msm::new(0x4405_0001));
-    let machine = Mock::new([("/dev/kgsl-3d0", kgsl), ("/dev/dri/renderD128", msm)]);
+    let machine = Mock::machine([("/dev/kgsl-3d0", kgsl), ("/dev/dri/renderD128", msm)]);
     for (way, name) in [(Way::Kgsl, "Adreno 730"), (Way::Msm, "Adreno 830")] {
         let error = open(way, &machine).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         assert!(error.to_string().contains(name), "{error}");
     }
-    let nothing = Mock::new([]);
+    let nothing = Mock::machine([]);
     for way in [Way::Kgsl, Way::Msm] {
         let error = open(way, &nothing).unwrap_err();
         assert!(matches!(error, Error::NoDevice { .. }), "{error}");

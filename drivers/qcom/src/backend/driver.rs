@@ -83,7 +83,7 @@ pub struct Opened<D> {
 
 impl<D: Driver> Opened<D> {
     /// A GPU at a place, with its chip and the chip's id.
-    pub fn new(
+    pub fn backend(
         machine: &dyn Machine,
         id: DeviceId,
         driver: D,

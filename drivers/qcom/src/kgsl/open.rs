@@ -47,7 +47,7 @@ pub fn open(
         full_power: options.full_power,
         has_counter: Mutex::new(false),
     };
-    Ok(Opened::new(&**machine, id, driver, gpu))
+    Ok(Opened::backend(&**machine, id, driver, gpu))
 }
 
 /// KGSL as a driver.

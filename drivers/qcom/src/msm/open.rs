@@ -43,7 +43,7 @@ pub fn open(machine: &Arc<dyn Machine>, index: u32) -> Result<Arc<dyn QcomBacken
         process,
     };
     let gpu = (&*found.path, chip, chip_id);
-    Ok(Opened::new(&**machine, id, driver, gpu))
+    Ok(Opened::backend(&**machine, id, driver, gpu))
 }
 
 /// msm as a driver.

@@ -110,7 +110,8 @@ pub struct Mock {
 }
 
 impl Mock {
-    pub fn new(
+    /// Of these files.
+    pub fn machine(
         files: impl IntoIterator<Item = (&'static str, Arc<dyn DevFile>)>,
     ) -> Arc<dyn Machine> {
         Arc::new(Mock {
