@@ -9,9 +9,6 @@ use crate::regs::{LANES, Lanes, Mask, Reg, lanes};
 use crate::rules;
 use crate::wave::{Core, Wave};
 
-/// Cycles until a load is there, where it hits in the cache: Mesa src/freedreno/ir3/ir3.h, `soft_sy_delay`.
-pub(super) const LOAD_LATENCY: u64 = 109;
-
 /// What the upper byte of a half register holds behind a load of a byte: nothing that a program may use.
 ///
 /// Source: Mesa src/freedreno/ir3/ir3_compiler_nir.c, `create_cov`, masks bytes before it uses them.
@@ -86,7 +83,7 @@ impl Wave {
                 value[lane] = if ty == Type::U8 { JUNK | number } else { number };
             }
         }
-        let ready = Ready::Sy(LOAD_LATENCY + u64::from(count));
+        let ready = Ready::Sy(super::latency(core, super::Unit::Memory, count));
         for (n, value) in values.iter().take(count.into()).enumerate() {
             self.write(to.plus(n as u16), mask, value, ready, 0)?;
         }

@@ -185,6 +185,36 @@ fn refused(address: u64, bytes: usize, why: crate::memory::Denied) -> Cause {
     }
 }
 
+/// Which unit answers, for how long it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    Texture,
+    Constants,
+    Memory,
+}
+
+/// Cycles until a result of so many components is there, where caches hit.
+///
+/// Source: Mesa src/freedreno/ir3/ir3.h, `soft_sy_delay`: measured.
+fn latency(core: &Core<'_>, unit: Unit, components: u16) -> u64 {
+    let n = u64::from(components);
+    let double = core.launch.thread_size == ThreadSize::Thread128;
+    match (unit, double, components) {
+        (Unit::Constants, true, _) => 21 + 8 * n,
+        (Unit::Constants, false, _) => 18 + 4 * n,
+        (Unit::Texture, true, 0 | 1) => 58,
+        (Unit::Texture, true, 2) => 60,
+        (Unit::Texture, true, 3) => 77,
+        (Unit::Texture, true, _) => 79,
+        (Unit::Texture, false, 0 | 1) => 51,
+        (Unit::Texture, false, 2) => 53,
+        (Unit::Texture, false, 3) => 62,
+        (Unit::Texture, false, _) => 64,
+        (Unit::Memory, true, _) => 172 + n,
+        (Unit::Memory, false, _) => 109 + n,
+    }
+}
+
 /// A number of 1, 2 or 4 bytes.
 fn number(bytes: &[u8]) -> u32 {
     bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
