@@ -58,16 +58,19 @@ impl Wave {
             }
         }
         if desc.indirect() {
-            let reg = Self::register(inst.srcs.last())?;
-            let indices = self.read_late(reg, mask, Late::Either)?;
-            if desc.uniform() && mask != 0 && same(mask, &indices).is_none() {
+            // Mesa ir3_compiler_nir.c, `get_tex_samp_tex_src`: two half registers, sampler and texture; with a bindless
+            // base two full ones, texture and sampler.
+            let first = Self::register(inst.srcs.last())?;
+            let one = self.read_late(first, mask, Late::Either)?;
+            let two = self.read_late(first.plus(1), mask, Late::Either)?;
+            (slots.texture, slots.sampler) = match desc.bindless() {
+                true => (one, two),
+                false => (two, one),
+            };
+            let differ = |values| mask != 0 && same(mask, values).is_none();
+            if desc.uniform() && (differ(&one) || differ(&two)) {
                 return broken(&rules::UNIFORM, "the indices of texture and sampler differ between fibers");
             }
-            // Mesa ir3_compiler_nir.c, `get_tex_samp_tex_src`: the sampler, and behind it the texture, of 16 bits each
-            // in a full register, else of 8 bits.
-            let shift = if desc.bindless() { 16 } else { 8 };
-            slots.sampler = indices.map(|index| index & ((1 << shift) - 1));
-            slots.texture = indices.map(|index| index >> shift);
         }
         Ok(slots)
     }
