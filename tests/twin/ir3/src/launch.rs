@@ -69,7 +69,7 @@ pub struct Descriptors {
 /// A dispatch.
 ///
 /// The command processor checks its own registers (alignments, footprints that both registers have, order of packets).
-/// `Grid::new` checks what the shader cores take.
+/// [`crate::Grid::new`] checks what the shader cores take.
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The chip.
@@ -165,5 +165,62 @@ impl Launch {
         let vectors = self.register_vectors().max(1) * double;
         let waves = self.chip.facts().registers / vectors * self.chip.wave_granularity;
         waves.min(Chip::MAX_WAVES)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A launch of one wave on an A630, without code.
+    pub(crate) fn launch() -> Launch {
+        let chips = drivers_spec::qcom::chip::CHIPS;
+        Launch {
+            chip: chips.iter().find(|chip| chip.name == "A630").unwrap(),
+            program: 0x1000,
+            first: 0,
+            code_bytes: 128,
+            thread_size: ThreadSize::Thread64,
+            full_footprint: 4,
+            half_footprint: 4,
+            merged_registers: false,
+            branch_stack: 0,
+            booleans: 0,
+            constants: Vec::new(),
+            const_dwords: 0,
+            constant_demotion: true,
+            local_size: [64, 1, 1],
+            global_size: [64, 1, 1],
+            global_offset: [0; 3],
+            groups: [1; 3],
+            system: SystemRegisters::default(),
+            private: Private::default(),
+            local_bytes: 0,
+            descriptors: Descriptors::default(),
+            seed: 1,
+            limit: 1 << 20,
+        }
+    }
+
+    #[test]
+    fn registers_limit_the_waves() {
+        let mut all = launch();
+        (all.full_footprint, all.half_footprint) = (24, 0);
+        assert_eq!(all.occupancy(), 8);
+        all.thread_size = ThreadSize::Thread128;
+        assert_eq!((all.occupancy(), all.wave_size()), (4, 128));
+        (all.full_footprint, all.half_footprint) = (6, 4);
+        assert_eq!((all.register_vectors(), all.occupancy()), (8, 12));
+        all.merged_registers = true;
+        assert_eq!((all.register_vectors(), all.occupancy()), (6, 16));
+    }
+
+    #[test]
+    fn waves_of_a_group() {
+        let mut all = launch();
+        all.local_size = [10, 10, 1];
+        assert_eq!((all.group_fibers(), all.waves_per_group()), (100, 2));
+        all.thread_size = ThreadSize::Thread128;
+        assert_eq!(all.waves_per_group(), 1);
     }
 }

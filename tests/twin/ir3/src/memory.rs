@@ -59,7 +59,7 @@ pub type Change<'a> = &'a dyn Fn(u64) -> u64;
 
 /// Memory by the GPU's virtual addresses.
 ///
-/// Accesses are naturally aligned to the size of a component and may be as long as a texel or a line of code. The executor
+/// An access is a component, a texel, up to four components of ldg or stg at any address, or a line of code. The executor
 /// calls in program order of each wave; waves take turns.
 pub trait Memory {
     /// Reads bytes.
