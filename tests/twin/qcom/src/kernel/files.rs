@@ -12,6 +12,7 @@ use twin::process::Wanted;
 use crate::memory::Object;
 
 use super::Process;
+use super::state::Watcher;
 use super::msm::Render;
 use super::tree::{Live, Node, Own};
 
@@ -265,6 +266,41 @@ impl Process {
             Kind::Text(_) | Kind::Folder(_) => true,
             _ => false,
         })
+    }
+
+    /// Has somebody told whether poll finds a file ready: now, and once it does.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn watch(&self, fd: i32, watcher: Watcher) -> Result {
+        let file = self.file(fd)?;
+        let mut state = self.machine.enter();
+        match &file.kind {
+            Kind::SyncFile(job) if state.live.contains(job) => {
+                watcher(false);
+                state.watchers.push((*job, watcher));
+            }
+            Kind::SyncFile(_) | Kind::Text(_) | Kind::Folder(_) => watcher(true),
+            _ => watcher(false),
+        }
+        drop(state);
+        self.let_go(file);
+        Ok(())
+    }
+
+    /// ioctl.
+    ///
+    /// # Errors
+    /// `EBADF`, `ENOTTY` for a file that has none, and those of the kernel driver.
+    pub fn ioctl(&self, fd: i32, request: u32, argument: u64) -> Result {
+        let file = self.file(fd)?;
+        let done = match &file.kind {
+            Kind::Kgsl => self.kgsl_ioctl(&file, request, argument),
+            Kind::Render(_) => self.msm_ioctl(&file, request, argument),
+            _ => Err(Errno::ENOTTY),
+        };
+        self.let_go(file);
+        done
     }
 
     /// mmap of a file; returns where.

@@ -307,6 +307,13 @@ impl State {
     /// A submission is done, or given up: who waits for it may go on.
     pub(crate) fn retire(&mut self, job: &Job) {
         self.live.remove(&job.id);
+        self.watchers.retain(|(id, watcher)| {
+            let over = *id == job.id;
+            if over {
+                watcher(true);
+            }
+            !over
+        });
         let lost = |fault: &Injected| matches!(fault, Injected::Lost { nth } if *nth == job.number);
         let lost = job.number > 0 && self.faults.iter().any(lost);
         match job.owner {

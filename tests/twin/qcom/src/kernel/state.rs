@@ -26,6 +26,9 @@ pub(crate) type Shared = Arc<Mutex<Space>>;
 /// KGSL, adreno_a6xx_ringbuffer.c, a6xx_ringbuffer_init; Linux, a6xx_gpu.c: nr_rings is 1.
 const RINGS: usize = 4;
 
+/// Told whether poll would find a file ready.
+pub(crate) type Watcher = Box<dyn Fn(bool) + Send + Sync>;
+
 /// See the front page.
 pub(crate) struct State {
     pub(crate) core: Core,
@@ -49,6 +52,8 @@ pub(crate) struct State {
     pub(crate) moved: u64,
     pub(crate) paused: bool,
     pub(crate) watch: Option<Box<dyn Watch>>,
+    /// Who is told when a submission is done.
+    pub(crate) watchers: Vec<(u64, Watcher)>,
     /// What goes wrong with submissions.
     pub(crate) faults: Vec<Injected>,
     /// How many have begun.
@@ -80,6 +85,7 @@ impl State {
             moved: 0,
             paused: false,
             watch: None,
+            watchers: Vec::new(),
             faults: config.faults.clone(),
             begun: 0,
             next_job: 1,
