@@ -22,8 +22,7 @@ use crate::chip::Chip;
 use crate::kernel::calls;
 
 /// Keys of a config string.
-const KEYS: &str =
-    "chip, gpus, kernel, version, memory, seed, timeout, instructions, debug, fault";
+const KEYS: &str = "chip, gpus, kernel, version, memory, seed, timeout, instructions, debug, fault";
 
 /// Which kernel driver has the GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -179,7 +178,8 @@ impl Config {
 }
 
 /// What faults may be.
-const FAULTS: &str = "call:NAME:ERRNO[:NTH], path:PATH:ERRNO, hang:NTH[:TIMES], page:NTH or lost:NTH";
+const FAULTS: &str =
+    "call:NAME:ERRNO[:NTH], path:PATH:ERRNO, hang:NTH[:TIMES], page:NTH or lost:NTH";
 
 /// Half of the memory of the host, of which all GPUs of this kind have theirs.
 fn half() -> u64 {
@@ -245,7 +245,8 @@ mod tests {
         let newer = Config::parse("version=5.15,memory=4M").unwrap();
         assert_eq!(newer.kernel, Kernel::Kgsl(Version::V5_15));
         assert_eq!(newer.memory, 4 << 20);
-        let text = "fault=call:GPU_COMMAND:ENOMEM:2;hang:1;hang:2:3;page:4;lost:5;path:/dev/a:EACCES";
+        let text =
+            "fault=call:GPU_COMMAND:ENOMEM:2;hang:1;hang:2:3;page:4;lost:5;path:/dev/a:EACCES";
         let faults = Config::parse(text).unwrap().faults;
         assert_eq!(faults.len(), 6);
         assert_eq!(faults[2], Fault::Hang { nth: 2, times: 3 });

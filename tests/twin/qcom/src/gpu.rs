@@ -112,7 +112,10 @@ impl Core {
 
     /// What a performance counter has counted: clocks in which something ran.
     pub(crate) fn counted(&self, register: u32) -> Option<u64> {
-        let counter = self.counters.iter().find(|counter| counter.register == register)?;
+        let counter = self
+            .counters
+            .iter()
+            .find(|counter| counter.register == register)?;
         Some(self.busy - counter.since)
     }
 

@@ -67,8 +67,12 @@ mod more {
     /// CP_MEMCPY: copies dwords.
     pub(super) const MEMCPY: u8 = 0x75;
     /// Dwords of each.
-    pub(super) const LENGTHS: [(u8, usize); 4] =
-        [(REG_TEST, 1), (COND_EXEC, 6), (COND_REG_EXEC, 2), (MEMCPY, 5)];
+    pub(super) const LENGTHS: [(u8, usize); 4] = [
+        (REG_TEST, 1),
+        (COND_EXEC, 6),
+        (COND_REG_EXEC, 2),
+        (MEMCPY, 5),
+    ];
     /// `PRED_TEST` of `compare_mode`, bits 31:28 of CP_COND_REG_EXEC.
     pub(super) const PRED_TEST: u32 = 1;
 }
@@ -151,7 +155,12 @@ fn holds(function: u32, signed: bool, value: u32, reference: u32) -> Option<bool
 
 impl Cp {
     /// Does a command.
-    pub(super) fn command(&mut self, around: &mut Around<'_>, operation: u8, body: &[u32]) -> Result<(), Stop> {
+    pub(super) fn command(
+        &mut self,
+        around: &mut Around<'_>,
+        operation: u8,
+        body: &[u32],
+    ) -> Result<(), Stop> {
         check(operation, body)?;
         match operation {
             op::NOP | op::WAIT_FOR_ME | op::INTERRUPT | op::INVALIDATE_STATE => Ok(()),
@@ -187,7 +196,10 @@ impl Cp {
                 self.wait(around, &body)
             }
             op::INDIRECT_BUFFER => {
-                let (address, dwords) = (address(body, 0), spec::indirect_buffer_2::IB_SIZE.get(body[2]));
+                let (address, dwords) = (
+                    address(body, 0),
+                    spec::indirect_buffer_2::IB_SIZE.get(body[2]),
+                );
                 self.call(around, Ib { address, dwords })
             }
             op::EVENT_WRITE => self.event(body),
@@ -282,7 +294,10 @@ impl Cp {
                 self.land(around)?;
             } else if !self.advance(around)? {
                 let sign = ["", "<", "<=", "==", "!=", ">=", ">"].get(function as usize);
-                let why = format!("{value:#x} & {mask:#x} {} {reference:#x}", sign.unwrap_or(&""));
+                let why = format!(
+                    "{value:#x} & {mask:#x} {} {reference:#x}",
+                    sign.unwrap_or(&"")
+                );
                 return Err(Stop::Wait(Wait {
                     at: from_memory.then_some(at),
                     held: value.into(),
@@ -310,7 +325,14 @@ impl Cp {
             [first, _, _, word] => {
                 let stamp = event_write_0::TIMESTAMP.get(first) != 0;
                 let at = self.aligned(address(body, 1), if stamp { 8 } else { 4 })?;
-                Some((at, if stamp { Value::Counter } else { Value::Word(word) }))
+                Some((
+                    at,
+                    if stamp {
+                        Value::Counter
+                    } else {
+                        Value::Word(word)
+                    },
+                ))
             }
             _ => None,
         };
@@ -355,7 +377,10 @@ impl Cp {
     /// Leaves out what follows, or not.
     fn leave_out(&mut self, whether: bool, count: usize, dwords: u32) -> Result<(), Stop> {
         let dwords = dwords as usize;
-        let left = self.stack.last().map_or(0, |frame| frame.words.len() - frame.at - 1 - count);
+        let left = self
+            .stack
+            .last()
+            .map_or(0, |frame| frame.words.len() - frame.at - 1 - count);
         if dwords > left {
             let what = format!("{dwords} dwords, {left} are left");
             return Err(Broken::new(&SKIP, what).into());

@@ -7,9 +7,10 @@ use drivers_spec::qcom::chip::Chip;
 use drivers_spec::qcom::packet::{exec_cs_indirect_3, set_marker_0};
 use drivers_spec::qcom::regs::{
     self, CONSTLEN_UNIT, INSTRUCTION_UNIT, MAX_CONSTANTS, MIRRORS, NO_REGISTER, PRIVATE_TOTAL_UNIT,
-    PRIVATE_UNIT, Reg, SHARED_REGISTERS, sp_cs_cntl_0 as cntl0, sp_cs_cntl_1 as cntl1, sp_cs_config,
-    sp_cs_const_config, sp_cs_const_config_0 as ids, sp_cs_instr_size, sp_cs_ndrange_0 as ndrange,
-    sp_cs_pvt_mem_param, sp_cs_pvt_mem_size, sp_cs_tsize, sp_cs_usize, sp_cs_wge_cntl as wge, sp_mode_cntl,
+    PRIVATE_UNIT, Reg, SHARED_REGISTERS, sp_cs_cntl_0 as cntl0, sp_cs_cntl_1 as cntl1,
+    sp_cs_config, sp_cs_const_config, sp_cs_const_config_0 as ids, sp_cs_instr_size,
+    sp_cs_ndrange_0 as ndrange, sp_cs_pvt_mem_param, sp_cs_pvt_mem_size, sp_cs_tsize, sp_cs_usize,
+    sp_cs_wge_cntl as wge, sp_mode_cntl,
 };
 use twin::rule::{Proof, Rule};
 use twin_ir3::launch::{Launch, Private, SystemRegisters, ThreadSize};
@@ -253,9 +254,15 @@ impl Parts<'_> {
             return Ok(());
         }
         for (mirror, of) in MIRRORS {
-            let (has, wants) = (self.registers.get(mirror), self.get(of) & mirror.word.mask(self.chip.generation));
+            let (has, wants) = (
+                self.registers.get(mirror),
+                self.get(of) & mirror.word.mask(self.chip.generation),
+            );
             if has != Some(wants) {
-                let what = format!("{} is {has:x?}, {} {wants:#x}", mirror.word.name, of.word.name);
+                let what = format!(
+                    "{} is {has:x?}, {} {wants:#x}",
+                    mirror.word.name, of.word.name
+                );
                 return broken(&MIRROR, what);
             }
         }
@@ -272,13 +279,20 @@ impl Parts<'_> {
         match size {
             cntl0::THREAD64 => Ok(ThreadSize::Thread64),
             _ if self.chip.double_threadsize => Ok(ThreadSize::Thread128),
-            _ => broken(&THREADSIZE, format!("{} has no waves of 128", self.chip.name)),
+            _ => broken(
+                &THREADSIZE,
+                format!("{} has no waves of 128", self.chip.name),
+            ),
         }
     }
 
     fn local_size(&self) -> [u32; 3] {
         let word = self.get(&regs::SP_CS_NDRANGE_0);
-        let sides = [ndrange::LOCALSIZEX, ndrange::LOCALSIZEY, ndrange::LOCALSIZEZ];
+        let sides = [
+            ndrange::LOCALSIZEX,
+            ndrange::LOCALSIZEY,
+            ndrange::LOCALSIZEZ,
+        ];
         sides.map(|side| side.get(word) + 1)
     }
 
@@ -299,7 +313,8 @@ impl Parts<'_> {
                 ];
                 let said = sides.map(|side| side.get(word) + 1);
                 if said != local {
-                    let what = format!("the packet has groups of {said:?}, SP_CS_NDRANGE_0 of {local:?}");
+                    let what =
+                        format!("the packet has groups of {said:?}, SP_CS_NDRANGE_0 of {local:?}");
                     return broken(&GRID, what);
                 }
                 // The CP computes the grid from what it has read.
@@ -327,7 +342,10 @@ impl Parts<'_> {
                 false => fibers <= whole && fibers > least,
             };
             if groups[i] == 0 || !fits {
-                let what = format!("dimension {i}: {} groups of {}, {fibers} fibers", groups[i], local[i]);
+                let what = format!(
+                    "dimension {i}: {} groups of {}, {fibers} fibers",
+                    groups[i], local[i]
+                );
                 return broken(&GRID, what);
             }
         }
@@ -340,7 +358,10 @@ impl Parts<'_> {
         let first = self.get(&regs::SP_CS_PROGRAM_COUNTER_OFFSET);
         let bytes = units.saturating_mul(INSTRUCTION_UNIT);
         if units == 0 || first >= bytes || !first.is_multiple_of(8) {
-            return broken(&CODE, format!("{units} units, the first instruction at {first:#x}"));
+            return broken(
+                &CODE,
+                format!("{units} units, the first instruction at {first:#x}"),
+            );
         }
         let preloaded = units.min(self.chip.facts().instruction_cache);
         match self.state.code {
@@ -358,7 +379,10 @@ impl Parts<'_> {
         let config = self.get(&regs::SP_CS_CONST_CONFIG);
         let shader = self.get(&regs::SP_CS_CONFIG);
         if sp_cs_const_config::ENABLED.get(config) == 0 || sp_cs_config::ENABLED.get(shader) == 0 {
-            return broken(&ENABLED, format!("SP_CS_CONST_CONFIG {config:#x}, SP_CS_CONFIG {shader:#x}"));
+            return broken(
+                &ENABLED,
+                format!("SP_CS_CONST_CONFIG {config:#x}, SP_CS_CONFIG {shader:#x}"),
+            );
         }
         let room = match cntl1::CONSTANTRAMMODE.get(self.get(&regs::SP_CS_CNTL_1)) {
             cntl1::CONSTLEN_128 => 128,
@@ -385,15 +409,30 @@ impl Parts<'_> {
         }
         let descriptors = &self.state.descriptors;
         let loaded = [
-            ("textures", sp_cs_config::NTEX.get(config), descriptors.textures.len(), {
-                let word = self.registers.get(&regs::SP_CS_TSIZE);
-                word.map(|word| sp_cs_tsize::COUNT.get(word))
-            }),
-            ("samplers", sp_cs_config::NSAMP.get(config), descriptors.samplers.len(), None),
-            ("images", sp_cs_config::NUAV.get(config), descriptors.images.len(), {
-                let word = self.registers.get(&regs::SP_CS_USIZE);
-                word.map(|word| sp_cs_usize::COUNT.get(word))
-            }),
+            (
+                "textures",
+                sp_cs_config::NTEX.get(config),
+                descriptors.textures.len(),
+                {
+                    let word = self.registers.get(&regs::SP_CS_TSIZE);
+                    word.map(|word| sp_cs_tsize::COUNT.get(word))
+                },
+            ),
+            (
+                "samplers",
+                sp_cs_config::NSAMP.get(config),
+                descriptors.samplers.len(),
+                None,
+            ),
+            (
+                "images",
+                sp_cs_config::NUAV.get(config),
+                descriptors.images.len(),
+                {
+                    let word = self.registers.get(&regs::SP_CS_USIZE);
+                    word.map(|word| sp_cs_usize::COUNT.get(word))
+                },
+            ),
         ];
         for (what, wanted, loaded, counted) in loaded {
             let fits = wanted as usize <= loaded && counted.is_none_or(|counted| counted >= wanted);
@@ -432,11 +471,15 @@ impl Parts<'_> {
         let param = self.get(&regs::SP_CS_PVT_MEM_PARAM);
         let size = self.get(&regs::SP_CS_PVT_MEM_SIZE);
         let per_fiber = sp_cs_pvt_mem_param::MEMSIZEPERITEM.get(param) * PRIVATE_UNIT;
-        let total = sp_cs_pvt_mem_size::TOTALPVTMEMSIZE.get(size).saturating_mul(PRIVATE_TOTAL_UNIT);
+        let total = sp_cs_pvt_mem_size::TOTALPVTMEMSIZE
+            .get(size)
+            .saturating_mul(PRIVATE_TOTAL_UNIT);
         let wanted = (per_fiber * self.chip.fibers).next_multiple_of(PRIVATE_TOTAL_UNIT);
         let base = self.registers.address(&regs::SP_CS_PVT_MEM_BASE);
         if per_fiber > 0 && (total < wanted || base.is_none()) {
-            let what = format!("{per_fiber} bytes a fiber, {total:#x} in all, expected {wanted:#x}; at {base:x?}");
+            let what = format!(
+                "{per_fiber} bytes a fiber, {total:#x} in all, expected {wanted:#x}; at {base:x?}"
+            );
             return broken(&PRIVATE, what);
         }
         Ok(Private {
@@ -453,7 +496,10 @@ impl Parts<'_> {
         let fibers = launch.group_fibers();
         let waves = launch.waves_per_group();
         let most = u64::from(launch.occupancy());
-        let sides = launch.local_size.iter().all(|side| *side <= Chip::MAX_GROUP);
+        let sides = launch
+            .local_size
+            .iter()
+            .all(|side| *side <= Chip::MAX_GROUP);
         if !sides || fibers > u64::from(Chip::MAX_GROUP) || waves > most {
             let what = format!("{:?}: {waves} waves, room for {most}", launch.local_size);
             return broken(&GROUP, what);

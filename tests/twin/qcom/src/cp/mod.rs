@@ -266,7 +266,11 @@ impl Cp {
 
     /// The next packet. False where there is none left.
     fn packet(&mut self, around: &mut Around<'_>) -> Result<bool, Stop> {
-        while self.stack.last().is_some_and(|frame| frame.at >= frame.words.len()) {
+        while self
+            .stack
+            .last()
+            .is_some_and(|frame| frame.at >= frame.words.len())
+        {
             self.stack.pop();
         }
         if self.stack.is_empty() {
@@ -289,7 +293,9 @@ impl Cp {
         let body = frame.words[at + 1..at + 1 + count].to_vec();
         around.core.pass(1);
         if around.core.packets {
-            around.core.print(|| format!("{}: {header:x?} {body:x?}", self.place()));
+            around
+                .core
+                .print(|| format!("{}: {header:x?} {body:x?}", self.place()));
         }
         // A packet that waits is done again, and one that calls an indirect buffer is behind it by then.
         let depth = self.stack.len() - 1;
@@ -316,7 +322,9 @@ impl Cp {
     /// Writes a register, with what that does.
     fn write(&mut self, around: &mut Around<'_>, register: u32, value: u32) {
         use drivers_spec::qcom::regs::{self, sp_update_cntl as update};
-        let done = self.registers.write(around.core.generation(), register, value);
+        let done = self
+            .registers
+            .write(around.core.generation(), register, value);
         if let Err(broken) = done {
             self.note(around, broken);
         }
@@ -368,7 +376,12 @@ impl Cp {
         Ok(done?)
     }
 
-    fn fetch_words(&mut self, around: &mut Around<'_>, at: u64, count: usize) -> Result<Vec<u32>, Stop> {
+    fn fetch_words(
+        &mut self,
+        around: &mut Around<'_>,
+        at: u64,
+        count: usize,
+    ) -> Result<Vec<u32>, Stop> {
         let mut bytes = vec![0; count * 4];
         self.fetch(around, at, &mut bytes)?;
         let (words, _) = bytes.as_chunks::<4>();
@@ -423,7 +436,10 @@ fn name(header: u32) -> String {
         7 => {
             let op = spec::header7::OPCODE.get(header) as u8;
             let known = spec::command(op);
-            known.map_or_else(|| format!("operation {op:#x}"), |c| format!("CP_{}", c.name))
+            known.map_or_else(
+                || format!("operation {op:#x}"),
+                |c| format!("CP_{}", c.name),
+            )
         }
         _ => format!("{header:#010x}"),
     }

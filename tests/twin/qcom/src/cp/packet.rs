@@ -3,8 +3,8 @@
 //! Source: Mesa, src/freedreno/registers/adreno/adreno_pm4.xml; KGSL, adreno_pm4types.h, `cp_type4_packet`,
 //! `cp_type7_packet`: the parity bit of a field and the ones of the field are odd together.
 
-use drivers_spec::qcom::packet::{HEADER4, HEADER7, REGISTERS_END, header4, header7};
 use drivers_spec::qcom::chip::Gen;
+use drivers_spec::qcom::packet::{HEADER4, HEADER7, REGISTERS_END, header4, header7};
 use twin::rule::{Proof, Rule};
 
 use super::Broken;
@@ -132,7 +132,11 @@ mod tests {
     use super::*;
 
     fn rule(word: u32, left: usize) -> Vec<&'static str> {
-        header(word, left).err().map(|b| b.rule.name).into_iter().collect()
+        header(word, left)
+            .err()
+            .map(|b| b.rule.name)
+            .into_iter()
+            .collect()
     }
 
     #[test]

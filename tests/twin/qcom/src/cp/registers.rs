@@ -145,7 +145,11 @@ fn illegal(reg: &Reg, value: u32) -> Option<String> {
     if *reg == regs::SP_CS_CNTL_0 {
         let full = sp_cs_cntl_0::FULLREGFOOTPRINT.get(value);
         let half = sp_cs_cntl_0::HALFREGFOOTPRINT.get(value);
-        let other = [sp_cs_cntl_0::UNK13, sp_cs_cntl_0::UNK21, sp_cs_cntl_0::UNK22];
+        let other = [
+            sp_cs_cntl_0::UNK13,
+            sp_cs_cntl_0::UNK21,
+            sp_cs_cntl_0::UNK22,
+        ];
         if other.iter().any(|field| field.get(value) != 0) {
             return Some("an unknown bit is set".into());
         }
@@ -166,7 +170,10 @@ mod tests {
     use super::*;
 
     fn rule(done: Result<(), Broken>) -> Vec<&'static str> {
-        done.err().map(|broken| broken.rule.name).into_iter().collect()
+        done.err()
+            .map(|broken| broken.rule.name)
+            .into_iter()
+            .collect()
     }
 
     #[test]
@@ -188,6 +195,9 @@ mod tests {
         assert_eq!(rule(all.write(Gen::Gen4, 0xa9c2, 0)), [""; 0]);
         let unwritten = all.read(Gen::Gen1, 0xb997).map(drop);
         fires("CP-REGISTER-UNWRITTEN").only(&rule(unwritten));
-        assert_eq!(all.read(Gen::Gen1, 0xa9b0).map_err(|b| b.rule.name), Ok(0x382));
+        assert_eq!(
+            all.read(Gen::Gen1, 0xa9b0).map_err(|b| b.rule.name),
+            Ok(0x382)
+        );
     }
 }

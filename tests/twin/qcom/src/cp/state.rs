@@ -258,7 +258,14 @@ mod tests {
     #[test]
     fn state_is_kept_until_it_is_forgotten() {
         let mut state = State::default();
-        let good = load(op::LOAD_STATE6_FRAG, LoadState { offset: 1, ..constants(1) }, 0);
+        let good = load(
+            op::LOAD_STATE6_FRAG,
+            LoadState {
+                offset: 1,
+                ..constants(1)
+            },
+            0,
+        );
         state.load(&good.unwrap(), &[1, 2, 3, 4]);
         assert_eq!(state.constants[3..6], [None, Some(1), Some(2)]);
         let image = LoadState {

@@ -37,17 +37,28 @@ impl Cp {
     pub(super) fn aligned(&self, at: u64, align: u64) -> Result<u64, Broken> {
         match at.is_multiple_of(align) {
             true => Ok(at),
-            false => Err(Broken::new(&ALIGN, format!("{at:#x}, expected a multiple of {align}"))),
+            false => Err(Broken::new(
+                &ALIGN,
+                format!("{at:#x}, expected a multiple of {align}"),
+            )),
         }
     }
 
-    pub(super) fn write_memory(&mut self, around: &mut Around<'_>, body: &[u32]) -> Result<(), Stop> {
+    pub(super) fn write_memory(
+        &mut self,
+        around: &mut Around<'_>,
+        body: &[u32],
+    ) -> Result<(), Stop> {
         let at = self.aligned(address(body, 0), 4)?;
         let data = body[2..].iter().flat_map(|word| word.to_le_bytes());
         self.send(around, at, data.collect())
     }
 
-    pub(super) fn store_registers(&mut self, around: &mut Around<'_>, body: &[u32]) -> Result<(), Stop> {
+    pub(super) fn store_registers(
+        &mut self,
+        around: &mut Around<'_>,
+        body: &[u32],
+    ) -> Result<(), Stop> {
         let first = reg_to_mem_0::REG.get(body[0]);
         let count = reg_to_mem_0::CNT.get(body[0]).max(1);
         let pairs = reg_to_mem_0::B64.get(body[0]) != 0;
@@ -65,7 +76,11 @@ impl Cp {
         self.send(around, at, data)
     }
 
-    pub(super) fn load_registers(&mut self, around: &mut Around<'_>, body: &[u32]) -> Result<(), Stop> {
+    pub(super) fn load_registers(
+        &mut self,
+        around: &mut Around<'_>,
+        body: &[u32],
+    ) -> Result<(), Stop> {
         let first = mem_to_reg_0::REG.get(body[0]);
         let count = mem_to_reg_0::CNT.get(body[0]).max(1);
         if mem_to_reg_0::UNK31.get(body[0]) != 0 {
@@ -87,9 +102,17 @@ impl Cp {
         if mem_to_mem_0::WAIT_FOR_MEM_WRITES.get(body[0]) != 0 {
             self.land(around)?;
         }
-        let bytes = if mem_to_mem_0::DOUBLE.get(body[0]) != 0 { 8 } else { 4 };
+        let bytes = if mem_to_mem_0::DOUBLE.get(body[0]) != 0 {
+            8
+        } else {
+            4
+        };
         let to = self.aligned(address(body, 1), bytes)?;
-        let negated = [mem_to_mem_0::NEG_A, mem_to_mem_0::NEG_B, mem_to_mem_0::NEG_C];
+        let negated = [
+            mem_to_mem_0::NEG_A,
+            mem_to_mem_0::NEG_B,
+            mem_to_mem_0::NEG_C,
+        ];
         let mut sum = 0_u64;
         for (at, negated) in (3..body.len()).step_by(2).zip(negated) {
             let from = self.aligned(address(body, at), bytes)?;

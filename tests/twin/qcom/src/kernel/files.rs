@@ -12,8 +12,8 @@ use twin::process::Wanted;
 use crate::memory::Object;
 
 use super::Process;
-use super::state::Watcher;
 use super::msm::Render;
+use super::state::Watcher;
 use super::tree::{Live, Node, Own};
 
 /// The first descriptor: far from those of the system.
@@ -92,7 +92,10 @@ impl Maps {
     /// Takes a range away; returns what was there.
     fn cut(&mut self, at: u64, bytes: u64) -> Vec<Arc<Mapped>> {
         let end = at.saturating_add(bytes);
-        let inside = self.0.range(..end).filter(|(first, map)| **first + map.bytes > at);
+        let inside = self
+            .0
+            .range(..end)
+            .filter(|(first, map)| **first + map.bytes > at);
         let found: Vec<u64> = inside.map(|(first, _)| *first).collect();
         let mut gone = Vec::new();
         for first in found {
@@ -103,7 +106,13 @@ impl Maps {
             let of = map.of.clone();
             if first < at {
                 let bytes = at - first;
-                self.0.insert(first, Map { bytes, of: of.clone() });
+                self.0.insert(
+                    first,
+                    Map {
+                        bytes,
+                        of: of.clone(),
+                    },
+                );
             }
             if last > end {
                 let bytes = last - end;
@@ -330,12 +339,19 @@ impl Process {
             }
             Err(errno) => {
                 self.let_go(file);
-                self.fail(errno, || format!("mmap of {bytes:#x} bytes from {offset:#x}"))
+                self.fail(errno, || {
+                    format!("mmap of {bytes:#x} bytes from {offset:#x}")
+                })
             }
         }
     }
 
-    fn map_file(&self, file: &File, wanted: Wanted, offset: u64) -> Result<(u64, Arc<Object>, Option<u32>)> {
+    fn map_file(
+        &self,
+        file: &File,
+        wanted: Wanted,
+        offset: u64,
+    ) -> Result<(u64, Arc<Object>, Option<u32>)> {
         match &file.kind {
             Kind::Kgsl => {
                 let (at, object, entry) = self.map_object(wanted, offset)?;
@@ -419,13 +435,22 @@ impl Process {
         drop(files);
         let maps = lock(&self.maps);
         left.extend(maps.0.iter().map(|(at, map)| {
-            format!("mapping of {:?}: {:#x} bytes at {at:#x}", map.of.object, map.bytes)
+            format!(
+                "mapping of {:?}: {:#x} bytes at {at:#x}",
+                map.of.object, map.bytes
+            )
         }));
         drop(maps);
         let state = self.machine.enter();
-        let contexts = state.contexts.iter().filter(|(_, context)| ids.contains(&context.file));
+        let contexts = state
+            .contexts
+            .iter()
+            .filter(|(_, context)| ids.contains(&context.file));
         left.extend(contexts.map(|(id, _)| format!("context {id}")));
-        let queues = state.queues.keys().filter(|(file, id)| ids.contains(file) && *id > 0);
+        let queues = state
+            .queues
+            .keys()
+            .filter(|(file, id)| ids.contains(file) && *id > 0);
         left.extend(queues.map(|(_, id)| format!("queue {id}")));
         drop(state);
         left.extend(self.objects_of().text());

@@ -125,7 +125,12 @@ impl Ring {
     }
 
     /// Lets it run. Whether anything moved, and what became of its submission.
-    fn turn(&mut self, core: &mut crate::gpu::Core, journal: &Journal, packets: usize) -> (bool, Option<Turn>) {
+    fn turn(
+        &mut self,
+        core: &mut crate::gpu::Core,
+        journal: &Journal,
+        packets: usize,
+    ) -> (bool, Option<Turn>) {
         let Some(job) = &self.running else {
             return (false, None);
         };
@@ -227,7 +232,11 @@ impl State {
                 self.begun += 1;
                 job.number = self.begun;
             }
-            journal.event(format!("{} begins as submission {}", job.name(), job.number));
+            journal.event(format!(
+                "{} begins as submission {}",
+                job.name(),
+                job.number
+            ));
             if let Owner::Context(id) = job.owner
                 && let Some(context) = self.contexts.get_mut(&id)
             {
@@ -266,7 +275,10 @@ impl State {
         }
         let hung = self.hung(config);
         for ring in &hung {
-            let why = self.rings[*ring].waited.as_ref().map_or("", |wait| &wait.why);
+            let why = self.rings[*ring]
+                .waited
+                .as_ref()
+                .map_or("", |wait| &wait.why);
             let fault = Fault::Hang(format!("waits for {why}"));
             self.recover(journal, *ring, &fault);
         }

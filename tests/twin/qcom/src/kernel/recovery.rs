@@ -126,7 +126,9 @@ impl State {
     /// Stops what an owner has running, without a fault.
     pub(crate) fn stop(&mut self, owner: Owner) {
         for at in 0..self.rings.len() {
-            let runs = self.rings[at].running().is_some_and(|job| job.owner == owner);
+            let runs = self.rings[at]
+                .running()
+                .is_some_and(|job| job.owner == owner);
             if runs && let Some(job) = self.rings[at].stop() {
                 self.retire(&job);
             }

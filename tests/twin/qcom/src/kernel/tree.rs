@@ -107,10 +107,16 @@ fn msm(tree: &mut Tree) {
     tree.add("/dev/dri/renderD128", Node::Own(Own::Render));
     let (major, minor) = RENDER;
     let device = "/sys/devices/platform/soc@0/5000000.gpu";
-    tree.text(&format!("{device}/uevent"), "DRIVER=adreno\nOF_NAME=gpu\nOF_COMPATIBLE_0=qcom,adreno");
+    tree.text(
+        &format!("{device}/uevent"),
+        "DRIVER=adreno\nOF_NAME=gpu\nOF_COMPATIBLE_0=qcom,adreno",
+    );
     let class = format!("{device}/drm/renderD128");
     tree.text(&format!("{class}/dev"), format_args!("{major}:{minor}"));
-    tree.text(&format!("{class}/uevent"), format_args!("MAJOR={major}\nMINOR={minor}\nDEVNAME=dri/renderD128\nDEVTYPE=drm_minor"));
+    tree.text(
+        &format!("{class}/uevent"),
+        format_args!("MAJOR={major}\nMINOR={minor}\nDEVNAME=dri/renderD128\nDEVTYPE=drm_minor"),
+    );
     tree.add(&format!("{class}/device"), Node::Link(device.into()));
     tree.add("/sys/class/drm/renderD128", Node::Link(class.clone()));
     tree.add(&format!("/sys/dev/char/{major}:{minor}"), Node::Link(class));

@@ -95,7 +95,12 @@ impl Caches {
     }
 
     /// The bytes of a line through UCHE, which keeps them.
-    fn fill(&mut self, object: &Arc<Object>, line: u64, wanted: u64) -> ([u8; BYTES], Option<Stale>) {
+    fn fill(
+        &mut self,
+        object: &Arc<Object>,
+        line: u64,
+        wanted: u64,
+    ) -> ([u8; BYTES], Option<Stale>) {
         let mut there = [0; BYTES];
         object.dram().read(line * LINE, &mut there);
         let held = self.uche.entry((object.id, line)).or_insert_with(|| Line {

@@ -46,12 +46,7 @@ impl CpuCache {
     }
 
     /// Calls `each` for the lines of a range, by page: where, what the CPU sees, and what there was when they met.
-    fn lines(
-        &self,
-        at: u64,
-        bytes: u64,
-        mut each: impl FnMut(u64, &mut [u8], &mut [u8]),
-    ) -> bool {
+    fn lines(&self, at: u64, bytes: u64, mut each: impl FnMut(u64, &mut [u8], &mut [u8])) -> bool {
         let mut met = lock(&self.met);
         let end = at.saturating_add(bytes).min(self.seen.bytes());
         let mut now: Page = [0; PAGE as usize];
@@ -59,7 +54,9 @@ impl CpuCache {
             if !self.seen.read(page * PAGE, &mut now) {
                 return false;
             }
-            let before = met.entry(page).or_insert_with(|| Box::new([0; PAGE as usize]));
+            let before = met
+                .entry(page)
+                .or_insert_with(|| Box::new([0; PAGE as usize]));
             let first = at.max(page * PAGE) / LINE * LINE;
             let last = end.min((page + 1) * PAGE);
             for line in (first..last).step_by(LINE as usize) {

@@ -202,7 +202,8 @@ impl<'a> View<'a> {
                 }
             };
             self.check_listed(&area, address);
-            let piece = (bytes - done).min(usize::try_from(area.bytes - inside).unwrap_or(usize::MAX));
+            let piece =
+                (bytes - done).min(usize::try_from(area.bytes - inside).unwrap_or(usize::MAX));
             pieces.push((area.object, inside, done..done + piece));
             done += piece;
         }
@@ -210,7 +211,9 @@ impl<'a> View<'a> {
     }
 
     fn check_listed(&mut self, area: &Area, address: u64) {
-        let listed = self.listed.is_none_or(|listed| listed.contains(&area.handle));
+        let listed = self
+            .listed
+            .is_none_or(|listed| listed.contains(&area.handle));
         if !listed {
             let (id, handle) = (area.object.id, area.handle);
             self.broken(&LISTED, id, || format!("handle {handle} at {address:#x}"));

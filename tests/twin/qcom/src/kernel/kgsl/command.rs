@@ -8,8 +8,8 @@ use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use drivers_spec::qcom::kgsl::{
-    Batch, CommandObject, CommandSyncpoint, Context as Flags, ContextTimestamp, Fence, GpuCommand, MAX_COMMANDS,
-    MAX_IB_DWORDS, MAX_SYNCPOINTS, Object as ObjectFlags, compare, syncpoint,
+    Batch, CommandObject, CommandSyncpoint, Context as Flags, ContextTimestamp, Fence, GpuCommand,
+    MAX_COMMANDS, MAX_IB_DWORDS, MAX_SYNCPOINTS, Object as ObjectFlags, compare, syncpoint,
 };
 use twin::errno::{Errno, Result};
 
@@ -63,9 +63,14 @@ fn asked(args: &GpuCommand) -> Asked {
 impl Process {
     pub(super) fn gpu_command(&self, file: &File, data: &mut [u8]) -> Result {
         let args: &mut GpuCommand = args(data)?;
-        if args.numcmds > MAX_COMMANDS || args.numobjs > MAX_COMMANDS || args.numsyncs > MAX_SYNCPOINTS {
+        if args.numcmds > MAX_COMMANDS
+            || args.numobjs > MAX_COMMANDS
+            || args.numsyncs > MAX_SYNCPOINTS
+        {
             let (cmds, objs, syncs) = (args.numcmds, args.numobjs, args.numsyncs);
-            return self.fail(Errno::EINVAL, || format!("{cmds} commands, {objs} objects, {syncs} sync points"));
+            return self.fail(Errno::EINVAL, || {
+                format!("{cmds} commands, {objs} objects, {syncs} sync points")
+            });
         }
         let id = args.context_id;
         self.machine.enter().context(file, id)?;
@@ -132,7 +137,9 @@ impl Process {
         };
         let later = compare(of.timestamp, context.queued) == Ordering::Greater;
         if later && !context.chooses() {
-            return self.fail(Errno::EINVAL, || format!("timestamp {} was not queued", of.timestamp));
+            return self.fail(Errno::EINVAL, || {
+                format!("timestamp {} was not queued", of.timestamp)
+            });
         }
         Ok(Dependency::Timestamp(of.context_id, of.timestamp))
     }
@@ -143,18 +150,24 @@ impl Process {
         let size = size_of::<CommandObject>() as u64;
         if self.elements(args.cmdlist, args.cmdsize, args.numcmds)? {
             for i in 0..u64::from(args.numcmds) {
-                let one: CommandObject = self.get_sized(args.cmdlist + i * size, args.cmdsize.into())?;
+                let one: CommandObject =
+                    self.get_sized(args.cmdlist + i * size, args.cmdsize.into())?;
                 if one.flags & kinds.bits() == 0 {
-                    return self.fail(Errno::EINVAL, || format!("context {id}: a command of kind {:#x}", one.flags));
+                    return self.fail(Errno::EINVAL, || {
+                        format!("context {id}: a command of kind {:#x}", one.flags)
+                    });
                 }
                 ibs.push(self.indirect_buffer(id, &one)?);
             }
         }
         if self.elements(args.objlist, args.objsize, args.numobjs)? {
             for i in 0..u64::from(args.numobjs) {
-                let one: CommandObject = self.get_sized(args.objlist + i * size, args.objsize.into())?;
+                let one: CommandObject =
+                    self.get_sized(args.objlist + i * size, args.objsize.into())?;
                 if one.flags & ObjectFlags::MEMOBJ.bits() == 0 {
-                    return self.fail(Errno::EINVAL, || format!("context {id}: memory of kind {:#x}", one.flags));
+                    return self.fail(Errno::EINVAL, || {
+                        format!("context {id}: memory of kind {:#x}", one.flags)
+                    });
                 }
             }
         }
@@ -171,7 +184,10 @@ impl Process {
             && end.is_some_and(|end| end <= ADDRESSES);
         if !fits {
             return self.fail(Errno::EINVAL, || {
-                format!("context {id}: {:#x} bytes of commands at {:#x}", one.size, one.gpuaddr)
+                format!(
+                    "context {id}: {:#x} bytes of commands at {:#x}",
+                    one.size, one.gpuaddr
+                )
             });
         }
         Ok(Ib {
@@ -183,22 +199,32 @@ impl Process {
     /// Waits for room in the queue of a context.
     fn room<'a>(&'a self, state: Guard<'a>, id: u32, count: usize) -> Result<Guard<'a>> {
         let full = |state: &State| {
-            let queued = state.queued.iter().filter(|job| job.owner == Owner::Context(id));
+            let queued = state
+                .queued
+                .iter()
+                .filter(|job| job.owner == Owner::Context(id));
             queued.count() + count > QUEUE
         };
         if !full(&state) {
             return Ok(state);
         }
         // Shorter where the config has it be.
-        let limit = FULL.min(Duration::from_millis(self.machine.config.timeout.saturating_mul(5)));
+        let limit = FULL.min(Duration::from_millis(
+            self.machine.config.timeout.saturating_mul(5),
+        ));
         let deadline = Some(Instant::now() + limit);
         let (state, done) = self.machine.wait(state, deadline, |state| {
-            let invalid = state.contexts.get(&id).is_none_or(|context| context.invalid);
+            let invalid = state
+                .contexts
+                .get(&id)
+                .is_none_or(|context| context.invalid);
             (invalid || !full(state)).then_some(())
         });
         match done {
             Some(()) => Ok(state),
-            None => self.fail(Errno::ETIMEDOUT, || format!("context {id}: its queue is full")),
+            None => self.fail(Errno::ETIMEDOUT, || {
+                format!("context {id}: its queue is full")
+            }),
         }
     }
 
@@ -226,9 +252,14 @@ impl Process {
             return self.fail(Errno::ENOENT, || format!("context {id} has gone"));
         }
         let only_sync = asked.sync && !asked.commands && !asked.marker;
-        if context.chooses() && !only_sync && compare(context.queued, args.timestamp) != Ordering::Less {
+        if context.chooses()
+            && !only_sync
+            && compare(context.queued, args.timestamp) != Ordering::Less
+        {
             let (last, wanted) = (context.queued, args.timestamp);
-            return self.fail(Errno::ERANGE, || format!("timestamp {wanted} is not after {last}"));
+            return self.fail(Errno::ERANGE, || {
+                format!("timestamp {wanted} is not after {last}")
+            });
         }
         if only_sync {
             args.timestamp = 0;

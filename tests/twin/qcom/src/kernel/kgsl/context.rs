@@ -8,17 +8,17 @@ use std::cmp::Ordering;
 use std::time::{Duration, Instant};
 
 use drivers_spec::qcom::kgsl::{
-    Context as Flags, DrawctxtCreate, DrawctxtDestroy, ReadTimestamp, WaitTimestamp, compare, context as parts, reset,
-    timestamp,
+    Context as Flags, DrawctxtCreate, DrawctxtDestroy, ReadTimestamp, WaitTimestamp, compare,
+    context as parts, reset, timestamp,
 };
 use twin::errno::{Errno, Result};
 
 use crate::config::Version;
+use crate::kernel::Process;
 use crate::kernel::files::File;
 use crate::kernel::jobs::{Job, Owner};
 use crate::kernel::recovery::Throttle;
 use crate::kernel::state::State;
-use crate::kernel::Process;
 
 use super::args;
 
@@ -177,7 +177,10 @@ impl Process {
             flags |= parts::PRIORITY_MEDIUM << parts::PRIORITY_SHIFT;
         }
         let mut state = self.machine.enter();
-        let own = state.contexts.values().filter(|context| context.process == self.id);
+        let own = state
+            .contexts
+            .values()
+            .filter(|context| context.process == self.id);
         let most = match self.version() {
             Version::V4_9 => usize::MAX,
             Version::V5_15 => MOST_OF_PROCESS,
@@ -187,7 +190,9 @@ impl Process {
         let Some(id) = id.filter(|_| own <= most) else {
             return self.fail(Errno::ENOSPC, || format!("{own} contexts"));
         };
-        state.contexts.insert(id, Context::new(file.id, self.id, flags));
+        state
+            .contexts
+            .insert(id, Context::new(file.id, self.id, flags));
         (args.flags, args.drawctxt_id) = (flags, id);
         Ok(())
     }
@@ -235,7 +240,10 @@ impl Process {
     /// The contexts of a file that is closed.
     pub(crate) fn end_contexts(&self, file: u64) {
         let state = self.machine.enter();
-        let own = state.contexts.iter().filter(|(_, context)| context.file == file);
+        let own = state
+            .contexts
+            .iter()
+            .filter(|(_, context)| context.file == file);
         let own: Vec<u32> = own.map(|(id, _)| *id).collect();
         drop(state);
         own.into_iter().for_each(|id| self.end_context(id));
@@ -257,7 +265,8 @@ impl Process {
         }
         // `msecs_to_jiffies`: what is negative as a number with a sign is forever, as 0 is.
         let forever = args.timeout == 0 || args.timeout > i32::MAX as u32;
-        let deadline = (!forever).then(|| Instant::now() + Duration::from_millis(args.timeout.into()));
+        let deadline =
+            (!forever).then(|| Instant::now() + Duration::from_millis(args.timeout.into()));
         let done = |state: &mut State| match state.contexts.get(&id) {
             None => Some(Err(Errno::ENOENT)),
             Some(context) if context.detached => Some(Err(Errno::ENOENT)),
@@ -270,7 +279,9 @@ impl Process {
         match done {
             Some(Ok(())) => Ok(()),
             Some(Err(errno)) => self.fail(errno, || format!("context {id}, timestamp {timestamp}")),
-            None => self.fail(Errno::ETIMEDOUT, || format!("context {id}, timestamp {timestamp}")),
+            None => self.fail(Errno::ETIMEDOUT, || {
+                format!("context {id}, timestamp {timestamp}")
+            }),
         }
     }
 

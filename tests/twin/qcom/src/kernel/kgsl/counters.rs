@@ -4,7 +4,8 @@
 //! `adreno_perfcounter_read_group`; adreno_ioctl.c; adreno_a6xx_perfcounter.c and a6xx_reg.h: registers of each group.
 
 use drivers_spec::qcom::kgsl::{
-    PerfcounterGet, PerfcounterPut, PerfcounterRead, PerfcounterReadGroup, perfcounter_group as groups,
+    PerfcounterGet, PerfcounterPut, PerfcounterRead, PerfcounterReadGroup,
+    perfcounter_group as groups,
 };
 use drivers_spec::qcom::regs;
 use twin::errno::{Errno, Result};
@@ -35,7 +36,11 @@ const KNOWN: [(u32, u32, u32); 6] = [
     (groups::UCHE, 0x476, 12),
     (groups::TP, 0x48e, 12),
     (groups::SP, 0x4a6, 24),
-    (groups::ALWAYSON, regs::dword(&regs::CP_ALWAYS_ON_COUNTER), 1),
+    (
+        groups::ALWAYSON,
+        regs::dword(&regs::CP_ALWAYS_ON_COUNTER),
+        1,
+    ),
 ];
 
 /// A counter that is in use: group, countable, register, files that have it.
@@ -84,14 +89,19 @@ impl Process {
             None => {
                 let taken = |register: u32| state.counters.iter().any(|one| one.2 == register);
                 // The last one that is free.
-                let free = (0..count).rev().map(|i| first + 2 * i).find(|register| !taken(*register));
+                let free = (0..count)
+                    .rev()
+                    .map(|i| first + 2 * i)
+                    .find(|register| !taken(*register));
                 let Some(register) = free else {
                     return self.fail(Errno::EBUSY, why);
                 };
                 if !fixed {
                     state.core.count(register);
                 }
-                state.counters.push((number, countable, register, Vec::new()));
+                state
+                    .counters
+                    .push((number, countable, register, Vec::new()));
                 register
             }
         };
@@ -127,7 +137,8 @@ impl Process {
         if args.reads == 0 || args.count == 0 || args.count > MOST {
             return self.fail(Errno::EINVAL, || format!("{} counters", args.count));
         }
-        let mut all: Vec<PerfcounterReadGroup> = self.caller.get_all(args.reads, args.count as usize)?;
+        let mut all: Vec<PerfcounterReadGroup> =
+            self.caller.get_all(args.reads, args.count as usize)?;
         let state = self.machine.enter();
         for one in &mut all {
             if one.groupid >= GROUPS {

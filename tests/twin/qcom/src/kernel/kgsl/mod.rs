@@ -61,7 +61,10 @@ static TABLE: &[Entry] = &[
     entry(kgsl::DRAWCTXT_CREATE, Process::create_context),
     entry(kgsl::DRAWCTXT_DESTROY, Process::destroy_context),
     entry(kgsl::MAP_USER_MEM, Process::map_user_mem),
-    entry(kgsl::CMDSTREAM_READTIMESTAMP_CTXTID, Process::read_timestamp),
+    entry(
+        kgsl::CMDSTREAM_READTIMESTAMP_CTXTID,
+        Process::read_timestamp,
+    ),
     entry(kgsl::SHAREDMEM_FREE, Process::free_by_address),
     entry(kgsl::SETPROPERTY, Process::set_property),
     entry(kgsl::GPUMEM_ALLOC_ID, Process::gpumem_alloc_id),
@@ -109,7 +112,10 @@ impl Process {
         };
         let (ioctl, name) = (entry.ioctl, name(&entry.ioctl));
         if request != ioctl.request {
-            let what = format!("{name}: request {request:#010x}, expected {:#010x}", ioctl.request);
+            let what = format!(
+                "{name}: request {request:#010x}, expected {:#010x}",
+                ioctl.request
+            );
             self.machine.broken(&KIND, what);
         }
         let done = self.call(ioctl, request, argument, |data| {
@@ -146,7 +152,9 @@ impl Process {
     fn get_sized<T: FromBytes + IntoBytes>(&self, address: u64, bytes: u64) -> Result<T> {
         let mut value = T::new_zeroed();
         let known = value.as_mut_bytes();
-        let copied = known.len().min(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let copied = known
+            .len()
+            .min(usize::try_from(bytes).unwrap_or(usize::MAX));
         match self.version() {
             // `_copy_from_user` of kgsl_device.h.
             Version::V4_9 if copied == 0 => return Err(Errno::EINVAL),
@@ -178,7 +186,10 @@ mod tests {
             numbers
         };
         let known = numbers(&mut kgsl::IOCTLS.iter().map(|ioctl| ioctl.nr()));
-        assert_eq!(numbers(&mut TABLE.iter().map(|entry| entry.ioctl.nr())), known);
+        assert_eq!(
+            numbers(&mut TABLE.iter().map(|entry| entry.ioctl.nr())),
+            known
+        );
         assert!(kgsl::IOCTLS.iter().all(|ioctl| ioctl.size() <= BUFFER));
     }
 }

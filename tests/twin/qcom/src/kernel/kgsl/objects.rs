@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drivers_spec::qcom::kgsl::{
-    ContextTimestamp, Fence, GpumemAllocId, GpumemFreeId, GpuobjAlloc, GpuobjFree, GpuobjInfo, Memory, SharedmemFree,
-    free, memory, user,
+    ContextTimestamp, Fence, GpumemAllocId, GpumemFreeId, GpuobjAlloc, GpuobjFree, GpuobjInfo,
+    Memory, SharedmemFree, free, memory, user,
 };
 use hcq::sync::lock;
 use twin::errno::{Errno, Result};
@@ -83,7 +83,9 @@ impl Objects {
     pub(super) fn at(&self, address: u64) -> Option<u32> {
         let found = self.entries.iter().find(|(_, entry)| {
             let bytes = entry.object.bytes;
-            entry.address.is_some_and(|at| address >= at && address - at < bytes)
+            entry
+                .address
+                .is_some_and(|at| address >= at && address - at < bytes)
         });
         found.filter(|(_, entry)| !entry.pending).map(|(id, _)| *id)
     }
@@ -99,8 +101,13 @@ impl Objects {
     pub(super) fn place(&mut self, id: u32, at: Option<u64>) -> Result<u64> {
         let entry = self.entries.get_mut(&id).ok_or(Errno::EINVAL)?;
         let mut space = lock(&self.space);
-        let align = 1 << ((entry.flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT).min(MOST_ALIGN);
-        let (from, to) = if entry.has(Memory::FORCE_32BIT) { LOW } else { ADDRESSES };
+        let align =
+            1 << ((entry.flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT).min(MOST_ALIGN);
+        let (from, to) = if entry.has(Memory::FORCE_32BIT) {
+            LOW
+        } else {
+            ADDRESSES
+        };
         let bytes = entry.object.bytes;
         let at = at.or_else(|| space.free(from, to, bytes, PAGE.max(align)));
         let at = at.ok_or(Errno::ENOMEM)?;
@@ -128,7 +135,8 @@ impl Objects {
 
     pub(crate) fn text(&self) -> Vec<String> {
         let all = self.entries.iter();
-        all.map(|(id, entry)| format!("object {id}: {:#x} bytes", entry.object.bytes)).collect()
+        all.map(|(id, entry)| format!("object {id}: {:#x} bytes", entry.object.bytes))
+            .collect()
     }
 }
 
@@ -152,8 +160,15 @@ fn with_cache_mode(flags: u64, mode: u64) -> u64 {
 impl Process {
     /// Allocates an object: its number.
     fn allocate(&self, size: u64, flags: u64) -> Result<u32> {
-        let known = (Memory::GPUREADONLY | Memory::USE_CPU_MAP | Memory::SECURE | Memory::FORCE_32BIT).bits();
-        let mut flags = flags & (known | memory::CACHEMODE_MASK | memory::TYPE_MASK | memory::ALIGN_MASK | self.coherent());
+        let known =
+            (Memory::GPUREADONLY | Memory::USE_CPU_MAP | Memory::SECURE | Memory::FORCE_32BIT)
+                .bits();
+        let mut flags = flags
+            & (known
+                | memory::CACHEMODE_MASK
+                | memory::TYPE_MASK
+                | memory::ALIGN_MASK
+                | self.coherent());
         if flags & Memory::SECURE.bits() != 0 {
             return self.fail(Errno::EOPNOTSUPP, || "secure memory".into());
         }
@@ -166,7 +181,8 @@ impl Process {
             flags = with_cache_mode(flags, memory::WRITEBACK);
         }
         let bytes = size.next_multiple_of(PAGE);
-        let cached = cache_mode(flags) == memory::WRITEBACK && flags & Memory::IOCOHERENT.bits() == 0;
+        let cached =
+            cache_mode(flags) == memory::WRITEBACK && flags & Memory::IOCOHERENT.bits() == 0;
         let name = format!("an object of process {}", self.id);
         let object = match self.machine.enter().zeros(bytes, name, cached) {
             Ok(object) => object,
@@ -223,11 +239,17 @@ impl Process {
     }
 
     /// Maps an object into the process: by its number in the offset, or by the address of the GPU.
-    pub(crate) fn map_object(&self, wanted: Wanted, offset: u64) -> Result<(u64, Arc<Object>, u32)> {
+    pub(crate) fn map_object(
+        &self,
+        wanted: Wanted,
+        offset: u64,
+    ) -> Result<(u64, Arc<Object>, u32)> {
         let mut objects = self.objects_of();
         let by_number = u32::try_from(offset / PAGE).ok();
         let by_number = by_number.filter(|id| objects.find(*id).is_some());
-        let id = by_number.or_else(|| objects.at(offset)).ok_or(Errno::EINVAL)?;
+        let id = by_number
+            .or_else(|| objects.at(offset))
+            .ok_or(Errno::EINVAL)?;
         let entry = objects.entries.get_mut(&id).ok_or(Errno::EINVAL)?;
         if !entry.allocated {
             return Err(Errno::EINVAL);
@@ -319,7 +341,9 @@ impl Process {
         let args: SharedmemFree = *args(data)?;
         let found = self.objects_of().at(args.gpuaddr);
         let Some(id) = found else {
-            return self.fail(Errno::EINVAL, || format!("no object at {:#x}", args.gpuaddr));
+            return self.fail(Errno::EINVAL, || {
+                format!("no object at {:#x}", args.gpuaddr)
+            });
         };
         self.free_object(id);
         Ok(())
@@ -343,11 +367,16 @@ impl Process {
         let event: ContextTimestamp = self.get_sized(args.priv_address, args.len.into())?;
         let mut state = self.machine.enter();
         let context = state.context(file, event.context_id)?;
-        let later = drivers_spec::qcom::kgsl::compare(event.timestamp, context.queued) == std::cmp::Ordering::Greater;
+        let later = drivers_spec::qcom::kgsl::compare(event.timestamp, context.queued)
+            == std::cmp::Ordering::Greater;
         if later && !context.chooses() {
-            return self.fail(Errno::EINVAL, || format!("timestamp {} was not queued", event.timestamp));
+            return self.fail(Errno::EINVAL, || {
+                format!("timestamp {} was not queued", event.timestamp)
+            });
         }
-        state.frees.push((self.id, args.id, event.context_id, event.timestamp));
+        state
+            .frees
+            .push((self.id, args.id, event.context_id, event.timestamp));
         drop(state);
         if let Some(entry) = self.objects_of().entries.get_mut(&args.id) {
             entry.pending = true;
@@ -375,10 +404,14 @@ impl Process {
     pub(super) fn release_events(&self) {
         let mut state = self.machine.enter();
         let frees = std::mem::take(&mut state.frees);
-        let (due, left): (Vec<_>, Vec<_>) = frees.into_iter().partition(|(process, _, context, timestamp)| {
-            let context = state.contexts.get(context);
-            *process == self.id && context.is_none_or(|context| context.has_retired(*timestamp))
-        });
+        let (due, left): (Vec<_>, Vec<_>) =
+            frees
+                .into_iter()
+                .partition(|(process, _, context, timestamp)| {
+                    let context = state.contexts.get(context);
+                    *process == self.id
+                        && context.is_none_or(|context| context.has_retired(*timestamp))
+                });
         state.frees = left;
         drop(state);
         due.into_iter().for_each(|(_, id, ..)| self.free_object(id));

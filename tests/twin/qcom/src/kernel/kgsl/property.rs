@@ -4,7 +4,8 @@
 //! `adreno_set_constraint`. Kernels 4.9 want exactly the size of a value; later ones copy what fits.
 
 use drivers_spec::qcom::kgsl::{
-    Constraint, ConstraintPwrLevel, DevInfo, GpuModel, Property, Version as DriverVersion, constraint, property, reset,
+    Constraint, ConstraintPwrLevel, DevInfo, GpuModel, Property, Version as DriverVersion,
+    constraint, property, reset,
 };
 use twin::errno::{Errno, Result};
 use twin::rule::{Proof, Rule};
@@ -90,12 +91,15 @@ impl Process {
                 format!("property {:#x}: {room} bytes, expected {wanted}", args.kind)
             });
         }
-        self.caller.write(args.value, &value[..wanted.min(room) as usize])
+        self.caller
+            .write(args.value, &value[..wanted.min(room) as usize])
     }
 
     fn reset_status(&self, file: &File, args: &Property) -> Result {
         if args.sizebytes != 4 {
-            return self.fail(Errno::EINVAL, || format!("{} bytes, expected 4", args.sizebytes));
+            return self.fail(Errno::EINVAL, || {
+                format!("{} bytes, expected 4", args.sizebytes)
+            });
         }
         let id: u32 = self.caller.get(args.value)?;
         let mut state = self.machine.enter();
@@ -132,7 +136,9 @@ impl Process {
     fn level(&self, wanted: &Constraint) -> Result<u32> {
         let size = size_of::<ConstraintPwrLevel>() as u64;
         if wanted.size != size {
-            return self.fail(Errno::EINVAL, || format!("{} bytes, expected {size}", wanted.size));
+            return self.fail(Errno::EINVAL, || {
+                format!("{} bytes, expected {size}", wanted.size)
+            });
         }
         let level: ConstraintPwrLevel = self.caller.get(wanted.data)?;
         if level.level >= LEVELS {
@@ -146,7 +152,10 @@ impl Process {
         let wanted = size_of::<T>() as u64;
         if args.sizebytes != wanted {
             return self.fail(Errno::EINVAL, || {
-                format!("property {:#x}: {} bytes, expected {wanted}", args.kind, args.sizebytes)
+                format!(
+                    "property {:#x}: {} bytes, expected {wanted}",
+                    args.kind, args.sizebytes
+                )
             });
         }
         self.caller.get(args.value)

@@ -56,9 +56,13 @@ impl Process {
         if length == 0 || length > u32::MAX.into() {
             return self.fail(Errno::EINVAL, || format!("{length:#x} bytes"));
         }
-        let end = offset.checked_add(length).filter(|&end| end <= object.bytes);
+        let end = offset
+            .checked_add(length)
+            .filter(|&end| end <= object.bytes);
         let Some(end) = end else {
-            return self.fail(Errno::ERANGE, || format!("{length:#x} bytes from {offset:#x}"));
+            return self.fail(Errno::ERANGE, || {
+                format!("{length:#x} bytes from {offset:#x}")
+            });
         };
         let (at, end) = (offset / PAGE * PAGE, end.next_multiple_of(PAGE));
         // Between two rounds: the GPU does not write meanwhile.
@@ -89,9 +93,16 @@ impl Process {
         };
         drop(objects);
         let Some(id) = id else {
-            return self.fail(Errno::EINVAL, || format!("no object {} at {:#x}", args.id, args.gpuaddr));
+            return self.fail(Errno::EINVAL, || {
+                format!("no object {} at {:#x}", args.id, args.gpuaddr)
+            });
         };
-        self.sync(id, CacheOp::from_bits_retain(args.op), args.offset, args.length)
+        self.sync(
+            id,
+            CacheOp::from_bits_retain(args.op),
+            args.offset,
+            args.length,
+        )
     }
 
     pub(super) fn gpuobj_sync(&self, _: &File, data: &mut [u8]) -> Result {
@@ -109,7 +120,12 @@ impl Process {
             if self.objects_of().find(one.id).is_none() {
                 continue;
             }
-            self.sync(one.id, CacheOp::from_bits_retain(one.op), one.offset, one.length)?;
+            self.sync(
+                one.id,
+                CacheOp::from_bits_retain(one.op),
+                one.offset,
+                one.length,
+            )?;
         }
         Ok(())
     }

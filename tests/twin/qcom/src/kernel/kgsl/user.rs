@@ -78,7 +78,10 @@ impl Process {
             Err(errno) => {
                 let identity = self.caller.identity(fd).ok_or(errno)?;
                 let state = self.machine.enter();
-                let found = state.exported.get(&identity).and_then(std::sync::Weak::upgrade);
+                let found = state
+                    .exported
+                    .get(&identity)
+                    .and_then(std::sync::Weak::upgrade);
                 return found.ok_or(Errno::EINVAL);
             }
         };
@@ -94,12 +97,17 @@ impl Process {
         if wanted & Memory::SECURE.bits() != 0 {
             return self.fail(Errno::EOPNOTSUPP, || "secure memory".into());
         }
-        let known = Memory::GPUREADONLY.bits() | Memory::USE_CPU_MAP.bits() | memory::TYPE_MASK | memory::ALIGN_MASK;
+        let known = Memory::GPUREADONLY.bits()
+            | Memory::USE_CPU_MAP.bits()
+            | memory::TYPE_MASK
+            | memory::ALIGN_MASK;
         let flags = wanted & (known | self.coherent());
         let id = match args.memtype {
             user::ADDR => self.import_address(args.hostptr, args.len, args.offset, flags)?,
             user::DMABUF if args.offset != 0 => {
-                return self.fail(Errno::EINVAL, || format!("a dmabuf from {:#x} on", args.offset));
+                return self.fail(Errno::EINVAL, || {
+                    format!("a dmabuf from {:#x} on", args.offset)
+                });
             }
             user::DMABUF => self.import_dmabuf(args.fd, flags)?,
             kind => return self.fail(Errno::EOPNOTSUPP, || format!("memory of kind {kind}")),
@@ -120,7 +128,9 @@ impl Process {
             | memory::ALIGN_MASK;
         let flags = args.flags & (known | self.coherent());
         if flags & Memory::SECURE.bits() != 0 || !Process::is_user(args.kind) {
-            return self.fail(Errno::ENOTSUPP, || format!("memory of kind {}, flags {flags:#x}", args.kind));
+            return self.fail(Errno::ENOTSUPP, || {
+                format!("memory of kind {}, flags {flags:#x}", args.kind)
+            });
         }
         let id = match args.kind {
             user::ADDR => {

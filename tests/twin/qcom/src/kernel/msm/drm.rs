@@ -30,7 +30,11 @@ const PRIME_FLAGS: u32 = (libc::O_CLOEXEC | libc::O_RDWR) as u32;
 impl Process {
     pub(super) fn drm_version(&self, call: &mut Call<'_>) -> Result {
         let args: &mut Version = call.args()?;
-        (args.version_major, args.version_minor, args.version_patchlevel) = VERSION;
+        (
+            args.version_major,
+            args.version_minor,
+            args.version_patchlevel,
+        ) = VERSION;
         for (text, address, length) in [
             (NAMES[0], args.name, &mut args.name_len),
             (NAMES[1], args.date, &mut args.date_len),
@@ -83,7 +87,10 @@ impl Process {
         let object = self.dmabuf(args.fd)?;
         let mut render = self.render(call)?;
         // A file has one handle for memory.
-        let known = render.gems.iter().find(|(_, gem)| Arc::ptr_eq(&gem.object, &object));
+        let known = render
+            .gems
+            .iter()
+            .find(|(_, gem)| Arc::ptr_eq(&gem.object, &object));
         let handle = match known.map(|(handle, _)| *handle) {
             Some(handle) => handle,
             None => render.insert(object, msm::Bo::WC.bits(), true),
@@ -98,7 +105,9 @@ impl Process {
         let args: &mut msm::Param = call.args()?;
         if args.pipe != msm::PIPE_3D0 || args.pad != 0 || args.len != 0 {
             let (pipe, len) = (args.pipe, args.len);
-            return self.fail(Errno::EINVAL, || format!("GET_PARAM: pipe {pipe:#x}, {len} bytes"));
+            return self.fail(Errno::EINVAL, || {
+                format!("GET_PARAM: pipe {pipe:#x}, {len} bytes")
+            });
         }
         let chip = self.machine.config.chip;
         let mut state = self.machine.enter();
@@ -132,7 +141,9 @@ impl Process {
     pub(super) fn set_param(&self, call: &mut Call<'_>) -> Result {
         let args: msm::Param = *call.args()?;
         if args.pipe != msm::PIPE_3D0 || args.pad != 0 {
-            return self.fail(Errno::EINVAL, || format!("SET_PARAM: pipe {:#x}", args.pipe));
+            return self.fail(Errno::EINVAL, || {
+                format!("SET_PARAM: pipe {:#x}", args.pipe)
+            });
         }
         match args.param {
             // Names of the program, for dumps.

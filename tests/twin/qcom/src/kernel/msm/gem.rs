@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_spec::amd::drm::GemClose;
-use drivers_spec::qcom::msm::{Bo, GemCpuFini, GemCpuPrep, GemInfo, GemMadvise, GemNew, Prep, Timespec, info};
+use drivers_spec::qcom::msm::{
+    Bo, GemCpuFini, GemCpuPrep, GemInfo, GemMadvise, GemNew, Prep, Timespec, info,
+};
 use hcq::sync::lock;
 use twin::errno::{Errno, Result};
 use twin::host::{PAGE, user};
@@ -52,7 +54,10 @@ impl Gem {
 
 /// When a time of CLOCK_MONOTONIC is. `timeout_to_jiffies` of msm_drv.h.
 pub(super) fn deadline(until: Timespec) -> Instant {
-    let until = Duration::new(until.tv_sec.max(0) as u64, until.tv_nsec.clamp(0, 999_999_999) as u32);
+    let until = Duration::new(
+        until.tv_sec.max(0) as u64,
+        until.tv_nsec.clamp(0, 999_999_999) as u32,
+    );
     let now = Duration::from_nanos(user::clock(libc::CLOCK_MONOTONIC));
     let left = until.saturating_sub(now);
     let most = Duration::from_secs(1 << 30);
@@ -74,12 +79,18 @@ impl Process {
             || mode == Bo::WC
             || mode == Bo::CACHED_COHERENT && self.machine.config.chip.coherent;
         if !known || args.size == 0 {
-            return self.fail(Errno::EINVAL, || format!("GEM_NEW {:#x} bytes, {flags:?}", args.size));
+            return self.fail(Errno::EINVAL, || {
+                format!("GEM_NEW {:#x} bytes, {flags:?}", args.size)
+            });
         }
-        let bytes = args.size.checked_next_multiple_of(PAGE).ok_or(Errno::EINVAL)?;
+        let bytes = args
+            .size
+            .checked_next_multiple_of(PAGE)
+            .ok_or(Errno::EINVAL)?;
         let name = format!("memory of process {}", self.id);
         let object = self.machine.enter().zeros(bytes, name, mode == Bo::CACHED);
-        let object = object.or_else(|errno| self.fail(errno, || format!("GEM_NEW {bytes:#x} bytes")))?;
+        let object =
+            object.or_else(|errno| self.fail(errno, || format!("GEM_NEW {bytes:#x} bytes")))?;
         let handle = self.render(call)?.insert(object, flags.bits(), false);
         call.args::<GemNew>()?.handle = handle;
         Ok(())
@@ -114,7 +125,9 @@ impl Process {
         );
         let known = by_value || matches!(args.info, info::SET_NAME | info::GET_NAME);
         if args.pad != 0 || !known || by_value && args.len != 0 {
-            return self.fail(Errno::EINVAL, || format!("GEM_INFO {}, {} bytes", args.info, args.len));
+            return self.fail(Errno::EINVAL, || {
+                format!("GEM_INFO {}, {} bytes", args.info, args.len)
+            });
         }
         let mut render = self.render(call)?;
         let gem = render.gem(args.handle)?;
@@ -154,7 +167,8 @@ impl Process {
     fn set_address(&self, render: &mut super::Render, args: &GemInfo) -> Result {
         if args.value != 0 {
             let placed = render.place(args.handle, Some(args.value)).map(drop);
-            return placed.or_else(|errno| self.fail(errno, || format!("SET_IOVA {:#x}", args.value)));
+            return placed
+                .or_else(|errno| self.fail(errno, || format!("SET_IOVA {:#x}", args.value)));
         }
         let space = render.space.clone();
         let gem = render.gem(args.handle)?;
@@ -177,15 +191,26 @@ impl Process {
         let gem = render.gem(args.handle)?;
         // Who reads waits for those that write; who writes waits for all.
         let write = wanted.contains(Prep::WRITE);
-        let users: Vec<u64> = gem.users.iter().filter(|(_, writes)| write || *writes).map(|(job, _)| *job).collect();
+        let users: Vec<u64> = gem
+            .users
+            .iter()
+            .filter(|(_, writes)| write || *writes)
+            .map(|(job, _)| *job)
+            .collect();
         let object = gem.object.clone();
         drop(render);
         let now = wanted.contains(Prep::NOSYNC);
-        let until = if now { Instant::now() } else { deadline(args.timeout) };
-        let (state, done) = self.machine.wait(self.machine.enter(), Some(until), |state| {
-            let busy = users.iter().any(|job| state.live.contains(job));
-            (!busy).then_some(())
-        });
+        let until = if now {
+            Instant::now()
+        } else {
+            deadline(args.timeout)
+        };
+        let (state, done) = self
+            .machine
+            .wait(self.machine.enter(), Some(until), |state| {
+                let busy = users.iter().any(|job| state.live.contains(job));
+                (!busy).then_some(())
+            });
         drop(state);
         match (done, now) {
             (Some(()), _) => {

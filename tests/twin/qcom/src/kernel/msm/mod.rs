@@ -91,31 +91,120 @@ static TABLE: &[Entry] = &[
     entry(generic::VERSION.ioctl(), "VERSION", Process::drm_version),
     entry(generic::GEM_CLOSE.ioctl(), "GEM_CLOSE", Process::gem_close),
     entry(generic::GET_CAP.ioctl(), "GET_CAP", Process::get_cap),
-    entry(generic::PRIME_HANDLE_TO_FD.ioctl(), "PRIME_HANDLE_TO_FD", Process::export_gem),
-    entry(generic::PRIME_FD_TO_HANDLE.ioctl(), "PRIME_FD_TO_HANDLE", Process::import_gem),
-    entry(msm::MSM_GET_PARAM.ioctl(), "MSM_GET_PARAM", Process::get_param),
-    own(0x41, size_of::<msm::Param>(), "MSM_SET_PARAM", Process::set_param),
+    entry(
+        generic::PRIME_HANDLE_TO_FD.ioctl(),
+        "PRIME_HANDLE_TO_FD",
+        Process::export_gem,
+    ),
+    entry(
+        generic::PRIME_FD_TO_HANDLE.ioctl(),
+        "PRIME_FD_TO_HANDLE",
+        Process::import_gem,
+    ),
+    entry(
+        msm::MSM_GET_PARAM.ioctl(),
+        "MSM_GET_PARAM",
+        Process::get_param,
+    ),
+    own(
+        0x41,
+        size_of::<msm::Param>(),
+        "MSM_SET_PARAM",
+        Process::set_param,
+    ),
     entry(msm::MSM_GEM_NEW.ioctl(), "MSM_GEM_NEW", Process::gem_new),
     entry(msm::MSM_GEM_INFO.ioctl(), "MSM_GEM_INFO", Process::gem_info),
-    entry(msm::MSM_GEM_CPU_PREP.ioctl(), "MSM_GEM_CPU_PREP", Process::cpu_prep),
-    entry(msm::MSM_GEM_CPU_FINI.ioctl(), "MSM_GEM_CPU_FINI", Process::cpu_fini),
-    entry(msm::MSM_GEM_SUBMIT.ioctl(), "MSM_GEM_SUBMIT", Process::gem_submit),
-    entry(msm::MSM_WAIT_FENCE.ioctl(), "MSM_WAIT_FENCE", Process::wait_fence),
-    entry(msm::MSM_GEM_MADVISE.ioctl(), "MSM_GEM_MADVISE", Process::madvise),
-    entry(msm::MSM_SUBMITQUEUE_NEW.ioctl(), "MSM_SUBMITQUEUE_NEW", Process::new_queue),
-    entry(msm::MSM_SUBMITQUEUE_CLOSE.ioctl(), "MSM_SUBMITQUEUE_CLOSE", Process::close_queue),
-    entry(msm::MSM_SUBMITQUEUE_QUERY.ioctl(), "MSM_SUBMITQUEUE_QUERY", Process::query_queue),
-    own(syncobj::CREATE, 8, "SYNCOBJ_CREATE", Process::create_syncobj),
-    own(syncobj::DESTROY, 8, "SYNCOBJ_DESTROY", Process::destroy_syncobj),
-    own(syncobj::HANDLE_TO_FD, 16, "SYNCOBJ_HANDLE_TO_FD", Process::export_syncobj),
-    own(syncobj::FD_TO_HANDLE, 16, "SYNCOBJ_FD_TO_HANDLE", Process::import_syncobj),
+    entry(
+        msm::MSM_GEM_CPU_PREP.ioctl(),
+        "MSM_GEM_CPU_PREP",
+        Process::cpu_prep,
+    ),
+    entry(
+        msm::MSM_GEM_CPU_FINI.ioctl(),
+        "MSM_GEM_CPU_FINI",
+        Process::cpu_fini,
+    ),
+    entry(
+        msm::MSM_GEM_SUBMIT.ioctl(),
+        "MSM_GEM_SUBMIT",
+        Process::gem_submit,
+    ),
+    entry(
+        msm::MSM_WAIT_FENCE.ioctl(),
+        "MSM_WAIT_FENCE",
+        Process::wait_fence,
+    ),
+    entry(
+        msm::MSM_GEM_MADVISE.ioctl(),
+        "MSM_GEM_MADVISE",
+        Process::madvise,
+    ),
+    entry(
+        msm::MSM_SUBMITQUEUE_NEW.ioctl(),
+        "MSM_SUBMITQUEUE_NEW",
+        Process::new_queue,
+    ),
+    entry(
+        msm::MSM_SUBMITQUEUE_CLOSE.ioctl(),
+        "MSM_SUBMITQUEUE_CLOSE",
+        Process::close_queue,
+    ),
+    entry(
+        msm::MSM_SUBMITQUEUE_QUERY.ioctl(),
+        "MSM_SUBMITQUEUE_QUERY",
+        Process::query_queue,
+    ),
+    own(
+        syncobj::CREATE,
+        8,
+        "SYNCOBJ_CREATE",
+        Process::create_syncobj,
+    ),
+    own(
+        syncobj::DESTROY,
+        8,
+        "SYNCOBJ_DESTROY",
+        Process::destroy_syncobj,
+    ),
+    own(
+        syncobj::HANDLE_TO_FD,
+        16,
+        "SYNCOBJ_HANDLE_TO_FD",
+        Process::export_syncobj,
+    ),
+    own(
+        syncobj::FD_TO_HANDLE,
+        16,
+        "SYNCOBJ_FD_TO_HANDLE",
+        Process::import_syncobj,
+    ),
     own(syncobj::WAIT, 40, "SYNCOBJ_WAIT", Process::wait_syncobjs),
     own(syncobj::RESET, 16, "SYNCOBJ_RESET", Process::reset_syncobjs),
-    own(syncobj::SIGNAL, 16, "SYNCOBJ_SIGNAL", Process::signal_syncobjs),
-    own(syncobj::TIMELINE_WAIT, 48, "SYNCOBJ_TIMELINE_WAIT", Process::wait_timelines),
+    own(
+        syncobj::SIGNAL,
+        16,
+        "SYNCOBJ_SIGNAL",
+        Process::signal_syncobjs,
+    ),
+    own(
+        syncobj::TIMELINE_WAIT,
+        48,
+        "SYNCOBJ_TIMELINE_WAIT",
+        Process::wait_timelines,
+    ),
     own(syncobj::QUERY, 24, "SYNCOBJ_QUERY", Process::query_syncobjs),
-    own(syncobj::TRANSFER, 32, "SYNCOBJ_TRANSFER", Process::transfer_syncobj),
-    own(syncobj::TIMELINE_SIGNAL, 24, "SYNCOBJ_TIMELINE_SIGNAL", Process::signal_timelines),
+    own(
+        syncobj::TRANSFER,
+        32,
+        "SYNCOBJ_TRANSFER",
+        Process::transfer_syncobj,
+    ),
+    own(
+        syncobj::TIMELINE_SIGNAL,
+        24,
+        "SYNCOBJ_TIMELINE_SIGNAL",
+        Process::signal_timelines,
+    ),
 ];
 
 /// The names without prefix.
@@ -146,10 +235,13 @@ impl Render {
 
     /// New memory of this file: its handle.
     fn insert(&mut self, object: Arc<Object>, flags: u32, imported: bool) -> u32 {
-        let handle = (1..).find(|handle| !self.gems.contains_key(handle)).unwrap_or(0);
+        let handle = (1..)
+            .find(|handle| !self.gems.contains_key(handle))
+            .unwrap_or(0);
         let offset = OFFSETS + self.next;
         self.next += object.bytes;
-        self.gems.insert(handle, Gem::new(object, flags, imported, offset));
+        self.gems
+            .insert(handle, Gem::new(object, flags, imported, offset));
         handle
     }
 
@@ -198,8 +290,12 @@ impl Render {
 
     pub(crate) fn objects(&self) -> Vec<String> {
         let gems = self.gems.iter();
-        let gems = gems.map(|(handle, gem)| format!("handle {handle}: {:#x} bytes", gem.object.bytes));
-        let syncobjs = self.syncobjs.keys().map(|handle| format!("syncobj {handle}"));
+        let gems =
+            gems.map(|(handle, gem)| format!("handle {handle}: {:#x} bytes", gem.object.bytes));
+        let syncobjs = self
+            .syncobjs
+            .keys()
+            .map(|handle| format!("syncobj {handle}"));
         gems.chain(syncobjs).collect()
     }
 }
@@ -216,7 +312,9 @@ impl Process {
     /// An ioctl of a render node.
     pub(crate) fn msm_ioctl(&self, file: &File, request: u32, argument: u64) -> Result {
         let nr = Ioctl::nr_of(request);
-        let known = TABLE.iter().find(|entry| entry.nr == nr && Ioctl::kind_of(request) == generic::KIND);
+        let known = TABLE
+            .iter()
+            .find(|entry| entry.nr == nr && Ioctl::kind_of(request) == generic::KIND);
         let Some(entry) = known else {
             let what = format!("request {request:#010x}, number {nr:#x}");
             self.machine.broken(&UNKNOWN, what);
@@ -243,7 +341,11 @@ impl Process {
     }
 
     /// A render node is closed.
-    pub(crate) fn end_render(&self, file: u64, render: std::result::Result<Render, std::sync::PoisonError<Render>>) {
+    pub(crate) fn end_render(
+        &self,
+        file: u64,
+        render: std::result::Result<Render, std::sync::PoisonError<Render>>,
+    ) {
         let render = render.unwrap_or_else(std::sync::PoisonError::into_inner);
         self.end_queues(file);
         drop(render.space);
@@ -268,7 +370,11 @@ mod tests {
     #[test]
     fn every_ioctl_of_the_table_has_a_handler() {
         for ioctl in msm::IOCTLS {
-            assert!(TABLE.iter().any(|entry| entry.nr == ioctl.nr()), "{}", ioctl.name);
+            assert!(
+                TABLE.iter().any(|entry| entry.nr == ioctl.nr()),
+                "{}",
+                ioctl.name
+            );
         }
         assert!(TABLE.iter().all(|entry| entry.size <= BUFFER));
     }

@@ -64,7 +64,9 @@ impl Process {
         let args: &mut Submitqueue = call.args()?;
         if args.flags != 0 || args.prio >= PRIORITIES {
             let (flags, prio) = (args.flags, args.prio);
-            return self.fail(Errno::EINVAL, || format!("a queue of flags {flags:#x}, priority {prio}"));
+            return self.fail(Errno::EINVAL, || {
+                format!("a queue of flags {flags:#x}, priority {prio}")
+            });
         }
         let mut state = self.machine.enter();
         let own = state.queues.range((file, 0)..=(file, u32::MAX));
@@ -83,12 +85,16 @@ impl Process {
         let id: u32 = *call.args()?;
         let known = id > 0 && self.machine.enter().queues.contains_key(&(file, id));
         if !known {
-            return self.fail(Errno::ENOENT, || format!("no queue {id}, or the default one"));
+            return self.fail(Errno::ENOENT, || {
+                format!("no queue {id}, or the default one")
+            });
         }
         // What it has submitted goes on.
         let (mut state, _) = self.machine.wait(self.machine.enter(), None, |state| {
             let queue = state.queues.get(&(file, id));
-            queue.is_none_or(|queue| queue.fences.is_empty()).then_some(())
+            queue
+                .is_none_or(|queue| queue.fences.is_empty())
+                .then_some(())
         });
         state.queues.remove(&(file, id));
         Ok(())
@@ -120,7 +126,9 @@ impl Process {
         let file = call.file.id;
         let args: WaitFence = *call.args()?;
         if args.flags & !BOOST != 0 {
-            return self.fail(Errno::EINVAL, || format!("WAIT_FENCE flags {:#x}", args.flags));
+            return self.fail(Errno::EINVAL, || {
+                format!("WAIT_FENCE flags {:#x}", args.flags)
+            });
         }
         let key = (file, args.queueid);
         let state = self.machine.enter();
@@ -144,14 +152,20 @@ impl Process {
                 }
                 Ok(())
             }
-            None => self.fail(Errno::ETIMEDOUT, || format!("queue {}, fence {}", args.queueid, args.fence)),
+            None => self.fail(Errno::ETIMEDOUT, || {
+                format!("queue {}, fence {}", args.queueid, args.fence)
+            }),
         }
     }
 
     /// A file is closed: what it has not begun is given up, what runs ends.
     pub(super) fn end_queues(&self, file: u64) {
         let mut state = self.machine.enter();
-        let own: Vec<u32> = state.queues.range((file, 0)..=(file, u32::MAX)).map(|((_, id), _)| *id).collect();
+        let own: Vec<u32> = state
+            .queues
+            .range((file, 0)..=(file, u32::MAX))
+            .map(|((_, id), _)| *id)
+            .collect();
         for id in &own {
             state.drop_queued(Owner::Queue(file, *id));
         }

@@ -37,8 +37,11 @@ impl Process {
         let flags = Submit::from_bits_retain(args.flags & !PIPE);
         let known = Submit::from_bits(args.flags & !PIPE).is_some();
         // SUDO is for kernels that are built for it.
-        if args.pad != 0 || args.flags & PIPE != PIPE_3D0 || !known || flags.contains(Submit::SUDO) {
-            return self.fail(Errno::EINVAL, || format!("GEM_SUBMIT flags {:#x}", args.flags));
+        if args.pad != 0 || args.flags & PIPE != PIPE_3D0 || !known || flags.contains(Submit::SUDO)
+        {
+            return self.fail(Errno::EINVAL, || {
+                format!("GEM_SUBMIT flags {:#x}", args.flags)
+            });
         }
         let key = (file, args.queueid);
         if !self.machine.enter().queues.contains_key(&key) {
@@ -95,13 +98,19 @@ impl Process {
             space,
             ibs,
             dependencies,
-            listed: Some(bos.iter().map(|(handle, _)| *handle).collect::<BTreeSet<u32>>()),
+            listed: Some(
+                bos.iter()
+                    .map(|(handle, _)| *handle)
+                    .collect::<BTreeSet<u32>>(),
+            ),
             policy: Policy::default(),
             recovered: false,
             number: 0,
         });
         drop(state);
-        resets.into_iter().for_each(|syncobj| syncobj::reset(&syncobj));
+        resets
+            .into_iter()
+            .for_each(|syncobj| syncobj::reset(&syncobj));
         for (syncobj, point) in signals {
             syncobj::set(&syncobj, point, Point::Job(id));
         }
@@ -134,7 +143,8 @@ impl Process {
         let mut all = Vec::new();
         for i in 0..u64::from(count) {
             let mut bytes = [0; size_of::<GemSubmitSyncobj>()];
-            self.caller.read(address + i * u64::from(stride), &mut bytes[..copied])?;
+            self.caller
+                .read(address + i * u64::from(stride), &mut bytes[..copied])?;
             let one = zerocopy::FromBytes::read_from_bytes(&bytes[..]);
             all.push(one.map_err(|_| Errno::EINVAL)?);
         }
@@ -159,7 +169,11 @@ impl Process {
             match syncobj::find(&syncobj, one.point) {
                 Some(Point::Job(job)) => dependencies.push(Dependency::Job(job)),
                 Some(Point::Signalled) => {}
-                None => return self.fail(Errno::EINVAL, || format!("syncobj {} has no fence", one.handle)),
+                None => {
+                    return self.fail(Errno::EINVAL, || {
+                        format!("syncobj {} has no fence", one.handle)
+                    });
+                }
             }
             if one.flags & RESET != 0 {
                 resets.push(syncobj);
@@ -176,7 +190,11 @@ impl Process {
             let found = self.render(call)?.syncobjs.get(&one.handle).cloned();
             match found.filter(|_| one.flags == 0) {
                 Some(syncobj) => signals.push((syncobj, one.point)),
-                None => return self.fail(Errno::EINVAL, || format!("syncobj {}, flags {:#x}", one.handle, one.flags)),
+                None => {
+                    return self.fail(Errno::EINVAL, || {
+                        format!("syncobj {}, flags {:#x}", one.handle, one.flags)
+                    });
+                }
             }
         }
         Ok(signals)
@@ -189,11 +207,15 @@ impl Process {
             let flags = SubmitBo::from_bits(one.flags);
             let used = SubmitBo::READ | SubmitBo::WRITE;
             let Some(flags) = flags.filter(|flags| flags.intersects(used)) else {
-                return self.fail(Errno::EINVAL, || format!("memory with flags {:#x}", one.flags));
+                return self.fail(Errno::EINVAL, || {
+                    format!("memory with flags {:#x}", one.flags)
+                });
             };
             let again = bos.iter().any(|(handle, _)| *handle == one.handle);
             if again || render.gem(one.handle).is_err() {
-                return self.fail(Errno::EINVAL, || format!("handle {}, twice: {again}", one.handle));
+                return self.fail(Errno::EINVAL, || {
+                    format!("handle {}, twice: {again}", one.handle)
+                });
             }
             render.place(one.handle, None)?;
             bos.push((one.handle, flags.contains(SubmitBo::WRITE)));
@@ -229,19 +251,26 @@ impl Process {
                 command::BUF | command::IB_TARGET_BUF | command::CTX_RESTORE_BUF
             );
             if !known || !one.size.is_multiple_of(4) {
-                return self.fail(Errno::EINVAL, || format!("commands of kind {}, {:#x} bytes", one.kind, one.size));
+                return self.fail(Errno::EINVAL, || {
+                    format!("commands of kind {}, {:#x} bytes", one.kind, one.size)
+                });
             }
         }
         let mut ibs = Vec::new();
         for one in list {
             let Some((handle, _)) = bos.get(one.submit_idx as usize) else {
-                return self.fail(Errno::EINVAL, || format!("memory {} of {}", one.submit_idx, bos.len()));
+                return self.fail(Errno::EINVAL, || {
+                    format!("memory {} of {}", one.submit_idx, bos.len())
+                });
             };
             let gem = render.gem(*handle)?;
             let end = u64::from(one.size) + u64::from(one.submit_offset / 4 * 4);
             if one.size == 0 || end > gem.object.bytes {
                 return self.fail(Errno::EINVAL, || {
-                    format!("{:#x} bytes of commands at {:#x}", one.size, one.submit_offset)
+                    format!(
+                        "{:#x} bytes of commands at {:#x}",
+                        one.size, one.submit_offset
+                    )
                 });
             }
             if one.nr_relocs != 0 {

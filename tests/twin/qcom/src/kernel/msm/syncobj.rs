@@ -60,7 +60,10 @@ pub(crate) type Shared = Arc<Mutex<Syncobj>>;
 pub(crate) fn find(syncobj: &Shared, point: u64) -> Option<Point> {
     let points = &lock(syncobj).0;
     match point {
-        0 => points.get(&0).or_else(|| points.values().next_back()).copied(),
+        0 => points
+            .get(&0)
+            .or_else(|| points.values().next_back())
+            .copied(),
         _ => points.range(point..).next().map(|(_, point)| *point),
     }
 }
@@ -172,12 +175,17 @@ impl Process {
             return self.fail(Errno::EINVAL, || "no syncobjs".into());
         }
         let handles: Vec<u32> = self.caller.get_all(address, count as usize)?;
-        handles.into_iter().map(|handle| self.syncobj(call, handle)).collect()
+        handles
+            .into_iter()
+            .map(|handle| self.syncobj(call, handle))
+            .collect()
     }
 
     fn insert_syncobj(&self, call: &Call<'_>, syncobj: Shared) -> Result<u32> {
         let mut render = self.render(call)?;
-        let handle = (1..).find(|handle| !render.syncobjs.contains_key(handle)).unwrap_or(0);
+        let handle = (1..)
+            .find(|handle| !render.syncobjs.contains_key(handle))
+            .unwrap_or(0);
         render.syncobjs.insert(handle, syncobj);
         Ok(handle)
     }
@@ -208,7 +216,9 @@ impl Process {
     pub(super) fn export_syncobj(&self, call: &mut Call<'_>) -> Result {
         let args: Descriptor = *call.args()?;
         if args.pad != 0 || args.flags & !SYNC_FILE != 0 {
-            return self.fail(Errno::EINVAL, || format!("SYNCOBJ_HANDLE_TO_FD flags {:#x}", args.flags));
+            return self.fail(Errno::EINVAL, || {
+                format!("SYNCOBJ_HANDLE_TO_FD flags {:#x}", args.flags)
+            });
         }
         let syncobj = self.syncobj(call, args.handle)?;
         let kind = match args.flags {
@@ -217,7 +227,11 @@ impl Process {
                 Some(Point::Job(job)) => Kind::SyncFile(job),
                 // No submission has this number: it is over.
                 Some(Point::Signalled) => Kind::SyncFile(0),
-                None => return self.fail(Errno::EINVAL, || format!("syncobj {} has no fence", args.handle)),
+                None => {
+                    return self.fail(Errno::EINVAL, || {
+                        format!("syncobj {} has no fence", args.handle)
+                    });
+                }
             },
         };
         let number = self.caller.descriptor(None)?;
@@ -228,10 +242,13 @@ impl Process {
     pub(super) fn import_syncobj(&self, call: &mut Call<'_>) -> Result {
         let args: Descriptor = *call.args()?;
         if args.pad != 0 || args.flags & !SYNC_FILE != 0 {
-            return self.fail(Errno::EINVAL, || format!("SYNCOBJ_FD_TO_HANDLE flags {:#x}", args.flags));
+            return self.fail(Errno::EINVAL, || {
+                format!("SYNCOBJ_FD_TO_HANDLE flags {:#x}", args.flags)
+            });
         }
         let file = self.file(args.fd);
-        let file = file.or_else(|_| self.fail(Errno::EINVAL, || format!("descriptor {}", args.fd)))?;
+        let file =
+            file.or_else(|_| self.fail(Errno::EINVAL, || format!("descriptor {}", args.fd)))?;
         match (&file.kind, args.flags) {
             (Kind::Syncobj(syncobj), 0) => {
                 let handle = self.insert_syncobj(call, syncobj.clone())?;
@@ -243,7 +260,9 @@ impl Process {
                 set(&self.syncobj(call, args.handle)?, 0, point);
                 Ok(())
             }
-            _ => self.fail(Errno::EINVAL, || format!("descriptor {} is no such fence", args.fd)),
+            _ => self.fail(Errno::EINVAL, || {
+                format!("descriptor {} is no such fence", args.fd)
+            }),
         }
     }
 
@@ -252,7 +271,9 @@ impl Process {
         if flags & !(ALL | FOR_SUBMIT | AVAILABLE) != 0 {
             return self.fail(Errno::EINVAL, || format!("SYNCOBJ_WAIT flags {flags:#x}"));
         }
-        let there = fences.iter().all(|(syncobj, point)| find(syncobj, *point).is_some());
+        let there = fences
+            .iter()
+            .all(|(syncobj, point)| find(syncobj, *point).is_some());
         if !there && flags & (FOR_SUBMIT | AVAILABLE) == 0 {
             return self.fail(Errno::EINVAL, || "a syncobj without a fence".into());
         }
@@ -265,11 +286,13 @@ impl Process {
             Some(point) => point.is_over(state),
             None => false,
         };
-        let (_, done) = self.machine.wait(self.machine.enter(), Some(until), |state| {
-            let first = fences.iter().position(|one| over(state, one))?;
-            let all = flags & ALL == 0 || fences.iter().all(|one| over(state, one));
-            all.then_some(first as u32)
-        });
+        let (_, done) = self
+            .machine
+            .wait(self.machine.enter(), Some(until), |state| {
+                let first = fences.iter().position(|one| over(state, one))?;
+                let all = flags & ALL == 0 || fences.iter().all(|one| over(state, one));
+                all.then_some(first as u32)
+            });
         match done {
             Some(first) => Ok(first),
             None => self.fail(Errno::ETIME, || "SYNCOBJ_WAIT".into()),
@@ -300,7 +323,9 @@ impl Process {
         if args.pad != 0 {
             return Err(Errno::EINVAL);
         }
-        self.syncobjs(call, args.handles, args.count)?.iter().for_each(reset);
+        self.syncobjs(call, args.handles, args.count)?
+            .iter()
+            .for_each(reset);
         Ok(())
     }
 
@@ -341,7 +366,10 @@ impl Process {
         let points = all.iter().map(|one| {
             let held = &lock(one).0;
             let over = |point: &&Point| args.flags & LAST_SUBMITTED != 0 || point.is_over(&state);
-            held.iter().take_while(|(_, point)| over(point)).map(|(at, _)| *at).last()
+            held.iter()
+                .take_while(|(_, point)| over(point))
+                .map(|(at, _)| *at)
+                .last()
         });
         let points: Vec<u64> = points.map(Option::unwrap_or_default).collect();
         drop(state);
@@ -358,7 +386,9 @@ impl Process {
         }
         let (from, to) = (self.syncobj(call, args.from)?, self.syncobj(call, args.to)?);
         let Some(point) = find(&from, args.from_point) else {
-            return self.fail(Errno::EINVAL, || format!("syncobj {} has no fence", args.from));
+            return self.fail(Errno::EINVAL, || {
+                format!("syncobj {} has no fence", args.from)
+            });
         };
         set(&to, args.to_point, point);
         self.machine.tell();
@@ -377,9 +407,15 @@ mod tests {
         set(&syncobj, 5, Point::Job(1));
         set(&syncobj, 9, Point::Signalled);
         assert_eq!(find(&syncobj, 4), Some(Point::Job(1)));
-        assert_eq!((find(&syncobj, 6), find(&syncobj, 10)), (Some(Point::Signalled), None));
+        assert_eq!(
+            (find(&syncobj, 6), find(&syncobj, 10)),
+            (Some(Point::Signalled), None)
+        );
         set(&syncobj, 0, Point::Job(2));
-        assert_eq!((find(&syncobj, 0), find(&syncobj, 5)), (Some(Point::Job(2)), None));
+        assert_eq!(
+            (find(&syncobj, 0), find(&syncobj, 5)),
+            (Some(Point::Job(2)), None)
+        );
         reset(&syncobj);
         assert_eq!(find(&syncobj, 0), None);
     }
@@ -388,6 +424,13 @@ mod tests {
     fn structs_have_the_sizes_of_the_header() {
         assert_eq!((size_of::<Handle>(), size_of::<Descriptor>()), (8, 16));
         assert_eq!((size_of::<Wait>(), size_of::<TimelineWait>()), (40, 48));
-        assert_eq!((size_of::<Array>(), size_of::<Timelines>(), size_of::<Transfer>()), (16, 24, 32));
+        assert_eq!(
+            (
+                size_of::<Array>(),
+                size_of::<Timelines>(),
+                size_of::<Transfer>()
+            ),
+            (16, 24, 32)
+        );
     }
 }
