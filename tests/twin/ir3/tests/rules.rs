@@ -127,6 +127,8 @@ fn missing_delays_and_waits() {
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("stg.u32 g[r1.z+1024], r2.x, 1; (sy)nop; mov.u32u32 r1.z, 7; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
+    let machine = body("mov.u32u32 r52.x, r2.x; mov.u32u32 r2.x, 7; mov.u32u32 r3.x, 1");
+    fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("rcp r4.x, r2.x; mov.u32u32 r2.x, 7; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("ldg.u32 r4.x, g[r1.x], 1; mov.u32u32 r1.x, 5; mov.u32u32 r3.x, 1");
