@@ -298,13 +298,20 @@ fn part(values: &Lanes, high: bool) -> Lanes {
 }
 
 fn copy(to: &mut Lanes, mask: Mask, from: &Lanes, shift: u32, bits: u32) {
-    if mask == Mask::MAX && bits == u32::MAX {
-        *to = *from;
-        return;
-    }
+    const HALF: usize = LANES / 2;
     let keep = !(bits << shift);
-    for lane in lanes(mask) {
-        to[lane] = to[lane] & keep | (from[lane] & bits) << shift;
+    for (n, (to, from)) in to.chunks_mut(HALF).zip(from.chunks(HALF)).enumerate() {
+        match (mask >> (n * HALF)) as u64 {
+            0 => {}
+            u64::MAX if bits == u32::MAX => to.copy_from_slice(from),
+            mask => {
+                for (lane, (to, from)) in to.iter_mut().zip(from).enumerate() {
+                    if mask >> lane & 1 != 0 {
+                        *to = *to & keep | (from & bits) << shift;
+                    }
+                }
+            }
+        }
     }
 }
 

@@ -33,7 +33,7 @@ pub fn category4(op: Op, full: bool, mask: Mask, source: &Lanes) -> Result<Lanes
     };
     // Halves have operations of their own where there are two: Mesa ir3.h, `cat4_half_opc`.
     let has_half = matches!(op, Op::Rsq | Op::Log2 | Op::Exp2);
-    if full == half_only || !full && has_half {
+    if full && half_only || !full && has_half {
         let size = if full { "full" } else { "half" };
         let what = format!("{} with a {size} source", op.name());
         return broken(&rules::OPERANDS, what);

@@ -13,10 +13,12 @@ mod moves;
 mod texture;
 
 use crate::fault::{Cause, Result, broken};
-use crate::inst::Inst;
+use crate::hazard::Late;
+use crate::inst::{Inst, Operand, Value};
 use crate::launch::ThreadSize;
 use crate::memory::Path;
 use crate::op::Op;
+use crate::regs::Reg;
 use crate::rules;
 use crate::wave::{Core, Event, Wave};
 
@@ -79,6 +81,9 @@ impl Wave {
                     6 => self.memory(inst, core)?,
                     _ => {}
                 }
+                if (1..=3).contains(&category) {
+                    self.sources_of_shared(inst)?;
+                }
                 let event = if category == 7 { self.synchronize(inst)? } else { Event::Next };
                 self.flow.next();
                 event
@@ -94,6 +99,32 @@ impl Wave {
         self.counts.slots += slots.max(1);
         self.counts.instructions += 1;
         Ok(event)
+    }
+
+    /// A vector instruction that writes a shared register reads its sources late.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3.h, `is_war_hazard_producer` and `is_ss_producer`.
+    fn sources_of_shared(&mut self, inst: &Inst) -> Result<()> {
+        let reg = |operand: &Operand| match operand.value {
+            Value::Reg(number) => Some(Reg {
+                number: number.into(),
+                half: operand.half,
+            }),
+            _ => None,
+        };
+        if !inst.dsts.iter().filter_map(reg).any(Reg::is_shared) {
+            return Ok(());
+        }
+        let mask = self.mask();
+        for source in &inst.srcs {
+            let last = if source.advances { u16::from(inst.repeat) } else { 0 };
+            for k in 0..=last {
+                if let Some(reg) = reg(source) {
+                    self.mark_late(reg.plus(k), mask, Late::Ss)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn memory(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<()> {
