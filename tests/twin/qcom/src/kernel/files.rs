@@ -166,7 +166,7 @@ impl Process {
         let kind = match node {
             Node::Own(Own::Kgsl) => Kind::Kgsl,
             Node::Own(Own::Render) => {
-                self.machine.enter().open_render(id, self.id);
+                self.machine.enter().open_render(id);
                 Kind::Render(Mutex::default())
             }
             Node::Own(Own::Live(live)) => Kind::Text(self.live(*live).into_bytes()),

@@ -22,7 +22,6 @@ const BOOST: u32 = 1;
 /// A queue.
 #[derive(Default)]
 pub(crate) struct Queue {
-    pub(crate) process: u32,
     /// Hangs.
     pub(crate) faults: u32,
     /// The last fence.
@@ -49,12 +48,8 @@ impl Queue {
 
 impl State {
     /// A render node is open: it has a queue, number 0.
-    pub(crate) fn open_render(&mut self, file: u64, process: u32) {
-        let queue = Queue {
-            process,
-            ..Queue::default()
-        };
-        self.queues.insert((file, 0), queue);
+    pub(crate) fn open_render(&mut self, file: u64) {
+        self.queues.insert((file, 0), Queue::default());
     }
 }
 
@@ -71,11 +66,7 @@ impl Process {
         let mut state = self.machine.enter();
         let own = state.queues.range((file, 0)..=(file, u32::MAX));
         let next = own.map(|((_, id), _)| id + 1).max().unwrap_or(1);
-        let queue = Queue {
-            process: self.id,
-            ..Queue::default()
-        };
-        state.queues.insert((file, next), queue);
+        state.queues.insert((file, next), Queue::default());
         args.id = next;
         Ok(())
     }

@@ -137,7 +137,7 @@ impl Process {
     }
 
     /// Syncobjs of a list; elements may be shorter or longer than ours.
-    fn list(&self, address: u64, count: u32, stride: u32) -> Result<Vec<GemSubmitSyncobj>> {
+    fn syncobjs_of(&self, address: u64, count: u32, stride: u32) -> Result<Vec<GemSubmitSyncobj>> {
         let known = size_of::<GemSubmitSyncobj>();
         let copied = known.min(stride as usize);
         let mut all = Vec::new();
@@ -159,7 +159,7 @@ impl Process {
         dependencies: &mut Vec<Dependency>,
         resets: &mut Vec<syncobj::Shared>,
     ) -> Result {
-        let list = self.list(args.in_syncobjs, args.nr_in_syncobjs, args.syncobj_stride)?;
+        let list = self.syncobjs_of(args.in_syncobjs, args.nr_in_syncobjs, args.syncobj_stride)?;
         for one in list {
             if one.flags & !RESET != 0 {
                 return self.fail(Errno::EINVAL, || format!("syncobj flags {:#x}", one.flags));
@@ -184,7 +184,7 @@ impl Process {
 
     /// Source: msm_syncobj.c, `msm_syncobj_parse_post_deps`.
     fn signals(&self, call: &Call<'_>, args: &GemSubmit) -> Result<Signals> {
-        let list = self.list(args.out_syncobjs, args.nr_out_syncobjs, args.syncobj_stride)?;
+        let list = self.syncobjs_of(args.out_syncobjs, args.nr_out_syncobjs, args.syncobj_stride)?;
         let mut signals = Signals::new();
         for one in list {
             let found = self.render(call)?.syncobjs.get(&one.handle).cloned();

@@ -286,13 +286,14 @@ impl Process {
             Some(point) => point.is_over(state),
             None => false,
         };
-        let (_, done) = self
+        let (state, done) = self
             .machine
             .wait(self.machine.enter(), Some(until), |state| {
                 let first = fences.iter().position(|one| over(state, one))?;
                 let all = flags & ALL == 0 || fences.iter().all(|one| over(state, one));
                 all.then_some(first as u32)
             });
+        drop(state);
         match done {
             Some(first) => Ok(first),
             None => self.fail(Errno::ETIME, || "SYNCOBJ_WAIT".into()),
