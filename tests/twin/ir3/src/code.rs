@@ -36,7 +36,8 @@ impl Code {
         let at = pc.wrapping_sub(self.base);
         if at >= self.bytes || !at.is_multiple_of(8) {
             let (base, end) = (self.base, self.base + self.bytes);
-            let what = format!("execution goes on at {pc:#x}, the code is from {base:#x} to {end:#x}");
+            let what =
+                format!("execution goes on at {pc:#x}, the code is from {base:#x} to {end:#x}");
             return broken(&rules::CODE_RANGE, what);
         }
         let number = at / LINE;
@@ -47,7 +48,10 @@ impl Code {
         if line.is_none() {
             *line = Some(load(memory, self.base + number * LINE)?);
         }
-        match line.as_ref().and_then(|line| line.get((at % LINE / 8) as usize)) {
+        match line
+            .as_ref()
+            .and_then(|line| line.get((at % LINE / 8) as usize))
+        {
             Some(decoded) => Ok(decoded),
             None => outside(),
         }
@@ -57,15 +61,20 @@ impl Code {
 fn load(memory: &mut dyn Memory, address: u64) -> Result<Vec<Decoded>> {
     let mut bytes = [0; LINE as usize];
     let count = bytes.len();
-    memory.read(Path::Instruction, address, &mut bytes).map_err(|why| Cause::Memory {
-        path: Path::Instruction,
-        write: false,
-        address,
-        bytes: count,
-        why,
-    })?;
+    memory
+        .read(Path::Instruction, address, &mut bytes)
+        .map_err(|why| Cause::Memory {
+            path: Path::Instruction,
+            write: false,
+            address,
+            bytes: count,
+            why,
+        })?;
     let words = bytes.chunks(8).map(|chunk| {
-        let word = chunk.iter().rev().fold(0u64, |word, byte| word << 8 | u64::from(*byte));
+        let word = chunk
+            .iter()
+            .rev()
+            .fold(0u64, |word, byte| word << 8 | u64::from(*byte));
         (word, decode(word).map(Arc::new))
     });
     Ok(words.collect())

@@ -53,13 +53,19 @@ impl fmt::Display for Cause {
             } => {
                 let verb = if *write { "writes" } else { "reads" };
                 let path = path.name();
-                write!(f, "{verb} {bytes} bytes at {address:#x} through {path}: {why}")
+                write!(
+                    f,
+                    "{verb} {bytes} bytes at {address:#x} through {path}: {why}"
+                )
             }
             Self::Limit(limit) => write!(
                 f,
                 "a wave did not end within {limit} instructions: a loop without an end, or a limit that is too low"
             ),
-            Self::Stuck => write!(f, "no wave of the workgroup can go on: each waits at a barrier or for the preamble"),
+            Self::Stuck => write!(
+                f,
+                "no wave of the workgroup can go on: each waits at a barrier or for the preamble"
+            ),
         }
     }
 }

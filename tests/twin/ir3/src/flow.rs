@@ -83,7 +83,9 @@ impl Flow {
             }
         }
         let (waited, mask) = self.lowest();
-        let fresh = sides.iter().any(|(pc, side)| *pc == waited && *side == mask);
+        let fresh = sides
+            .iter()
+            .any(|(pc, side)| *pc == waited && *side == mask);
         // A point that is gone to at once counts where fibers had waited there.
         let pending = self.parked.len() + usize::from(!fresh);
         if pending > self.limit {
@@ -97,7 +99,11 @@ impl Flow {
 
     /// Takes those at the lowest address out of the parked ones; there are some.
     fn lowest(&mut self) -> (u64, Mask) {
-        let first = self.parked.iter().enumerate().min_by_key(|(_, (pc, _))| *pc);
+        let first = self
+            .parked
+            .iter()
+            .enumerate()
+            .min_by_key(|(_, (pc, _))| *pc);
         let at = first.map_or(0, |(at, _)| at);
         match at < self.parked.len() {
             true => self.parked.swap_remove(at),
@@ -120,7 +126,10 @@ impl Flow {
     pub fn call(&mut self, target: u64, depth: usize) -> Result<()> {
         if self.is_divergent() || self.calls.len() >= depth {
             let calls = self.calls.len();
-            let what = format!("a call with {calls} pending of {depth}, other fibers parked: {}", self.is_divergent());
+            let what = format!(
+                "a call with {calls} pending of {depth}, other fibers parked: {}",
+                self.is_divergent()
+            );
             return broken(&rules::CALL_STACK, what);
         }
         self.calls.push(self.pc + WORD);
@@ -167,7 +176,10 @@ mod tests {
         flow.arrive(true).unwrap();
         flow.next();
         flow.arrive(true).unwrap();
-        assert_eq!((flow.pc, flow.active, flow.is_divergent()), (32, 0b1111, false));
+        assert_eq!(
+            (flow.pc, flow.active, flow.is_divergent()),
+            (32, 0b1111, false)
+        );
     }
 
     #[test]

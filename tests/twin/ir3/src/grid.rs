@@ -223,7 +223,10 @@ fn check(launch: &Launch) -> Result<()> {
         return broken(&rules::LAUNCH_SIZE, format!("a workgroup of {sizes:?}"));
     }
     if launch.groups.contains(&0) {
-        return broken(&rules::LAUNCH_SIZE, format!("a grid of {:?} workgroups", launch.groups));
+        return broken(
+            &rules::LAUNCH_SIZE,
+            format!("a grid of {:?} workgroups", launch.groups),
+        );
     }
     let (full, half) = (launch.full_footprint, launch.half_footprint);
     if !(1..=MAX_FOOTPRINT).contains(&full) || half > MAX_FOOTPRINT {
@@ -231,7 +234,10 @@ fn check(launch: &Launch) -> Result<()> {
         return broken(&rules::LAUNCH_FOOTPRINT, what);
     }
     if launch.thread_size == ThreadSize::Thread128 && !chip.double_threadsize {
-        return broken(&rules::LAUNCH_THREADSIZE, format!("THREAD128 on {}", chip.name));
+        return broken(
+            &rules::LAUNCH_THREADSIZE,
+            format!("THREAD128 on {}", chip.name),
+        );
     }
     let (waves, occupancy) = (launch.waves_per_group(), launch.occupancy());
     if waves > u64::from(occupancy) {
@@ -252,7 +258,10 @@ fn system(system: SystemRegisters, full: u32) -> Result<()> {
     for first in shared.into_iter().flatten() {
         let first = u16::from(first);
         if first < SHARED || !Reg::full(first + 2).is_shared() {
-            return broken(&rules::LAUNCH_SYSTEM, format!("{} is no shared register", Reg::full(first).name()));
+            return broken(
+                &rules::LAUNCH_SYSTEM,
+                format!("{} is no shared register", Reg::full(first).name()),
+            );
         }
     }
     let full = full as u16 * 4;
@@ -261,7 +270,10 @@ fn system(system: SystemRegisters, full: u32) -> Result<()> {
             && first + count > full
         {
             let name = Reg::full(first).name();
-            return broken(&rules::LAUNCH_SYSTEM, format!("{name} is beyond {} vectors", full / 4));
+            return broken(
+                &rules::LAUNCH_SYSTEM,
+                format!("{name} is beyond {} vectors", full / 4),
+            );
         }
     }
     Ok(())

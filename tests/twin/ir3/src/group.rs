@@ -38,18 +38,26 @@ pub struct Group {
 
 /// A generator for the order of waves (Knuth).
 pub fn random(state: &mut u64) -> u32 {
-    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state = state
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as u32
 }
 
 impl Group {
     /// A workgroup whose waves have seats from one on.
     pub fn new(launch: &Launch, id: [u32; 3], seat: u32) -> Result<Self> {
-        let number = id.iter().fold(launch.seed, |seed, n| seed.wrapping_mul(31) ^ u64::from(*n));
+        let number = id
+            .iter()
+            .fold(launch.seed, |seed, n| seed.wrapping_mul(31) ^ u64::from(*n));
         let mut waves = Vec::new();
         for wave in 0..launch.waves_per_group() as u32 {
             let wave = start(launch, id, wave, seat + wave)?;
-            let state = if wave.flow.active == 0 { State::Ended } else { State::Runs };
+            let state = if wave.flow.active == 0 {
+                State::Ended
+            } else {
+                State::Runs
+            };
             waves.push((wave, state));
         }
         Ok(Self {
@@ -72,18 +80,28 @@ impl Group {
 
     /// Whether it can go on only after the preamble, which another workgroup runs.
     pub fn waits(&self) -> bool {
-        let running = self.waves.iter().filter(|(_, state)| *state != State::Ended);
-        running.clone().any(|(_, state)| *state == State::AtPreamble)
+        let running = self
+            .waves
+            .iter()
+            .filter(|(_, state)| *state != State::Ended);
+        running
+            .clone()
+            .any(|(_, state)| *state == State::AtPreamble)
             && !running.clone().any(|(_, state)| *state == State::Runs)
     }
 
     /// Lets waves run in some order until one after another they issued about so many instructions. Returns how many.
-    pub fn turn(&mut self, shared: &mut Shared<'_>, budget: u64) -> std::result::Result<u64, Box<Broken>> {
+    pub fn turn(
+        &mut self,
+        shared: &mut Shared<'_>,
+        budget: u64,
+    ) -> std::result::Result<u64, Box<Broken>> {
         let mut issued = 0;
         while issued < budget && !self.ended() {
             self.release(*shared.preamble);
-            let ready: Vec<usize> =
-                (0..self.waves.len()).filter(|&n| self.waves[n].1 == State::Runs).collect();
+            let ready: Vec<usize> = (0..self.waves.len())
+                .filter(|&n| self.waves[n].1 == State::Runs)
+                .collect();
             if ready.is_empty() {
                 if self.waits() {
                     break;
@@ -100,12 +118,21 @@ impl Group {
 
     /// Opens the barrier once all waves are there, and the preamble's wait once it was run.
     fn release(&mut self, preamble: Preamble) {
-        let mut running = self.waves.iter().filter(|(_, state)| *state != State::Ended).peekable();
+        let mut running = self
+            .waves
+            .iter()
+            .filter(|(_, state)| *state != State::Ended)
+            .peekable();
         let all = running.peek().is_some() && running.all(|(_, state)| *state == State::AtBarrier);
         if all {
             self.local.barrier();
         }
-        let latest = self.waves.iter().map(|(wave, _)| wave.cycle).max().unwrap_or(0);
+        let latest = self
+            .waves
+            .iter()
+            .map(|(wave, _)| wave.cycle)
+            .max()
+            .unwrap_or(0);
         for (wave, state) in &mut self.waves {
             match state {
                 State::AtBarrier if all => {
@@ -125,7 +152,9 @@ impl Group {
         burst: u64,
     ) -> std::result::Result<u64, Box<Broken>> {
         for issued in 0..burst {
-            let event = self.step(shared, chosen).map_err(|stop| self.broken(shared, chosen, stop))?;
+            let event = self
+                .step(shared, chosen)
+                .map_err(|stop| self.broken(shared, chosen, stop))?;
             let (wave, state) = &mut self.waves[chosen];
             *state = match event {
                 Event::Next => State::Runs,
@@ -191,7 +220,11 @@ fn start(launch: &Launch, id: [u32; 3], number: u32, seat: u32) -> Result<Wave> 
     let mut active: Mask = 0;
     for lane in 0..size {
         let fiber = number * size + lane;
-        let at = [fiber % width, fiber / width % height, fiber / (width * height)];
+        let at = [
+            fiber % width,
+            fiber / width % height,
+            fiber / (width * height),
+        ];
         // Those beyond the workgroup, or beyond the grid, do not run.
         let inside = u64::from(fiber) < launch.group_fibers()
             && (0..3).all(|d| {

@@ -103,7 +103,10 @@ impl Hazards {
                 true => (&rules::BARRIER_SYNC, "a barrier"),
                 false => (&rules::RESINFO_SYNC, "resinfo"),
             };
-            return Err(Stop::rule(rule, format!("{} follows {what}", inst.op.name())));
+            return Err(Stop::rule(
+                rule,
+                format!("{} follows {what}", inst.op.name()),
+            ));
         }
         (self.force_ss, self.force_sy) = (false, false);
         let mut waits = (0, 0);
@@ -193,7 +196,9 @@ impl Hazards {
             let passed = now.saturating_sub(slot.at + 1);
             if passed < need {
                 let name = reg.name();
-                let what = format!("{name} is read {passed} slots after it was written, {need} are needed");
+                let what = format!(
+                    "{name} is read {passed} slots after it was written, {need} are needed"
+                );
                 return Err(Stop::rule(rule, what).of(lanes.trailing_zeros() as usize));
             }
         }
@@ -228,7 +233,11 @@ impl Hazards {
             match ready {
                 Ready::Slots => {
                     // What other fibers wrote long ago is ready.
-                    let old = if slot.at + 1 + OTHER > at { slot.alu & !mask } else { 0 };
+                    let old = if slot.at + 1 + OTHER > at {
+                        slot.alu & !mask
+                    } else {
+                        0
+                    };
                     (slot.at, slot.full, slot.alu) = (at, !reg.half, old | mask);
                 }
                 Ready::Ss(_) => (slot.ss, slot.alu) = (slot.ss | mask, slot.alu & !mask),
@@ -256,14 +265,19 @@ impl Hazards {
 
     /// Notes constants that are stored: dwords, and whether (sy) waits for them, else (ss).
     pub fn store_constants(&mut self, first: u32, count: u32, sy: bool) {
-        let list = if sy { &mut self.const_sy } else { &mut self.const_ss };
+        let list = if sy {
+            &mut self.const_sy
+        } else {
+            &mut self.const_ss
+        };
         list.push((first, count));
     }
 
     /// Checks a constant that is read.
     pub fn constant(&self, dword: u32) -> Result<()> {
         let hit = |list: &[Constants]| {
-            list.iter().any(|(first, count)| (*first..first + count).contains(&dword))
+            list.iter()
+                .any(|(first, count)| (*first..first + count).contains(&dword))
         };
         let flag = match (hit(&self.const_ss), hit(&self.const_sy)) {
             (true, _) => "(ss)",

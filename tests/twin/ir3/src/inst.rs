@@ -218,12 +218,18 @@ impl Desc {
 
     /// Whether a1.x is read.
     pub const fn a1(self) -> bool {
-        matches!(self, Self::BindlessA1Uniform | Self::BindlessA1NonUniform | Self::BindlessA1Imm)
+        matches!(
+            self,
+            Self::BindlessA1Uniform | Self::BindlessA1NonUniform | Self::BindlessA1Imm
+        )
     }
 
     /// Whether all fibers must agree on the indices.
     pub const fn uniform(self) -> bool {
-        matches!(self, Self::Uniform | Self::BindlessA1Uniform | Self::BindlessUniform)
+        matches!(
+            self,
+            Self::Uniform | Self::BindlessA1Uniform | Self::BindlessUniform
+        )
     }
 }
 

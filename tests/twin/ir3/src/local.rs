@@ -94,7 +94,8 @@ impl Local {
 
     fn value(&self, at: usize, bytes: u32) -> u32 {
         let all = self.bytes.iter().skip(at).take(bytes as usize);
-        all.rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
+        all.rev()
+            .fold(0, |value, byte| value << 8 | u32::from(*byte))
     }
 
     fn set(&mut self, at: usize, bytes: u32, value: u32) {

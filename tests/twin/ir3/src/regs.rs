@@ -143,7 +143,10 @@ impl Registers {
         };
         let outside = |what: &str, count: usize| {
             let (name, vectors) = (reg.name(), count / 4);
-            broken(&rules::FOOTPRINT, format!("{name}, with {vectors} vectors of {what} registers"))
+            broken(
+                &rules::FOOTPRINT,
+                format!("{name}, with {vectors} vectors of {what} registers"),
+            )
         };
         match reg.number {
             A0 => Ok(Place::A0),
@@ -318,7 +321,9 @@ fn copy(to: &mut Lanes, mask: Mask, from: &Lanes, shift: u32, bits: u32) {
 /// The value that all fibers of a mask have.
 pub fn same(mask: Mask, values: &Lanes) -> Option<u32> {
     let first = lanes(mask).next().map(|lane| values[lane])?;
-    lanes(mask).all(|lane| values[lane] == first).then_some(first)
+    lanes(mask)
+        .all(|lane| values[lane] == first)
+        .then_some(first)
 }
 
 fn uniform(reg: Reg, mask: Mask, values: &Lanes) -> Result<u32> {
@@ -360,7 +365,10 @@ mod tests {
     fn merged_halves_are_parts_of_full_registers() {
         let mut all = registers(true);
         all.write(half(2), 1, &[0xaaaa; LANES]).unwrap();
-        assert_eq!(name(all.read(Reg::full(1), 1).unwrap_err()), "IR3-REG-UNDEFINED");
+        assert_eq!(
+            name(all.read(Reg::full(1), 1).unwrap_err()),
+            "IR3-REG-UNDEFINED"
+        );
         all.write(half(3), 1, &[0xbbbb; LANES]).unwrap();
         assert_eq!(all.read(Reg::full(1), 1).unwrap()[0], 0xbbbb_aaaa);
         all.write(Reg::full(0), 1, &[0x1234_5678; LANES]).unwrap();
@@ -373,10 +381,19 @@ mod tests {
         let mut all = registers(false);
         all.write(half(2), 1, &[0x1_aaaa; LANES]).unwrap();
         assert_eq!(all.read(half(2), 1).unwrap()[0], 0xaaaa);
-        assert_eq!(name(all.read(Reg::full(1), 1).unwrap_err()), "IR3-REG-UNDEFINED");
+        assert_eq!(
+            name(all.read(Reg::full(1), 1).unwrap_err()),
+            "IR3-REG-UNDEFINED"
+        );
         assert_eq!(name(all.read(half(12), 1).unwrap_err()), "IR3-FOOTPRINT");
-        assert_eq!(name(all.read(Reg::full(8), 1).unwrap_err()), "IR3-FOOTPRINT");
-        assert_eq!(name(all.read(Reg::full(56 * 4), 1).unwrap_err()), "IR3-REGISTER");
+        assert_eq!(
+            name(all.read(Reg::full(8), 1).unwrap_err()),
+            "IR3-FOOTPRINT"
+        );
+        assert_eq!(
+            name(all.read(Reg::full(56 * 4), 1).unwrap_err()),
+            "IR3-REGISTER"
+        );
     }
 
     #[test]

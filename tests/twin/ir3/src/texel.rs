@@ -54,10 +54,21 @@ pub fn layout(format: Format) -> (Sort, usize, u32, bool) {
 /// The pixel of some bytes; components that the format lacks are 0, 0 and 1.
 pub fn decode(format: Format, bytes: &[u8]) -> Pixel {
     let (sort, count, bits, fraction) = layout(format);
-    let one = if sort == Sort::Float { 1f32.to_bits() } else { 1 };
+    let one = if sort == Sort::Float {
+        1f32.to_bits()
+    } else {
+        1
+    };
     let mut pixel = [0, 0, 0, one];
-    for (to, from) in pixel.iter_mut().zip(bytes.chunks(bits as usize / 8)).take(count) {
-        let raw = from.iter().rev().fold(0u32, |value, byte| value << 8 | u32::from(*byte));
+    for (to, from) in pixel
+        .iter_mut()
+        .zip(bytes.chunks(bits as usize / 8))
+        .take(count)
+    {
+        let raw = from
+            .iter()
+            .rev()
+            .fold(0u32, |value, byte| value << 8 | u32::from(*byte));
         *to = match (sort, bits, fraction) {
             (_, _, true) => (raw as f32 / 255.0).to_bits(),
             (Sort::Float, 16, _) => from_half(raw).to_bits(),
@@ -78,7 +89,11 @@ pub fn encode(format: Format, pixel: &Pixel) -> ([u8; 16], usize) {
         let raw = match (sort, bits, fraction) {
             (_, _, true) => {
                 let value = f32::from_bits(value);
-                let value = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) };
+                let value = if value.is_nan() {
+                    0.0
+                } else {
+                    value.clamp(0.0, 1.0)
+                };
                 (value * 255.0).round_ties_even() as u32
             }
             (Sort::Float, 16, _) => to_half(f32::from_bits(value)).into(),
@@ -116,7 +131,10 @@ pub fn from_register(value: u32, sort: Sort, ty: Type) -> Result<u32> {
 }
 
 fn mismatch<T>(sort: Sort, ty: Type) -> Result<T> {
-    broken(&rules::IMAGE_TYPE, format!("{sort:?} components with the type {ty:?}"))
+    broken(
+        &rules::IMAGE_TYPE,
+        format!("{sort:?} components with the type {ty:?}"),
+    )
 }
 
 /// Whether an image is one of those that are modelled.
@@ -148,7 +166,10 @@ pub fn size(texture: &Texture) -> [u32; 3] {
 
 /// Where a pixel is; none if it is outside.
 pub fn address(texture: &Texture, at: [i64; 3]) -> Option<u64> {
-    let inside = at.iter().zip(size(texture)).all(|(at, size)| (0..i64::from(size)).contains(at));
+    let inside = at
+        .iter()
+        .zip(size(texture))
+        .all(|(at, size)| (0..i64::from(size)).contains(at));
     let [x, y, z] = at.map(|at| at as u64);
     let bytes = u64::from(texture.format.bytes());
     inside.then(|| match texture.shape {
@@ -193,7 +214,10 @@ mod tests {
             assert_eq!(decode(format, &bytes[..count]), numbers);
         }
         let (bytes, count) = encode(Format::R8Sint, &[-3i32 as u32, 0, 0, 0]);
-        assert_eq!(decode(Format::R8Sint, &bytes[..count]), [-3i32 as u32, 0, 0, 1]);
+        assert_eq!(
+            decode(Format::R8Sint, &bytes[..count]),
+            [-3i32 as u32, 0, 0, 1]
+        );
         let (bytes, count) = encode(Format::R8Unorm, &[0.5f32.to_bits(), 0, 0, 0]);
         assert_eq!((bytes[0], count), (128, 1));
         let red = decode(Format::R8Unorm, &[255]);
@@ -215,7 +239,13 @@ mod tests {
     fn types_fit_formats() {
         assert!(to_register(0, Sort::Float, Type::U32).is_err());
         assert!(from_register(0, Sort::Unsigned, Type::S32).is_err());
-        assert_eq!(to_register(1f32.to_bits(), Sort::Float, Type::F16).unwrap(), 0x3c00);
-        assert_eq!(from_register(0xffff, Sort::Signed, Type::S16).unwrap(), u32::MAX);
+        assert_eq!(
+            to_register(1f32.to_bits(), Sort::Float, Type::F16).unwrap(),
+            0x3c00
+        );
+        assert_eq!(
+            from_register(0xffff, Sort::Signed, Type::S16).unwrap(),
+            u32::MAX
+        );
     }
 }

@@ -149,7 +149,14 @@ impl Wave {
     }
 
     /// Writes a register.
-    pub fn write(&mut self, reg: Reg, mask: Mask, values: &Lanes, ready: Ready, later: u64) -> Result<()> {
+    pub fn write(
+        &mut self,
+        reg: Reg,
+        mask: Mask,
+        values: &Lanes,
+        ready: Ready,
+        later: u64,
+    ) -> Result<()> {
         self.regs.write(reg, mask, values)?;
         self.note(reg, mask, ready, later)
     }
@@ -158,7 +165,8 @@ impl Wave {
     pub fn note(&mut self, reg: Reg, mask: Mask, ready: Ready, later: u64) -> Result<()> {
         let slots = self.regs.slots(reg)?;
         let mask = whole(reg, mask);
-        self.hazards.write(reg, slots, mask, ready, later, self.cycle);
+        self.hazards
+            .write(reg, slots, mask, ready, later, self.cycle);
         Ok(())
     }
 
@@ -179,7 +187,10 @@ impl Wave {
         let number = i64::from(address as i32) + i64::from(offset) + i64::from(k);
         match u16::try_from(number) {
             Ok(number) if number < crate::regs::SHARED => Ok(Reg { number, half }),
-            _ => broken(&rules::REGISTER, format!("a0.x gives register component {number}")),
+            _ => broken(
+                &rules::REGISTER,
+                format!("a0.x gives register component {number}"),
+            ),
         }
     }
 
@@ -228,7 +239,8 @@ impl Wave {
             }
             Value::Imm(value) => Ok([if half { value & 0xffff } else { value }; LANES]),
             Value::Float(entry) => {
-                let (single, half_bits) = TABLE.get(usize::from(entry)).copied().unwrap_or_default();
+                let (single, half_bits) =
+                    TABLE.get(usize::from(entry)).copied().unwrap_or_default();
                 Ok([if half { half_bits.into() } else { single }; LANES])
             }
             Value::A1Const(_) => broken(&rules::OPERANDS, "a constant to be stored is read"),
@@ -269,7 +281,11 @@ impl Wave {
                 let reg = Reg { number, half }.plus(k);
                 self.check(reg, mask)?;
                 // A vector instruction that writes a shared register is waited for.
-                let ready = if reg.is_shared() { Ready::Ss(SHARED_LATENCY) } else { Ready::Slots };
+                let ready = if reg.is_shared() {
+                    Ready::Ss(SHARED_LATENCY)
+                } else {
+                    Ready::Slots
+                };
                 self.write(reg, mask, values, ready, later)
             }
             Value::RelReg(offset) => {
@@ -318,7 +334,9 @@ impl Wave {
             Some(Value::Imm(by)) => i64::from(by as i32),
             _ => 0,
         };
-        self.flow.pc.wrapping_add_signed(by * crate::flow::WORD as i64)
+        self.flow
+            .pc
+            .wrapping_add_signed(by * crate::flow::WORD as i64)
     }
 }
 

@@ -15,7 +15,10 @@ fn lines() -> Vec<(u64, Option<String>)> {
     let mut all = Vec::new();
     for name in ["words.txt", "a6xx.txt"] {
         let text = std::fs::read_to_string(root.join(name)).unwrap();
-        for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        for line in text
+            .lines()
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+        {
             let word = u64::from_str_radix(&line[..16], 16).unwrap();
             let text = line[16..].trim();
             all.push((word, (!text.is_empty()).then(|| text.to_owned())));
@@ -60,11 +63,18 @@ fn compare(word: u64, ours: &Inst, theirs: &other::Inst) {
     assert_eq!(ours.op.name(), theirs.op.name(), "{word:016x} {text}");
     let mut ours = ours.clone();
     if shown_full(ours.op) {
-        ours.dsts.iter_mut().chain(&mut ours.srcs).for_each(|operand| operand.half = false);
+        ours.dsts
+            .iter_mut()
+            .chain(&mut ours.srcs)
+            .for_each(|operand| operand.half = false);
     }
     assert_eq!(ours.dsts, operands(&theirs.dsts), "{word:016x} {text}");
     assert_eq!(ours.srcs, operands(&theirs.srcs), "{word:016x} {text}");
-    assert_eq!((ours.repeat, ours.nop), (theirs.repeat, theirs.nop), "{word:016x} {text}");
+    assert_eq!(
+        (ours.repeat, ours.nop),
+        (theirs.repeat, theirs.nop),
+        "{word:016x} {text}"
+    );
     let (marks, mods) = (ours.marks, ours.mods);
     let flags = [
         (marks.sy, Flags::SY),
@@ -96,22 +106,69 @@ fn compare(word: u64, ours: &Inst, theirs: &other::Inst) {
     }
     let other = theirs.mods;
     // Where the text has no type but a size, the other decoder has the float of that size.
-    assert_eq!(mods.ty.map(|v| v as u8), other.ty.map(|v| v as u8), "{word:016x} {text}");
-    assert_eq!(mods.src_ty.map(|v| v as u8), other.src_ty.map(|v| v as u8), "{word:016x} {text}");
-    assert_eq!(mods.cond.map(|v| v as u8), other.cond.map(|v| v as u8), "{word:016x} {text}");
-    assert_eq!(mods.round.map_or(0, |v| v as u8), other.round as u8, "{word:016x} {text}");
-    assert_eq!(mods.mode.map(|v| v as u8), other.mode.map(|v| v as u8), "{word:016x} {text}");
-    assert_eq!(mods.desc.map(|v| v as u8), other.desc.map(|v| v as u8), "{word:016x} {text}");
-    assert_eq!(mods.shuffle.map(|v| v as u8), other.shuffle.map(|v| v as u8), "{word:016x} {text}");
-    let numbers = |mask: u8, dims: u8, count: u16, offset: i32, shift: u8| (mask, dims, count, offset, shift);
     assert_eq!(
-        numbers(mods.mask, mods.dims, mods.count, mods.offset, mods.shift),
-        numbers(other.mask, other.dims, other.count, other.offset, other.shift),
+        mods.ty.map(|v| v as u8),
+        other.ty.map(|v| v as u8),
         "{word:016x} {text}"
     );
     assert_eq!(
-        (mods.base, mods.sampler, mods.texture, mods.width, mods.index),
-        (other.base, other.sampler, other.texture, other.width, other.index),
+        mods.src_ty.map(|v| v as u8),
+        other.src_ty.map(|v| v as u8),
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        mods.cond.map(|v| v as u8),
+        other.cond.map(|v| v as u8),
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        mods.round.map_or(0, |v| v as u8),
+        other.round as u8,
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        mods.mode.map(|v| v as u8),
+        other.mode.map(|v| v as u8),
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        mods.desc.map(|v| v as u8),
+        other.desc.map(|v| v as u8),
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        mods.shuffle.map(|v| v as u8),
+        other.shuffle.map(|v| v as u8),
+        "{word:016x} {text}"
+    );
+    let numbers =
+        |mask: u8, dims: u8, count: u16, offset: i32, shift: u8| (mask, dims, count, offset, shift);
+    assert_eq!(
+        numbers(mods.mask, mods.dims, mods.count, mods.offset, mods.shift),
+        numbers(
+            other.mask,
+            other.dims,
+            other.count,
+            other.offset,
+            other.shift
+        ),
+        "{word:016x} {text}"
+    );
+    assert_eq!(
+        (
+            mods.base,
+            mods.sampler,
+            mods.texture,
+            mods.width,
+            mods.index
+        ),
+        (
+            other.base,
+            other.sampler,
+            other.texture,
+            other.width,
+            other.index
+        ),
         "{word:016x} {text}"
     );
 }
@@ -123,7 +180,10 @@ fn the_decoder_sees_what_mesa_shows() {
     for (word, text) in lines() {
         match (decode(word), other::decode(word)) {
             (Ok(ours), Ok(theirs)) => {
-                assert!(text.is_some() || theirs.op == other::Op::Brax, "{word:016x}");
+                assert!(
+                    text.is_some() || theirs.op == other::Op::Brax,
+                    "{word:016x}"
+                );
                 compare(word, &ours, &theirs);
                 seen.insert(ours.op.name());
             }
@@ -133,14 +193,24 @@ fn the_decoder_sees_what_mesa_shows() {
     }
     assert!(refused > 100, "{refused}");
     // Reserved modes of shfl are the only ones that have words and no meaning.
-    let missing: Vec<_> = Op::ALL.iter().map(|op| op.name()).filter(|name| !seen.contains(name)).collect();
+    let missing: Vec<_> = Op::ALL
+        .iter()
+        .map(|op| op.name())
+        .filter(|name| !seen.contains(name))
+        .collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]
 fn both_have_the_same_operations() {
-    let ours: BTreeSet<_> = Op::ALL.iter().map(|op| (op.category(), op.name())).collect();
-    let theirs: BTreeSet<_> = other::Op::ALL.iter().map(|op| (op.category(), op.name())).collect();
+    let ours: BTreeSet<_> = Op::ALL
+        .iter()
+        .map(|op| (op.category(), op.name()))
+        .collect();
+    let theirs: BTreeSet<_> = other::Op::ALL
+        .iter()
+        .map(|op| (op.category(), op.name()))
+        .collect();
     assert_eq!(ours, theirs);
 }
 

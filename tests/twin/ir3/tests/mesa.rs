@@ -62,7 +62,9 @@ fn machine(words: &[u64]) -> Machine {
 
 fn right(machine: &mut Machine) -> bool {
     let out = machine.ram.words(OUT, 256);
-    out.iter().enumerate().all(|(n, v)| f32::from_bits(*v) == 1000.0 - 2.0 * n as f32)
+    out.iter()
+        .enumerate()
+        .all(|(n, v)| f32::from_bits(*v) == 1000.0 - 2.0 * n as f32)
 }
 
 fn run(words: &[u64]) -> Done {
@@ -76,7 +78,10 @@ fn run(words: &[u64]) -> Done {
 fn the_kernel_runs() {
     let done = run(SUM);
     assert_eq!((done.groups, done.waves), (2, 2));
-    assert!(done.sy_cycles > 0 && done.instructions == 2 * (SUM.len() as u64 + 1), "{done:?}");
+    assert!(
+        done.sy_cycles > 0 && done.instructions == 2 * (SUM.len() as u64 + 1),
+        "{done:?}"
+    );
     let _ = launch();
 }
 
@@ -98,7 +103,8 @@ fn what_mesa_waits_for_is_needed() {
         if (2..=3).contains(&category) && !repeats && word & (first | second) != 0 {
             let slots = u64::from(word & first != 0) + 2 * u64::from(word & second != 0) - 1;
             let mut fewer = word & !(first | second);
-            fewer |= if slots & 1 != 0 { first } else { 0 } | if slots & 2 != 0 { second } else { 0 };
+            fewer |=
+                if slots & 1 != 0 { first } else { 0 } | if slots & 2 != 0 { second } else { 0 };
             tries.push(fewer);
         }
         // A nop with repetitions.
@@ -116,5 +122,8 @@ fn what_mesa_waits_for_is_needed() {
         }
     }
     assert!(broken.len() > 5, "{broken:?}");
-    assert!(broken.contains(&"IR3-SY-MISSING") && broken.contains(&"IR3-DELAY-ALU"), "{broken:?}");
+    assert!(
+        broken.contains(&"IR3-SY-MISSING") && broken.contains(&"IR3-DELAY-ALU"),
+        "{broken:?}"
+    );
 }

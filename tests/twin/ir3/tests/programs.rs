@@ -11,37 +11,72 @@ fn floats(values: &[f32]) -> Vec<u32> {
 }
 
 fn numbers() -> Vec<u32> {
-    (0..64u32).map(|n| n.wrapping_mul(0x9e37_79b9) >> (n % 7)).collect()
+    (0..64u32)
+        .map(|n| n.wrapping_mul(0x9e37_79b9) >> (n % 7))
+        .collect()
 }
 
 #[test]
 fn arithmetic_of_each_category() {
     let input = numbers();
     let all = |f: fn(u32) -> u32| input.iter().map(|v| f(*v)).collect::<Vec<_>>();
-    assert_eq!(values("add.u r3.x, r2.x, 5", &input), all(|v| v.wrapping_add(5)));
-    assert_eq!(values("sub.s r3.x, 7, r2.x", &input), all(|v| 7u32.wrapping_sub(v)));
-    assert_eq!(values("absneg.s r3.x, (neg)r2.x", &input), all(u32::wrapping_neg));
-    assert_eq!(values("and.b r3.x, (neg)r2.x, 255", &input), all(|v| !v & 255));
-    assert_eq!(values("shrg r3.x, 30, r2.x, r2.x", &input), all(|v| v >> 30 | v));
-    assert_eq!(values("cmps.u.lt r3.x, r2.x, 100", &input), all(|v| (v < 100).into()));
+    assert_eq!(
+        values("add.u r3.x, r2.x, 5", &input),
+        all(|v| v.wrapping_add(5))
+    );
+    assert_eq!(
+        values("sub.s r3.x, 7, r2.x", &input),
+        all(|v| 7u32.wrapping_sub(v))
+    );
+    assert_eq!(
+        values("absneg.s r3.x, (neg)r2.x", &input),
+        all(u32::wrapping_neg)
+    );
+    assert_eq!(
+        values("and.b r3.x, (neg)r2.x, 255", &input),
+        all(|v| !v & 255)
+    );
+    assert_eq!(
+        values("shrg r3.x, 30, r2.x, r2.x", &input),
+        all(|v| v >> 30 | v)
+    );
+    assert_eq!(
+        values("cmps.u.lt r3.x, r2.x, 100", &input),
+        all(|v| (v < 100).into())
+    );
     // A product of 32 bits, with the slots that each step needs.
     let product = "mull.u r3.y, r2.x, r2.x; (rpt1)nop; madsh.m16 r3.z, r2.x, r2.x, r3.y
                    (rpt1)nop; madsh.m16 r3.x, r2.x, r2.x, r3.z";
     assert_eq!(values(product, &input), all(|v| v.wrapping_mul(v)));
     let f = [1.5, -2.25, 0.0, 1e-40, 3e38];
     let squares = f.map(|v: f32| if v.is_subnormal() { 0.0 } else { v * v });
-    assert_eq!(values("mul.f r3.x, r2.x, r2.x", &floats(&f)), floats(&squares));
-    assert_eq!(values("(sat)add.f r3.x, r2.x, (0.5)", &floats(&[0.25, 3.0])), floats(&[0.75, 1.0]));
-    assert_eq!(values("rcp r3.x, r2.x", &floats(&[4.0, -0.5])), floats(&[0.25, -2.0]));
+    assert_eq!(
+        values("mul.f r3.x, r2.x, r2.x", &floats(&f)),
+        floats(&squares)
+    );
+    assert_eq!(
+        values("(sat)add.f r3.x, r2.x, (0.5)", &floats(&[0.25, 3.0])),
+        floats(&[0.75, 1.0])
+    );
+    assert_eq!(
+        values("rcp r3.x, r2.x", &floats(&[4.0, -0.5])),
+        floats(&[0.25, -2.0])
+    );
 }
 
 #[test]
 fn halves_and_conversions() {
     let body = "cov.f32f16 (even)hr0.x, r2.x; (rpt2)nop; add.f hr0.y, hr0.x, h(1.0)
                 (rpt2)nop; cov.f16f32 r3.x, hr0.y";
-    assert_eq!(values(body, &floats(&[0.1, 2048.0])), floats(&[1.0996094, 2048.0]));
+    assert_eq!(
+        values(body, &floats(&[0.1, 2048.0])),
+        floats(&[1.0996094, 2048.0])
+    );
     let body = "cov.f32s32 r3.x, r2.x";
-    assert_eq!(values(body, &floats(&[-1.75, 1e12])), [u32::MAX, i32::MAX as u32]);
+    assert_eq!(
+        values(body, &floats(&[-1.75, 1e12])),
+        [u32::MAX, i32::MAX as u32]
+    );
     let body = "cmps.f.lt hr0.x, r2.x, (0.0); (rpt2)nop; cov.u16s32 r3.x, hr0.x";
     assert_eq!(values(body, &floats(&[-1.0, 1.0])), [1, 0]);
     // A product of halves that widens.
@@ -61,14 +96,18 @@ fn merged_halves_are_parts_of_registers() {
 
 #[test]
 fn repetitions_advance() {
-    let body = "mov.u32u32 r4.x, 1; mov.u32u32 r4.y, 10; mov.u32u32 r4.z, 100; mov.u32u32 r4.w, 1000
+    let body =
+        "mov.u32u32 r4.x, 1; mov.u32u32 r4.y, 10; mov.u32u32 r4.z, 100; mov.u32u32 r4.w, 1000
                 (rpt2)nop
                 (rpt3)add.u r5.x, (r)r4.x, r2.x
                 add.u r6.x, r5.x, r5.y; nop; nop; nop
                 add.u r6.y, r6.x, r5.z; nop; nop; nop
                 add.u r3.x, r6.y, r5.w";
     // The third element is read in slots where it is ready: the repetition writes one a slot.
-    let body = body.replace("add.u r6.x, r5.x, r5.y", "(rpt2)nop; add.u r6.x, r5.x, r5.y");
+    let body = body.replace(
+        "add.u r6.x, r5.x, r5.y",
+        "(rpt2)nop; add.u r6.x, r5.x, r5.y",
+    );
     assert_eq!(values(&body, &[0, 5]), [1111, 1131]);
 }
 
@@ -102,7 +141,12 @@ fn sides_of_a_condition() {
                 nop
                 (jp)nop";
     let out = values(body, &[0; 64]);
-    assert!(out.iter().enumerate().all(|(n, v)| *v == if n < 10 { 1 } else { 2 }), "{out:?}");
+    assert!(
+        out.iter()
+            .enumerate()
+            .all(|(n, v)| *v == if n < 10 { 1 } else { 2 }),
+        "{out:?}"
+    );
 }
 
 #[test]
@@ -132,7 +176,11 @@ fn predicated_code() {
                 prede
                 nop";
     let out = values(body, &[0; 64]);
-    assert!(out.iter().enumerate().all(|(n, v)| *v == if n >= 32 { 1 } else { 2 }));
+    assert!(
+        out.iter()
+            .enumerate()
+            .all(|(n, v)| *v == if n >= 32 { 1 } else { 2 })
+    );
 }
 
 #[test]
@@ -161,8 +209,13 @@ fn one_fiber_is_elected() {
 #[test]
 fn functions_return() {
     let body = "mov.u32u32 r3.x, 1; call #3; add.u r3.x, r3.x, 10; jump #4; (rpt2)nop; add.u r3.x, r3.x, 5; ret; nop";
-    let body = body.replace("call #3", "(rpt2)nop; call #3").replace("; add.u r3.x, r3.x, 10", "; (rpt2)nop; add.u r3.x, r3.x, 10");
-    let body = body.replace("call #3", "call #5").replace("jump #4", "jump #5");
+    let body = body.replace("call #3", "(rpt2)nop; call #3").replace(
+        "; add.u r3.x, r3.x, 10",
+        "; (rpt2)nop; add.u r3.x, r3.x, 10",
+    );
+    let body = body
+        .replace("call #3", "call #5")
+        .replace("jump #4", "jump #5");
     let out = Machine::new(&each(&body))
         .input(&[0; 64])
         .with(|launch| launch.private.stack = 1)
@@ -172,7 +225,8 @@ fn functions_return() {
 
 #[test]
 fn swizzles_move_at_once() {
-    let body = "mov.u32u32 r3.x, 1; mov.u32u32 r3.y, 2; (rpt2)nop; swz.u32u32 r3.x, r3.y, r3.y, r3.x
+    let body =
+        "mov.u32u32 r3.x, 1; mov.u32u32 r3.y, 2; (rpt2)nop; swz.u32u32 r3.x, r3.y, r3.y, r3.x
                 (rpt3)nop; shl.b r3.y, r3.y, 4; (rpt2)nop; add.u r3.x, r3.x, r3.y";
     assert_eq!(values(body, &[0]), [2 + (1 << 4)]);
     let body = "mov.u32u32 r4.x, 1; mov.u32u32 r4.y, 2; mov.u32u32 r4.z, 3; mov.u32u32 r4.w, 4
@@ -212,7 +266,8 @@ fn local_memory_and_barriers() {
 #[test]
 fn atomics() {
     // All fibers add their number to one word of local memory and of global memory.
-    let body = "mov.u32u32 r4.x, 0; mov.u32u32 r4.y, 0; mov.u32u32 r5.x, c0.x; mov.u32u32 r5.y, c0.y
+    let body =
+        "mov.u32u32 r4.x, 0; mov.u32u32 r4.y, 0; mov.u32u32 r5.x, c0.x; mov.u32u32 r5.y, c0.y
                 (rpt5)nop
                 add.u r5.x, r5.x, 508
                 (rpt5)nop
@@ -225,7 +280,8 @@ fn atomics() {
     let out = Machine::new(&each(body)).input(&[0; 64]).out(128);
     assert!(out[..64].iter().all(|v| *v == 2016), "{out:?}");
     assert_eq!(out[127], 63);
-    let body = "mov.u32u32 r4.x, c0.z; mov.u32u32 r4.y, c0.w; mov.u32u32 r5.x, 99; mov.u32u32 r5.y, 7
+    let body =
+        "mov.u32u32 r4.x, c0.z; mov.u32u32 r4.y, c0.w; mov.u32u32 r5.x, 99; mov.u32u32 r5.y, 7
                 (rpt5)nop; atomic.g.cmpxchg.untyped.1d.u32.1.g r3.x, r4.x, r5.x";
     let mut machine = Machine::new(&each(body)).input(&[7; 64]);
     machine.run().unwrap();
@@ -294,16 +350,34 @@ fn constants_of_buffers() {
 
 #[test]
 fn fibers_exchange() {
-    let lane = |n: usize| values(&format!("{}", ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"][n]), &numbers());
+    let lane = |n: usize| {
+        values(
+            &format!(
+                "{}",
+                ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"][n]
+            ),
+            &numbers(),
+        )
+    };
     let input = numbers();
     assert!(lane(0).iter().enumerate().all(|(n, v)| *v == input[n ^ 1]));
-    assert!(lane(1).iter().enumerate().all(|(n, v)| *v == input[(n + 61) % 64]));
+    assert!(
+        lane(1)
+            .iter()
+            .enumerate()
+            .all(|(n, v)| *v == input[(n + 61) % 64])
+    );
     let quad = values("quad_shuffle.diag (u32)(x)r3.x, r2.x", &input);
     assert!(quad.iter().enumerate().all(|(n, v)| *v == input[n ^ 3]));
     let body = "mov.u32u32 r3.x, r2.x; brcst.active.w8 (u32)(x)r3.x, r2.x";
     let body = body.replace("; brcst", "; (rpt5)nop; brcst");
     let out = values(&body, &input);
-    assert!(out.iter().enumerate().all(|(n, v)| *v == if n & 4 == 0 { input[n] } else { input[n & !7 | 3] }));
+    assert!(out.iter().enumerate().all(|(n, v)| *v
+        == if n & 4 == 0 {
+            input[n]
+        } else {
+            input[n & !7 | 3]
+        }));
     let body = "movmsk.w32 r52.x; (ss)mov.u32u32 r3.x, r52.x";
     assert_eq!(values(body, &input)[0], u32::MAX);
     let body = "movs.u32u32 r52.x, r2.x, 5; (ss)mov.u32u32 r3.x, r52.x";
@@ -344,7 +418,8 @@ fn grids_with_partial_groups() {
 
 #[test]
 fn local_ids_count_x_first() {
-    let text = "mov.u32u32 r1.x, c0.x; mov.u32u32 r1.y, c0.y; shl.b r2.x, r0.y, 3; shl.b r2.y, r0.z, 5
+    let text =
+        "mov.u32u32 r1.x, c0.x; mov.u32u32 r1.y, c0.y; shl.b r2.x, r0.y, 3; shl.b r2.y, r0.z, 5
                 (rpt2)nop; add.u r2.x, r2.x, r0.x; (rpt2)nop; add.u r2.x, r2.x, r2.y; (rpt5)nop
                 stg.a.u32 g[r1.x+(r2.x<<2)], r2.x, 1";
     let out = Machine::new(text)
@@ -359,7 +434,9 @@ fn local_ids_count_x_first() {
 #[test]
 fn runs_are_the_same_for_the_same_seed() {
     let body = "atomic.add.untyped.1d.u32.1.l r3.x, l[0], 1";
-    let body = format!("mov.u32u32 r4.x, 0; (rpt5)nop; stl.u32 l[r4.x], r4.x, 1; fence.r.w; (ss)(sy)bar.g; (ss)(sy)nop; {body}");
+    let body = format!(
+        "mov.u32u32 r4.x, 0; (rpt5)nop; stl.u32 l[r4.x], r4.x, 1; fence.r.w; (ss)(sy)bar.g; (ss)(sy)nop; {body}"
+    );
     let run = |seed| {
         let machine = Machine::new(&each(&body)).input(&[0; 64]);
         machine.with(|launch| launch.seed = seed).out(64)
@@ -374,7 +451,10 @@ fn launches_run_in_turns() {
     let mut turns = 0;
     let done = loop {
         turns += 1;
-        if let Some(done) = grid.turn(&mut machine.ram, 3).unwrap_or_else(|e| panic!("{e}")) {
+        if let Some(done) = grid
+            .turn(&mut machine.ram, 3)
+            .unwrap_or_else(|e| panic!("{e}"))
+        {
             break done;
         }
     };

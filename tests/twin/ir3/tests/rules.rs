@@ -62,14 +62,14 @@ fn programs_and_launches_that_the_hardware_does_not_take() {
     let machine = program("nop").with(|launch| launch.full_footprint = 49);
     fires("IR3-LAUNCH-FOOTPRINT").only(&[machine.breaks()]);
     let machine = program("nop").with(|launch| {
-                launch.chip = chip("A610");
-                launch.thread_size = ThreadSize::Thread128;
-            });
+        launch.chip = chip("A610");
+        launch.thread_size = ThreadSize::Thread128;
+    });
     fires("IR3-LAUNCH-THREADSIZE").only(&[machine.breaks()]);
     let machine = program("nop").with(|launch| {
-                launch.full_footprint = 40;
-                launch.local_size = [512, 1, 1];
-            });
+        launch.full_footprint = 40;
+        launch.local_size = [512, 1, 1];
+    });
     fires("IR3-LAUNCH-OCCUPANCY").only(&[machine.breaks()]);
     let machine = program("nop").with(|launch| launch.system.group_id = Some(40));
     fires("IR3-LAUNCH-SYSTEM").only(&[machine.breaks()]);
@@ -102,16 +102,20 @@ fn missing_delays_and_waits() {
     fires("IR3-DELAY-ALU").only(&[machine.breaks()]);
     let machine = body("add.u r4.x, r2.x, 1; mad.u24 r3.x, r2.x, r2.x, r4.x");
     fires("IR3-DELAY-ALU").only(&[machine.breaks()]);
-    let machine = body("cov.u32u16 hr6.x, r2.x; mov.u16u16 hr6.y, 1; (rpt3)nop; mov.u32u32 r4.x, r3.x")
-                .with(|launch| launch.merged_registers = true);
+    let machine =
+        body("cov.u32u16 hr6.x, r2.x; mov.u16u16 hr6.y, 1; (rpt3)nop; mov.u32u32 r4.x, r3.x")
+            .with(|launch| launch.merged_registers = true);
     fires("IR3-DELAY-SIZE").only(&[machine.breaks()]);
     let machine = body("add.u r4.x, r2.x, 1; (rpt4)nop; rcp r3.x, r4.x");
     fires("IR3-DELAY-OTHER").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r3.x, 1; mov.u32u32 r4.x, 4; (rpt4)nop; stl.u32 l[r4.x], r3.x, 1");
+    let machine =
+        body("mov.u32u32 r3.x, 1; mov.u32u32 r4.x, 4; (rpt4)nop; stl.u32 l[r4.x], r3.x, 1");
     fires("IR3-DELAY-OTHER").only(&[machine.breaks()]);
     let machine = body("cmps.u.lt p0.x, r2.x, 4; (rpt4)nop; br p0.x, #1; mov.u32u32 r3.x, 1");
     fires("IR3-DELAY-SPECIAL").only(&[machine.breaks()]);
-    let machine = body("cov.u32s16 hr0.x, r2.x; (rpt2)nop; mova a0.x, hr0.x; (rpt4)nop; mov.u32u32 r3.x, c<a0.x + 0>");
+    let machine = body(
+        "cov.u32s16 hr0.x, r2.x; (rpt2)nop; mova a0.x, hr0.x; (rpt4)nop; mov.u32u32 r3.x, c<a0.x + 0>",
+    );
     fires("IR3-DELAY-SPECIAL").only(&[machine.breaks()]);
     let machine = body("rcp r4.x, r2.x; (rpt5)nop; (rpt5)nop; add.f r3.x, r4.x, r2.x");
     fires("IR3-SS-MISSING").only(&[machine.breaks()]);
@@ -125,7 +129,8 @@ fn missing_delays_and_waits() {
     fires("IR3-SY-MISSING").only(&[machine.breaks()]);
     let machine = body("stg.u32 g[r1.z+1024], r2.x, 1; mov.u32u32 r2.x, 7; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
-    let machine = body("stg.u32 g[r1.z+1024], r2.x, 1; (sy)nop; mov.u32u32 r1.z, 7; mov.u32u32 r3.x, 1");
+    let machine =
+        body("stg.u32 g[r1.z+1024], r2.x, 1; (sy)nop; mov.u32u32 r1.z, 7; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("mov.u32u32 r52.x, r2.x; mov.u32u32 r2.x, 7; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
@@ -137,9 +142,12 @@ fn missing_delays_and_waits() {
     fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
     let machine = body("mov.u32u32 r3.x, 1; fence.r.w; (sy)nop");
     fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
-    let machine = body("resinfo.b.untyped.1d.u32.1.imm r4.x, 0; nop; mov.u32u32 r3.x, 1").with(image(pixels()));
+    let machine = body("resinfo.b.untyped.1d.u32.1.imm r4.x, 0; nop; mov.u32u32 r3.x, 1")
+        .with(image(pixels()));
     fires("IR3-RESINFO-SYNC").only(&[machine.breaks()]);
-    let machine = body("shps #6; mov.u32u32 r52.x, 7; (ss)(rpt5)nop; stc.u32 c[40], r52.x, 1; mov.u32u32 r3.x, c10.x; (ss)shpe");
+    let machine = body(
+        "shps #6; mov.u32u32 r52.x, 7; (ss)(rpt5)nop; stc.u32 c[40], r52.x, 1; mov.u32u32 r3.x, c10.x; (ss)shpe",
+    );
     fires("IR3-CONST-SYNC").only(&[machine.breaks()]);
 }
 
@@ -149,11 +157,16 @@ fn control_flow_that_loses_fibers() {
     let diverges = "mov.u32u32 r3.x, 1; cmps.u.lt p0.x, r0.x, 4; (rpt5)nop";
     let machine = body(&format!("{diverges}; br p0.x, #2; nop; nop"));
     fires("IR3-JP-MISSING").only(&[machine.breaks()]);
-    let machine = body(&format!("{diverges}; br p0.x, #3; nop; jump #2; (jp)nop; nop"));
+    let machine = body(&format!(
+        "{diverges}; br p0.x, #3; nop; jump #2; (jp)nop; nop"
+    ));
     fires("IR3-JP-MISSING").only(&[machine.breaks()]);
-    let machine = body(&format!("{diverges}; br p0.x, #2; nop; (jp)nop")).with(|launch| launch.branch_stack = 0);
+    let machine = body(&format!("{diverges}; br p0.x, #2; nop; (jp)nop"))
+        .with(|launch| launch.branch_stack = 0);
     fires("IR3-BRANCH-STACK").only(&[machine.breaks()]);
-    let machine = body(&format!("{diverges}; br p0.x, #4; (ss)(sy)bar.g; (ss)(sy)nop; nop; (jp)nop"));
+    let machine = body(&format!(
+        "{diverges}; br p0.x, #4; (ss)(sy)bar.g; (ss)(sy)nop; nop; (jp)nop"
+    ));
     fires("IR3-BARRIER-DIVERGENT").only(&[machine.breaks()]);
     let machine = body(&format!("{diverges}; predt; jump #1; prede"));
     fires("IR3-PREDICATED-FLOW").only(&[machine.breaks()]);
@@ -172,7 +185,8 @@ fn control_flow_that_loses_fibers() {
 /// Rules of memory and images.
 #[test]
 fn accesses_outside_of_memory_and_images() {
-    let fetch = "mov.u32u32 r4.x, 9; mov.u32u32 r4.y, 0; (rpt5)nop; isam.1d (f32)(x)r3.x, r4.x, s#0, t#0";
+    let fetch =
+        "mov.u32u32 r4.x, 9; mov.u32u32 r4.y, 0; (rpt5)nop; isam.1d (f32)(x)r3.x, r4.x, s#0, t#0";
     let isam = || body(fetch).with(image(pixels()));
     let stored = |store: &str| body(&format!("{STORE}; {store}; mov.u32u32 r3.x, 1"));
     let sampler = |wrap: Wrap| {
@@ -187,18 +201,20 @@ fn accesses_outside_of_memory_and_images() {
     };
     let machine = body("mov.u32u32 r4.x, 0x10000; (rpt5)nop; ldl.u32 r3.x, l[r4.x], 1");
     fires("IR3-LOCAL-RANGE").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r4.x, 0; (rpt5)nop; stl.u32 l[r4.x], r4.x, 1; mov.u32u32 r3.x, 1")
-                .input(&[0; 256])
-                .with(|launch| {
-                    launch.local_size = [256, 1, 1];
-                    launch.global_size = [256, 1, 1];
-                });
+    let machine =
+        body("mov.u32u32 r4.x, 0; (rpt5)nop; stl.u32 l[r4.x], r4.x, 1; mov.u32u32 r3.x, 1")
+            .input(&[0; 256])
+            .with(|launch| {
+                launch.local_size = [256, 1, 1];
+                launch.global_size = [256, 1, 1];
+            });
     fires("IR3-LOCAL-RACE").only(&[machine.breaks()]);
     let machine = body("mov.u32u32 r4.x, 0; (rpt5)nop; ldp.u32 r3.x, p[r4.x], 1");
     fires("IR3-PRIVATE-RANGE").only(&[machine.breaks()]);
     let machine = body("mov.u32u32 r4.x, 2; (rpt5)nop; ldl.u32 r3.x, l[r4.x], 1");
     fires("IR3-ALIGN").only(&[machine.breaks()]);
-    let machine = body("add.u r1.x, r1.x, 2; (rpt5)nop; atomic.g.add.untyped.1d.u32.1.g r3.x, r1.x, r0.x");
+    let machine =
+        body("add.u r1.x, r1.x, 2; (rpt5)nop; atomic.g.add.untyped.1d.u32.1.g r3.x, r1.x, r0.x");
     fires("IR3-ALIGN").only(&[machine.breaks()]);
     let machine = body("ldg.u32 r3.x, g[r1.x], 5");
     fires("IR3-COUNT").only(&[machine.breaks()]);
@@ -207,15 +223,16 @@ fn accesses_outside_of_memory_and_images() {
     let machine = stored("stib.b.untyped.1d.u32.1.imm r5.x, r4.x, 0").with(image(pixels()));
     fires("IR3-DESCRIPTOR").only(&[machine.breaks()]);
     let machine = body(fetch).with(image(Texture {
-                srgb: true,
-                ..pixels()
-            }));
+        srgb: true,
+        ..pixels()
+    }));
     fires("IR3-IMAGE-KIND").only(&[machine.breaks()]);
     let machine = stored("stib.b.typed.2d.u32.4.imm r5.x, r4.x, 0").with(image(pixels()));
     fires("IR3-IMAGE-TYPE").only(&[machine.breaks()]);
     let machine = stored("stib.b.typed.2d.f32.2.imm r5.x, r4.x, 0").with(image(pixels()));
     fires("IR3-IMAGE-TYPE").only(&[machine.breaks()]);
-    let machine = isam().with(|launch| launch.descriptors.samplers = vec![Some(sampler(Wrap::Repeat))]);
+    let machine =
+        isam().with(|launch| launch.descriptors.samplers = vec![Some(sampler(Wrap::Repeat))]);
     fires("IR3-ISAM-OUTSIDE").only(&[machine.breaks()]);
     let machine = body("mov.u32u32 r4.x, 2; (rpt5)nop; ldc.offset0.1.imm r3.x, r4.x, 0").with(ubo);
     fires("IR3-UBO-RANGE").only(&[machine.breaks()]);
@@ -227,7 +244,11 @@ fn accesses_outside_of_memory_and_images() {
 fn rules_have_names_of_their_own() {
     let names: BTreeSet<_> = rules::ALL.iter().map(|rule| rule.name).collect();
     assert_eq!(names.len(), rules::ALL.len());
-    assert!(rules::ALL.iter().all(|rule| rule.name.starts_with("IR3-") && !rule.source.is_empty()));
+    assert!(
+        rules::ALL
+            .iter()
+            .all(|rule| rule.name.starts_with("IR3-") && !rule.source.is_empty())
+    );
 }
 
 /// The same programs with what was missing.
@@ -252,7 +273,9 @@ fn programs_that_wait_break_no_rule() {
          (jp)mov.u32u32 r4.x, 1; (jp)(sy)nop",
     ];
     for text in good {
-        body(text).run().unwrap_or_else(|broken| panic!("{text}: {broken}"));
+        body(text)
+            .run()
+            .unwrap_or_else(|broken| panic!("{text}: {broken}"));
     }
 }
 
@@ -260,7 +283,10 @@ fn programs_that_wait_break_no_rule() {
 fn refused_accesses_name_the_address_and_the_path() {
     let text = "mov.u32u32 r4.x, 0; mov.u32u32 r4.y, 5; (rpt5)nop; ldg.u32 r3.x, g[r4.x+16], 1";
     let broken = body(text).run().unwrap_err().to_string();
-    assert!(broken.contains("reads 4 bytes at 0x500000010 through UCHE: no page is mapped"), "{broken}");
+    assert!(
+        broken.contains("reads 4 bytes at 0x500000010 through UCHE: no page is mapped"),
+        "{broken}"
+    );
     let mut machine = body("mov.u32u32 r3.x, 1");
     machine.ram.protect(OUT);
     let broken = machine.run().unwrap_err().to_string();
@@ -273,9 +299,16 @@ fn refused_accesses_name_the_address_and_the_path() {
 #[test]
 fn a_report_names_the_word_and_the_fiber() {
     let broken = body("mov.u32u32 r3.x, r4.x").run().unwrap_err();
-    assert_eq!((broken.name, broken.fiber, broken.wave), ("mov", Some(0), 0));
+    assert_eq!(
+        (broken.name, broken.fiber, broken.wave),
+        ("mov", Some(0), 0)
+    );
     let text = broken.to_string();
-    assert!(text.contains("rule IR3-REG-UNDEFINED") && text.contains("r4.x is read and was never written"), "{text}");
+    assert!(
+        text.contains("rule IR3-REG-UNDEFINED")
+            && text.contains("r4.x is read and was never written"),
+        "{text}"
+    );
 }
 
 #[test]

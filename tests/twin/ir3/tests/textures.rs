@@ -33,12 +33,16 @@ fn pixels(format: Format) -> (Texture, Vec<u32>) {
             let at = y * 64 + x * bytes + c * bytes / 4;
             match bytes / 4 {
                 4 => memory[at..at + 4].copy_from_slice(&value.to_le_bytes()),
-                2 => memory[at..at + 2].copy_from_slice(&f16::from_f32(value).to_bits().to_le_bytes()),
+                2 => memory[at..at + 2]
+                    .copy_from_slice(&f16::from_f32(value).to_bits().to_le_bytes()),
                 _ => memory[at] = value as u8,
             }
         }
     }
-    let words = memory.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect();
+    let words = memory
+        .chunks(4)
+        .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+        .collect();
     (Texture::rows(format, 4, 4, 64, IN), words)
 }
 
@@ -51,7 +55,9 @@ fn fetch(format: Format, ty: &str, x: i32, y: i32, then: &str) -> u32 {
          (sy)nop; {then}",
         if ty.ends_with("16") { "h" } else { "" }
     );
-    machine(&text, texture, Sampler::PIXELS).input(&words).out(1)[0]
+    machine(&text, texture, Sampler::PIXELS)
+        .input(&words)
+        .out(1)[0]
 }
 
 #[test]
@@ -64,7 +70,10 @@ fn pixels_are_fetched_in_each_format() {
         assert_eq!(fetch(Format::Rgba32Float, "f32", 1, 2, &single), expected);
         assert_eq!(fetch(Format::Rgba16Float, "f32", 1, 2, &single), expected);
         assert_eq!(fetch(Format::Rgba16Float, "f16", 1, 2, &half), expected);
-        assert_eq!(fetch(Format::Rgba8Uint, "u32", 1, 2, &single), 16 * 2 + 4 + c);
+        assert_eq!(
+            fetch(Format::Rgba8Uint, "u32", 1, 2, &single),
+            16 * 2 + 4 + c
+        );
         let fraction = ((16 * 2 + 4 + c) as f32 / 255.0).to_bits();
         assert_eq!(fetch(Format::Rgba8Unorm, "f32", 1, 2, &single), fraction);
     }
@@ -85,7 +94,12 @@ fn components_are_where_the_mask_says() {
                 isam.1d (f32)(yw)r5.x, r4.x, s#0, t#1
                 (sy)add.u r3.x, r5.x, r5.y; (rpt2)nop; add.u r3.x, r3.x, r5.w";
     let out = machine(text, texture, Sampler::PIXELS).input(&words).out(1);
-    assert_eq!(out, [99u32.wrapping_add(1f32.to_bits()).wrapping_add(3f32.to_bits())]);
+    assert_eq!(
+        out,
+        [99u32
+            .wrapping_add(1f32.to_bits())
+            .wrapping_add(3f32.to_bits())]
+    );
 }
 
 #[test]
@@ -109,8 +123,14 @@ fn samples_are_nearest_or_linear() {
     };
     let edge = Wrap::ClampToEdge;
     assert_eq!(sample(1.9, 2.1, Filter::Nearest, true, edge), 36.0);
-    assert_eq!(sample(0.3, 0.8, Filter::Nearest, false, edge), 16.0 * 3.0 + 4.0);
-    assert_eq!(sample(2.0, 2.0, Filter::Linear, true, edge), 16.0 * 1.5 + 4.0 * 1.5);
+    assert_eq!(
+        sample(0.3, 0.8, Filter::Nearest, false, edge),
+        16.0 * 3.0 + 4.0
+    );
+    assert_eq!(
+        sample(2.0, 2.0, Filter::Linear, true, edge),
+        16.0 * 1.5 + 4.0 * 1.5
+    );
     assert_eq!(sample(0.25, 2.5, Filter::Linear, true, edge), 32.0);
     assert_eq!(sample(4.25, 2.5, Filter::Nearest, true, Wrap::Repeat), 32.0);
     // Half of the border, whose first component is 0.25.
@@ -139,11 +159,17 @@ fn sizes() {
     let (texture, words) = pixels(Format::Rgba32Float);
     let text = "mov.u32u32 r4.x, 0; (rpt5)nop; getsize (u32)(xy)r5.x, r4.x, t#1
                 (sy)shl.b r5.y, r5.y, 8; (rpt2)nop; add.u r3.x, r5.x, r5.y";
-    assert_eq!(machine(text, texture, Sampler::PIXELS).input(&words).out(1), [4 | 4 << 8]);
+    assert_eq!(
+        machine(text, texture, Sampler::PIXELS).input(&words).out(1),
+        [4 | 4 << 8]
+    );
     let text = "resinfo.b.untyped.1d.u32.1.imm r5.x, 0; (ss)nop; shl.b r5.y, r5.y, 8; (rpt2)nop
                 add.u r3.x, r5.x, r5.y";
     let buffer = Texture::buffer(Format::R32Uint, 100_000, IN);
-    assert_eq!(machine(text, buffer, Sampler::PIXELS).input(&words).out(1), [100_000 + (1 << 8)]);
+    assert_eq!(
+        machine(text, buffer, Sampler::PIXELS).input(&words).out(1),
+        [100_000 + (1 << 8)]
+    );
 }
 
 #[test]
@@ -164,7 +190,11 @@ fn pixels_are_stored_and_loaded() {
             assert_eq!(f32::from_bits(*v), expected, "{n} {format:?}");
         }
         let first = machine.ram.words(IN, 1)[0];
-        let one = if format == Format::Rgba16Float { 0x3c00 << 16 } else { 0 };
+        let one = if format == Format::Rgba16Float {
+            0x3c00 << 16
+        } else {
+            0
+        };
         assert_eq!(first, one);
     }
 }
@@ -203,7 +233,9 @@ fn bindless_descriptors_are_in_memory() {
     let mut machine = machine(text, texture, Sampler::PIXELS).input(&words);
     machine.launch.descriptors.bindless[2] = Some(0x5_0000_0000);
     let descriptor = texture.encode().unwrap().map(u32::to_le_bytes).concat();
-    machine.ram.map(0x5_0000_0000, [vec![0; 3 * 64], descriptor].concat());
+    machine
+        .ram
+        .map(0x5_0000_0000, [vec![0; 3 * 64], descriptor].concat());
     machine.run().unwrap_or_else(|broken| panic!("{broken}"));
     assert_eq!(f32::from_bits(machine.ram.words(OUT, 1)[0]), 20.0);
 }
@@ -211,7 +243,8 @@ fn bindless_descriptors_are_in_memory() {
 #[test]
 fn textures_go_through_their_cache() {
     let (texture, words) = pixels(Format::Rgba32Float);
-    let text = "mov.u32u32 r4.x, 1; mov.u32u32 r4.y, 1; (rpt5)nop; isam.1d (f32)(x)r3.x, r4.x, s#0, t#1";
+    let text =
+        "mov.u32u32 r4.x, 1; mov.u32u32 r4.y, 1; (rpt5)nop; isam.1d (f32)(x)r3.x, r4.x, s#0, t#1";
     let mut machine = machine(text, texture, Sampler::PIXELS).input(&words);
     machine.run().unwrap_or_else(|broken| panic!("{broken}"));
     assert_eq!(machine.ram.reads["the texture cache"], 64);

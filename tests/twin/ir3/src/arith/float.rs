@@ -13,12 +13,20 @@ use crate::op::Op;
 
 /// A denormal as a zero of its sign.
 pub fn flush(value: f32) -> f32 {
-    if value.is_subnormal() { 0f32.copysign(value) } else { value }
+    if value.is_subnormal() {
+        0f32.copysign(value)
+    } else {
+        value
+    }
 }
 
 /// A denormal half as a zero of its sign.
 pub fn flush_half(bits: u16) -> u16 {
-    if bits & 0x7c00 == 0 { bits & 0x8000 } else { bits }
+    if bits & 0x7c00 == 0 {
+        bits & 0x8000
+    } else {
+        bits
+    }
 }
 
 /// The value of half bits; denormals are 0.
@@ -89,7 +97,13 @@ pub fn one(op: Op, full: bool) -> Option<impl Fn(u32) -> u32> {
         _ => return None,
     };
     let moves = op == Op::AbsnegF;
-    Some(move |a| if moves { a } else { bits(f(value(a, full)), full) })
+    Some(move |a| {
+        if moves {
+            a
+        } else {
+            bits(f(value(a, full)), full)
+        }
+    })
 }
 
 fn sign(a: f32) -> f32 {
@@ -139,16 +153,29 @@ mod tests {
     use super::*;
 
     fn apply2(op: Op, full: bool, a: f32, b: f32) -> f32 {
-        let to = |v: f32| if full { v.to_bits() } else { f16::from_f32(v).to_bits().into() };
+        let to = |v: f32| {
+            if full {
+                v.to_bits()
+            } else {
+                f16::from_f32(v).to_bits().into()
+            }
+        };
         let f = two(op, full).unwrap();
         let result = f(to(a), to(b));
-        if full { f32::from_bits(result) } else { f16::from_bits(result as u16).to_f32() }
+        if full {
+            f32::from_bits(result)
+        } else {
+            f16::from_bits(result as u16).to_f32()
+        }
     }
 
     #[test]
     fn sums_and_products_round_to_the_nearest() {
         assert_eq!(apply2(Op::AddF, true, 0.1, 0.2), 0.1f32 + 0.2f32);
-        assert_eq!(apply2(Op::MulF, false, 3.0, 0.333), f16::from_f32(3.0 * f16::from_f32(0.333).to_f32()).to_f32());
+        assert_eq!(
+            apply2(Op::MulF, false, 3.0, 0.333),
+            f16::from_f32(3.0 * f16::from_f32(0.333).to_f32()).to_f32()
+        );
         assert_eq!(apply2(Op::AddF, false, 2048.0, 1.0), 2048.0);
         assert_eq!(apply2(Op::AddF, false, 2048.0, 3.0), 2052.0);
     }
@@ -202,7 +229,10 @@ mod tests {
     fn the_halves_of_the_table_are_those_of_its_singles() {
         for (single, half) in TABLE {
             let rounded = f16::from_f32(f32::from_bits(single)).to_bits();
-            assert!(rounded.abs_diff(half) <= 1, "{single:x} {half:x} {rounded:x}");
+            assert!(
+                rounded.abs_diff(half) <= 1,
+                "{single:x} {half:x} {rounded:x}"
+            );
         }
     }
 }

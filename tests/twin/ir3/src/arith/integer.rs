@@ -8,7 +8,11 @@ use crate::op::Op;
 
 /// A number with the sign of its size.
 pub fn widen(value: u32, full: bool) -> i32 {
-    if full { value as i32 } else { value as u16 as i16 as i32 }
+    if full {
+        value as i32
+    } else {
+        value as u16 as i16 as i32
+    }
 }
 
 /// A result in its size.
@@ -38,8 +42,20 @@ pub fn two(op: Op) -> Option<fn(u32, u32, bool) -> u32> {
         Op::SubU | Op::SubS => |a, b, full| cut(a.wrapping_sub(b), full),
         Op::MinU => |a, b, _| a.min(b),
         Op::MaxU => |a, b, _| a.max(b),
-        Op::MinS => |a, b, full| if widen(a, full) < widen(b, full) { a } else { b },
-        Op::MaxS => |a, b, full| if widen(a, full) > widen(b, full) { a } else { b },
+        Op::MinS => |a, b, full| {
+            if widen(a, full) < widen(b, full) {
+                a
+            } else {
+                b
+            }
+        },
+        Op::MaxS => |a, b, full| {
+            if widen(a, full) > widen(b, full) {
+                a
+            } else {
+                b
+            }
+        },
         Op::AndB => |a, b, _| a & b,
         Op::OrB => |a, b, _| a | b,
         Op::XorB => |a, b, _| a ^ b,
@@ -89,9 +105,7 @@ pub fn three(op: Op) -> Option<fn(u32, u32, u32, bool) -> u32> {
     Some(match op {
         Op::MadU16 | Op::MadS16 => |a, b, c, full| cut(a.wrapping_mul(b).wrapping_add(c), full),
         // The upper half of the first, the lower of the second.
-        Op::MadshM16 => |a, b, c, _| {
-            ((a >> 16).wrapping_mul(b & 0xffff) << 16).wrapping_add(c)
-        },
+        Op::MadshM16 => |a, b, c, _| ((a >> 16).wrapping_mul(b & 0xffff) << 16).wrapping_add(c),
         Op::MadU24 => |a, b, c, _| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c),
         Op::MadS24 => |a, b, c, _| (signed24(a).wrapping_mul(signed24(b)) as u32).wrapping_add(c),
         Op::SelB16 | Op::SelB32 => |a, b, c, _| if b != 0 { a } else { c },
@@ -113,7 +127,11 @@ pub fn dot(a: u32, b: u32, c: u32, mixed: bool, high: bool, four: bool) -> u32 {
         (false, true) => 2..4,
     };
     let products = bytes.map(|n| {
-        let first = if mixed { i32::from(a[n] as i8) } else { i32::from(a[n]) };
+        let first = if mixed {
+            i32::from(a[n] as i8)
+        } else {
+            i32::from(a[n])
+        };
         first * i32::from(b[n])
     });
     (products.sum::<i32>() as u32).wrapping_add(c)
@@ -125,7 +143,9 @@ mod tests {
 
     /// Numbers at which something happens, and some without order.
     fn numbers() -> Vec<u32> {
-        let mut all = vec![0, 1, 2, 31, 0x7fff, 0x8000, 0xffff, 0x1_0000, 0x80_0000, 0xff_ffff];
+        let mut all = vec![
+            0, 1, 2, 31, 0x7fff, 0x8000, 0xffff, 0x1_0000, 0x80_0000, 0xff_ffff,
+        ];
         all.extend([0x7fff_ffff, 0x8000_0000, 0xffff_fffe, 0xffff_ffff]);
         let mut seed = 9u32;
         all.extend((0..40).map(|_| {
@@ -141,7 +161,11 @@ mod tests {
             for b in numbers() {
                 assert_eq!(f(a, b, true), meaning(a, b), "{op:?} {a:x} {b:x}");
                 let (a, b) = (a as u16, b as u16);
-                assert_eq!(f(a.into(), b.into(), false), half(a, b).into(), "{op:?} {a:x} {b:x}");
+                assert_eq!(
+                    f(a.into(), b.into(), false),
+                    half(a, b).into(),
+                    "{op:?} {a:x} {b:x}"
+                );
             }
         }
     }
@@ -152,16 +176,36 @@ mod tests {
         each(Op::SubS, u32::wrapping_sub, u16::wrapping_sub);
         each(Op::MinU, u32::min, u16::min);
         each(Op::MaxU, u32::max, u16::max);
-        each(Op::MinS, |a, b| (a as i32).min(b as i32) as u32, |a, b| (a as i16).min(b as i16) as u16);
-        each(Op::MaxS, |a, b| (a as i32).max(b as i32) as u32, |a, b| (a as i16).max(b as i16) as u16);
-        each(Op::ShlB, |a, b| a.wrapping_shl(b), |a, b| a.wrapping_shl(b.into()));
-        each(Op::ShrB, |a, b| a.wrapping_shr(b), |a, b| a.wrapping_shr(b.into()));
+        each(
+            Op::MinS,
+            |a, b| (a as i32).min(b as i32) as u32,
+            |a, b| (a as i16).min(b as i16) as u16,
+        );
+        each(
+            Op::MaxS,
+            |a, b| (a as i32).max(b as i32) as u32,
+            |a, b| (a as i16).max(b as i16) as u16,
+        );
+        each(
+            Op::ShlB,
+            |a, b| a.wrapping_shl(b),
+            |a, b| a.wrapping_shl(b.into()),
+        );
+        each(
+            Op::ShrB,
+            |a, b| a.wrapping_shr(b),
+            |a, b| a.wrapping_shr(b.into()),
+        );
         each(
             Op::AshrB,
             |a, b| (a as i32).wrapping_shr(b) as u32,
             |a, b| (a as i16).wrapping_shr(b.into()) as u16,
         );
-        each(Op::GetbitB, |a, b| a >> (b & 31) & 1, |a, b| a >> (b & 15) & 1);
+        each(
+            Op::GetbitB,
+            |a, b| a >> (b & 31) & 1,
+            |a, b| a >> (b & 15) & 1,
+        );
         each(
             Op::MgenB,
             |a, b| ((1u32 << (a & 31)) - 1) << (b & 31),
@@ -173,17 +217,31 @@ mod tests {
             u16::wrapping_mul,
         );
         let extend = |v: u32| i64::from((v << 8) as i32) >> 8;
-        each(Op::MulS24, |a, b| (extend(a) * extend(b)) as u32, u16::wrapping_mul);
-        each(Op::MullU, |a, b| (a & 0xffff) * (b & 0xffff), u16::wrapping_mul);
+        each(
+            Op::MulS24,
+            |a, b| (extend(a) * extend(b)) as u32,
+            u16::wrapping_mul,
+        );
+        each(
+            Op::MullU,
+            |a, b| (a & 0xffff) * (b & 0xffff),
+            u16::wrapping_mul,
+        );
     }
 
     #[test]
     fn one_source() {
         let f = |op, a| one(op).unwrap()(a, true);
         let h = |op, a| one(op).unwrap()(a, false);
-        assert_eq!((f(Op::ClzB, 0), f(Op::ClzB, 1), f(Op::ClzB, u32::MAX)), (u32::MAX, 31, 0));
+        assert_eq!(
+            (f(Op::ClzB, 0), f(Op::ClzB, 1), f(Op::ClzB, u32::MAX)),
+            (u32::MAX, 31, 0)
+        );
         assert_eq!((h(Op::ClzB, 0), h(Op::ClzB, 1)), (0xffff, 15));
-        assert_eq!((f(Op::ClzS, 0), f(Op::ClzS, u32::MAX)), (u32::MAX, u32::MAX));
+        assert_eq!(
+            (f(Op::ClzS, 0), f(Op::ClzS, u32::MAX)),
+            (u32::MAX, u32::MAX)
+        );
         assert_eq!((f(Op::ClzS, 1), f(Op::ClzS, 0xffff_0000)), (31, 16));
         assert_eq!((f(Op::BfrevB, 1), h(Op::BfrevB, 1)), (1 << 31, 1 << 15));
         assert_eq!((f(Op::CbitsB, 0xff), h(Op::NotB, 1)), (8, 0xfffe));
@@ -213,12 +271,18 @@ mod tests {
         assert_eq!((f(Op::SelB32, 1, 5, 2), f(Op::SelB32, 1, 0, 2)), (1, 2));
         assert_eq!(f(Op::MadS24, 0xff_ffff, 3, 10), 7);
         assert_eq!(f(Op::MadU24, 0xff_ffff, 3, 10), 3 * 0xff_ffff + 10);
-        assert_eq!(three(Op::MadU16).unwrap()(300, 300, 1, false), 90_001 & 0xffff);
+        assert_eq!(
+            three(Op::MadU16).unwrap()(300, 300, 1, false),
+            90_001 & 0xffff
+        );
     }
 
     #[test]
     fn dot_products() {
-        assert_eq!(dot(0x0403_02ff, 0x0101_0101, 10, false, false, true), 255 + 2 + 3 + 4 + 10);
+        assert_eq!(
+            dot(0x0403_02ff, 0x0101_0101, 10, false, false, true),
+            255 + 2 + 3 + 4 + 10
+        );
         assert_eq!(dot(0x0403_02ff, 0x0101_0101, 10, true, false, false), 11);
         assert_eq!(dot(0x0403_02ff, 0x0201_0101, 0, true, true, false), 3 + 8);
     }

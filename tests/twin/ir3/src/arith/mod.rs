@@ -58,7 +58,9 @@ pub fn facts(op: Op) -> Option<Facts> {
             (Kind::Float, Signs::Float)
         }
         CmpsF => (Kind::Unsigned, Signs::Float),
-        AddU | SubU | MinU | MaxU | CmpsU | CmpsS | MulU24 | MullU => (Kind::Unsigned, Signs::Plain),
+        AddU | SubU | MinU | MaxU | CmpsU | CmpsS | MulU24 | MullU => {
+            (Kind::Unsigned, Signs::Plain)
+        }
         AddS | SubS | MinS | MaxS | MulS24 => (Kind::Signed, Signs::Plain),
         // Counts are -1 where there is nothing to count.
         ClzS => (Kind::Signed, Signs::Plain),
@@ -89,7 +91,10 @@ pub fn signed(signs: Signs, full: bool, abs: bool, neg: bool, mut values: Lanes)
         Signs::Plain => false,
     };
     if !allowed {
-        return broken(&rules::OPERANDS, "a source has a sign that the operation does not take");
+        return broken(
+            &rules::OPERANDS,
+            "a source has a sign that the operation does not take",
+        );
     }
     let ones = if full { u32::MAX } else { 0xffff };
     for value in &mut values {
@@ -97,7 +102,11 @@ pub fn signed(signs: Signs, full: bool, abs: bool, neg: bool, mut values: Lanes)
             Signs::Not => !*value & ones,
             Signs::Integer => {
                 let number = integer::widen(*value, full);
-                let number = if abs { number.unsigned_abs() as i32 } else { number };
+                let number = if abs {
+                    number.unsigned_abs() as i32
+                } else {
+                    number
+                };
                 (if neg { number.wrapping_neg() } else { number }) as u32 & ones
             }
             _ => {
@@ -144,7 +153,9 @@ pub fn category2(inst: &Inst, full: bool, a: &Lanes, b: &Lanes) -> Result<Lanes>
         return Ok(map2(a, b, f));
     }
     if op == Op::CmpsF {
-        return Ok(map2(a, b, |a, b| holds(cond, float::order(a, b, full)).into()));
+        return Ok(map2(a, b, |a, b| {
+            holds(cond, float::order(a, b, full)).into()
+        }));
     }
     if let Some(f) = float::one(op, full) {
         return Ok(map1(a, f));
@@ -175,7 +186,9 @@ pub fn category3(inst: &Inst, full: bool, sources: [&Lanes; 3]) -> Result<Lanes>
     }
     if matches!(inst.op, Op::Dp2acc | Op::Dp4acc) {
         let (mixed, high, four) = (inst.mods.mixed, inst.mods.high, inst.op == Op::Dp4acc);
-        return Ok(map3(sources, |a, b, c| integer::dot(a, b, c, mixed, high, four)));
+        return Ok(map3(sources, |a, b, c| {
+            integer::dot(a, b, c, mixed, high, four)
+        }));
     }
     match integer::three(inst.op) {
         Some(f) => Ok(map3(sources, |a, b, c| f(a, b, c, full))),

@@ -38,7 +38,11 @@ fn any(b: &mut Bits, low: u32, half: bool) -> Result<Operand, DecodeError> {
 fn relative(b: &mut Bits, low: u32) -> Value {
     let constant = b.flag(low + 10);
     let offset = b.signed(low + 9, low) as i16;
-    if constant { Value::RelConst(offset) } else { Value::RelReg(offset) }
+    if constant {
+        Value::RelConst(offset)
+    } else {
+        Value::RelReg(offset)
+    }
 }
 
 /// What a source of category 3 may be beside a register.

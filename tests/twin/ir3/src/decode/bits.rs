@@ -128,7 +128,11 @@ impl Bits {
     /// A register, or a number where the bit `imm` is set.
     pub fn reg_or_imm(&mut self, high: u32, low: u32, imm: bool) -> Operand {
         let bits = self.byte(high, low);
-        let value = if imm { Value::Imm(bits.into()) } else { Value::Reg(bits) };
+        let value = if imm {
+            Value::Imm(bits.into())
+        } else {
+            Value::Reg(bits)
+        };
         Operand::new(value, false)
     }
 }

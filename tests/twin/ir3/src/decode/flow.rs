@@ -66,7 +66,10 @@ fn target(b: &mut Bits, mut inst: Inst, high: bool, opcode: u64) -> Result<Inst,
         Op::Brac => inst.mods.index = b.byte(36, 32),
         _ => {}
     }
-    if matches!(inst.op, Op::Br | Op::Bany | Op::Ball | Op::Brao | Op::Braa | Op::Kill) {
+    if matches!(
+        inst.op,
+        Op::Br | Op::Bany | Op::Ball | Op::Brao | Op::Braa | Op::Kill
+    ) {
         inst.srcs.push(predicate(b.take(54, 53), b.flag(52)));
     }
     if matches!(inst.op, Op::Brao | Op::Braa) {
@@ -156,7 +159,11 @@ pub(super) fn category1(b: &mut Bits) -> Result<Inst, DecodeError> {
         0 if b.flag(11) => {
             let constant = b.flag(10);
             let offset = b.signed(9, 0) as i16;
-            let value = if constant { Value::RelConst(offset) } else { Value::RelReg(offset) };
+            let value = if constant {
+                Value::RelConst(offset)
+            } else {
+                Value::RelReg(offset)
+            };
             Operand::new(value, half)
         }
         0 => register(b, half),
@@ -230,7 +237,11 @@ fn movmsk(b: &mut Bits, mut inst: Inst) -> Result<Inst, DecodeError> {
     inst.mods.width = (b.take(41, 40) as u16 + 1) * 32;
     let relative = b.flag(49);
     let number = b.byte(39, 32);
-    let value = if relative { Value::RelReg(number.into()) } else { Value::Reg(number) };
+    let value = if relative {
+        Value::RelReg(number.into())
+    } else {
+        Value::Reg(number)
+    };
     inst.dsts.push(Operand::new(value, false));
     Ok(inst)
 }

@@ -83,7 +83,11 @@ fn ldg_k(b: &mut Bits, mut inst: Inst) -> Result<Inst, DecodeError> {
 /// A constant that is written.
 fn stored(b: &mut Bits) -> Operand {
     let at = b.byte(39, 32);
-    let value = if b.flag(40) { Value::A1Const(at) } else { Value::Imm(at.into()) };
+    let value = if b.flag(40) {
+        Value::A1Const(at)
+    } else {
+        Value::Imm(at.into())
+    };
     Operand::new(value, false)
 }
 

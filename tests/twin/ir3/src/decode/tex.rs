@@ -55,7 +55,12 @@ fn operation(opcode: u64) -> Option<Has> {
         23 => samples(Op::Samgp3, 1),
         24 | 25 => Has {
             ty: false,
-            ..has(if opcode == 24 { Op::Dsxpp } else { Op::Dsypp }, 1, false, false)
+            ..has(
+                if opcode == 24 { Op::Dsxpp } else { Op::Dsypp },
+                1,
+                false,
+                false,
+            )
         },
         26 => has(Op::Rgetpos, 1, false, false),
         27 => has(Op::Rgetinfo, 0, false, false),
@@ -160,7 +165,8 @@ fn exchange(b: &mut Bits, mut inst: Inst) -> Result<Inst, DecodeError> {
         inst.mods.width = 2 << variant;
     }
     let sources = if inst.op == Op::QuadBrcst { 2 } else { 1 };
-    result(b, &mut inst, has(inst.op, sources, false, false))?;
-    self::sources(b, &mut inst, has(inst.op, sources, false, false));
+    let has = has(inst.op, sources, false, false);
+    result(b, &mut inst, has)?;
+    self::sources(b, &mut inst, has);
     Ok(inst)
 }

@@ -2,8 +2,8 @@
 
 use drivers_spec::qcom::chip::Gen;
 
-use crate::arith::{self, Facts, Kind, Signs, float};
 use crate::arith::sfu;
+use crate::arith::{self, Facts, Kind, Signs, float};
 use crate::fault::{Result, broken};
 use crate::hazard::{Late, Ready, THIRD_READ};
 use crate::inst::{Inst, Operand, Value};
@@ -74,7 +74,10 @@ impl Wave {
             _ => true,
         };
         if !exists {
-            return broken(&rules::COMPUTE, format!("{} on {}", inst.op.name(), chip.name));
+            return broken(
+                &rules::COMPUTE,
+                format!("{} on {}", inst.op.name(), chip.name),
+            );
         }
         let Some(facts) = arith::facts(inst.op) else {
             return broken(&rules::MEANING, inst.op.name());
@@ -84,8 +87,14 @@ impl Wave {
         }
         let full = is_full(inst);
         let third = match inst.op {
-            Op::MadU16 | Op::MadS16 | Op::MadU24 | Op::MadS24 | Op::MadF16 | Op::MadF32
-            | Op::MadshU16 | Op::MadshM16 => THIRD_READ,
+            Op::MadU16
+            | Op::MadS16
+            | Op::MadU24
+            | Op::MadS24
+            | Op::MadF16
+            | Op::MadF32
+            | Op::MadshU16
+            | Op::MadshM16 => THIRD_READ,
             _ => 0,
         };
         for k in 0..=u16::from(inst.repeat) {
@@ -117,7 +126,14 @@ impl Wave {
     }
 
     /// Clamps, converts and writes a result.
-    fn finish(&mut self, inst: &Inst, facts: Facts, full: bool, result: Lanes, k: u16) -> Result<()> {
+    fn finish(
+        &mut self,
+        inst: &Inst,
+        facts: Facts,
+        full: bool,
+        result: Lanes,
+        k: u16,
+    ) -> Result<()> {
         let Some(dst) = inst.dsts.first() else {
             return broken(&rules::OPERANDS, "no destination");
         };
@@ -132,7 +148,10 @@ impl Wave {
         };
         if (A0..P0).contains(&number) {
             // Of category 2 that is a predicate of a scalar unit, which generation 600 does not have.
-            return broken(&rules::OPERANDS, "an address register is written by arithmetic");
+            return broken(
+                &rules::OPERANDS,
+                "an address register is written by arithmetic",
+            );
         }
         // Predicates take any size.
         let result = match number < P0 && dst.half == full {
@@ -148,7 +167,10 @@ impl Wave {
             return broken(&rules::OPERANDS, "an operand is missing");
         };
         if !matches!(src.value, Value::Reg(_)) || shared(src) {
-            return broken(&rules::OPERANDS, "the source of category 4 is a register of its fiber");
+            return broken(
+                &rules::OPERANDS,
+                "the source of category 4 is a register of its fiber",
+            );
         }
         if inst.op == Op::Rcp && inst.repeat > 0 {
             return broken(&rules::OPERANDS, "rcp does not repeat");
@@ -189,13 +211,22 @@ fn check_two(inst: &Inst, facts: Facts, full: bool) -> Result<()> {
     for source in &inst.srcs {
         match source.value {
             Value::Float(_) if !is_float => {
-                return broken(&rules::OPERANDS, "a float of the table is a source of an integer operation");
+                return broken(
+                    &rules::OPERANDS,
+                    "a float of the table is a source of an integer operation",
+                );
             }
             Value::Float(_) if source.half == full => {
-                return broken(&rules::OPERANDS, "a float of the table has another size than the operation");
+                return broken(
+                    &rules::OPERANDS,
+                    "a float of the table has another size than the operation",
+                );
             }
             Value::Imm(_) if is_float => {
-                return broken(&rules::OPERANDS, "an integer is a source of a float operation");
+                return broken(
+                    &rules::OPERANDS,
+                    "an integer is a source of a float operation",
+                );
             }
             Value::Imm(value) if !(-MAX_IMMEDIATE..=MAX_IMMEDIATE).contains(&(value as i32)) => {
                 return broken(&rules::OPERANDS, format!("the immediate {}", value as i32));
@@ -212,7 +243,10 @@ fn check_two(inst: &Inst, facts: Facts, full: bool) -> Result<()> {
     let uniform = |o: &Operand| constant(o) || shared(o);
     let writes_shared = inst.dsts.first().is_some_and(shared);
     if constant(a) && constant(b) || uniform(a) && uniform(b) && !writes_shared {
-        return broken(&rules::OPERANDS, "both sources are constants or shared registers");
+        return broken(
+            &rules::OPERANDS,
+            "both sources are constants or shared registers",
+        );
     }
     Ok(())
 }

@@ -25,7 +25,13 @@ pub(super) fn changed(operation: Atomic, ty: Type, old: u32, value: u32, expecte
         Atomic::Xchg => value,
         Atomic::Inc => old.wrapping_add(1),
         Atomic::Dec => old.wrapping_sub(1),
-        Atomic::Cmpxchg => if old == expected { value } else { old },
+        Atomic::Cmpxchg => {
+            if old == expected {
+                value
+            } else {
+                old
+            }
+        }
         Atomic::Min if signed => (old as i32).min(value as i32) as u32,
         Atomic::Max if signed => (old as i32).max(value as i32) as u32,
         Atomic::Min => old.min(value),
@@ -49,7 +55,10 @@ impl Wave {
             ty => return broken(&rules::MEANING, format!("an atomic of the type {ty:?}")),
         };
         if inst.mods.count != 1 {
-            return broken(&rules::COUNT, format!("an atomic of {} components", inst.mods.count));
+            return broken(
+                &rules::COUNT,
+                format!("an atomic of {} components", inst.mods.count),
+            );
         }
         let mask = self.mask();
         let to = Self::register(inst.dsts.first())?;
@@ -58,12 +67,15 @@ impl Wave {
             return self.image_atomic(inst, core, operation, ty);
         }
         let (value, expected) = self.data(inst.srcs.get(1), operation, mask)?;
-        let change = |old: u32, lane: usize| changed(operation, ty, old, value[lane], expected[lane]);
+        let change =
+            |old: u32, lane: usize| changed(operation, ty, old, value[lane], expected[lane]);
         let mut result = [0; LANES];
         let ready = if target == Target::Local {
             let at = self.scalar(inst.srcs.first(), mask)?;
             for lane in lanes(mask) {
-                let old = core.local.atomic(self.number, at[lane], |old| change(old, lane));
+                let old = core
+                    .local
+                    .atomic(self.number, at[lane], |old| change(old, lane));
                 result[lane] = old.map_err(|stop| stop.of(lane))?;
             }
             Ready::Ss(LOCAL_LATENCY)
@@ -97,7 +109,9 @@ impl Wave {
     ) -> Result<(Lanes, Lanes)> {
         let value = self.scalar(operand, mask)?;
         let expected = match operation {
-            Atomic::Cmpxchg => self.read_late(Self::register(operand)?.plus(1), mask, Late::Either)?,
+            Atomic::Cmpxchg => {
+                self.read_late(Self::register(operand)?.plus(1), mask, Late::Either)?
+            }
             _ => [0; LANES],
         };
         Ok((value, expected))
@@ -118,7 +132,8 @@ impl Wave {
             Atomic::Cmpxchg => self.read_late(to.plus(2), mask, Late::Either)?,
             _ => [0; LANES],
         };
-        let change = |old: u32, lane: usize| changed(operation, ty, old, value[lane], expected[lane]);
+        let change =
+            |old: u32, lane: usize| changed(operation, ty, old, value[lane], expected[lane]);
         let mut result = [0; LANES];
         for lane in lanes(mask) {
             let image = places.image(core, lane)?;

@@ -43,9 +43,16 @@ impl Wave {
         let mask = self.mask();
         let to = Self::register(inst.dsts.first())?;
         if to.is_shared() != inst.mods.uniform {
-            return broken(&rules::OPERANDS, "ldc has .u if it writes shared registers, and else not");
+            return broken(
+                &rules::OPERANDS,
+                "ldc has .u if it writes shared registers, and else not",
+            );
         }
-        let late = if to.is_shared() { Late::Ss } else { Late::Either };
+        let late = if to.is_shared() {
+            Late::Ss
+        } else {
+            Late::Either
+        };
         let count = inst.mods.count;
         let first = usize::from(inst.mods.index);
         if first + usize::from(count) > 4 {
@@ -86,7 +93,10 @@ impl Wave {
     fn only_in_preamble(&self, inst: &Inst) -> Result<()> {
         match self.in_preamble {
             true => Ok(()),
-            false => broken(&rules::PREAMBLE, format!("{} outside of the preamble", inst.op.name())),
+            false => broken(
+                &rules::PREAMBLE,
+                format!("{} outside of the preamble", inst.op.name()),
+            ),
         }
     }
 
@@ -103,7 +113,9 @@ impl Wave {
             return Ok(());
         };
         if !to.is_multiple_of(16) || !vector.is_multiple_of(4) {
-            let what = format!("ldc.k from vector {vector} to dword {to}: both are multiples of 4 vectors");
+            let what = format!(
+                "ldc.k from vector {vector} to dword {to}: both are multiples of 4 vectors"
+            );
             return broken(&rules::OPERANDS, what);
         }
         let mut bytes = vec![0; usize::from(inst.mods.count) * 16];
@@ -135,7 +147,12 @@ impl Wave {
             match crate::regs::same(mask, &value) {
                 Some(value) => values.push(value),
                 None if mask == 0 => return Ok(()),
-                None => return Err(Stop::rule(&rules::UNIFORM, "the source of stc differs between fibers")),
+                None => {
+                    return Err(Stop::rule(
+                        &rules::UNIFORM,
+                        "the source of stc differs between fibers",
+                    ));
+                }
             }
         }
         core.store_constants(to, &values)?;

@@ -33,7 +33,10 @@ impl Core<'_> {
         };
         let bases = &self.launch.descriptors.bindless;
         let Some(Some(at)) = bases.get(usize::from(base)).copied() else {
-            return broken(&rules::DESCRIPTOR, format!("bindless base {base} is not set"));
+            return broken(
+                &rules::DESCRIPTOR,
+                format!("bindless base {base} is not set"),
+            );
         };
         let at = at + u64::from(index) * BINDLESS_STRIDE;
         let mut words = [0; N];
@@ -57,7 +60,12 @@ impl Core<'_> {
     /// A texture.
     pub fn texture(&mut self, index: u32, base: Option<u8>) -> Result<Texture> {
         let words = self.dwords("texture", index, base, |core| {
-            core.launch.descriptors.textures.get(index as usize).copied().flatten()
+            core.launch
+                .descriptors
+                .textures
+                .get(index as usize)
+                .copied()
+                .flatten()
         })?;
         self.decoded("texture", index, words)
     }
@@ -65,7 +73,12 @@ impl Core<'_> {
     /// An image that may be written.
     pub fn image(&mut self, index: u32, base: Option<u8>) -> Result<Texture> {
         let words = self.dwords("image", index, base, |core| {
-            core.launch.descriptors.images.get(index as usize).copied().flatten()
+            core.launch
+                .descriptors
+                .images
+                .get(index as usize)
+                .copied()
+                .flatten()
         })?;
         self.decoded("image", index, words)
     }
@@ -73,7 +86,12 @@ impl Core<'_> {
     /// A sampler.
     pub fn sampler(&mut self, index: u32, base: Option<u8>) -> Result<Sampler> {
         let words: [u32; SAMPLER_DWORDS] = self.dwords("sampler", index, base, |core| {
-            core.launch.descriptors.samplers.get(index as usize).copied().flatten()
+            core.launch
+                .descriptors
+                .samplers
+                .get(index as usize)
+                .copied()
+                .flatten()
         })?;
         match Sampler::decode(&words) {
             Ok(sampler) => Ok(sampler),
@@ -84,7 +102,12 @@ impl Core<'_> {
     /// A buffer of constants.
     pub fn ubo(&mut self, index: u32, base: Option<u8>) -> Result<Ubo> {
         let words: [u32; UBO_DWORDS] = self.dwords("buffer of constants", index, base, |core| {
-            core.launch.descriptors.ubos.get(index as usize).copied().flatten()
+            core.launch
+                .descriptors
+                .ubos
+                .get(index as usize)
+                .copied()
+                .flatten()
         })?;
         Ok(Ubo::decode(&words))
     }

@@ -59,7 +59,10 @@ impl Wave {
         let to = Self::register(inst.dsts.first())?;
         let from = Self::register(inst.srcs.first())?;
         if inst.mods.mask != 1 {
-            return broken(&rules::MEANING, format!("{} of other than one component", inst.op.name()));
+            return broken(
+                &rules::MEANING,
+                format!("{} of other than one component", inst.op.name()),
+            );
         }
         let ty = inst.mods.ty.is_some_and(|ty| ty.half());
         if ty != from.half {

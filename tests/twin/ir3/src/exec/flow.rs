@@ -20,7 +20,11 @@ impl Wave {
                 return Ok(Event::Next);
             }
             Op::End => {
-                return Ok(if self.flow.end() { Event::End } else { Event::Next });
+                return Ok(if self.flow.end() {
+                    Event::End
+                } else {
+                    Event::Next
+                });
             }
             Op::Predt | Op::Predf | Op::Prede => return self.predicate(inst),
             Op::Call => {

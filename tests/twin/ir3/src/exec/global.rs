@@ -80,7 +80,11 @@ impl Wave {
             read(core, lane, bytes).map_err(|stop| stop.of(lane))?;
             for (value, bytes) in values.iter_mut().zip(bytes.chunks(size)) {
                 let number = super::number(bytes);
-                value[lane] = if ty == Type::U8 { JUNK | number } else { number };
+                value[lane] = if ty == Type::U8 {
+                    JUNK | number
+                } else {
+                    number
+                };
             }
         }
         let ready = Ready::Sy(super::latency(core, super::Unit::Memory, count));
@@ -186,7 +190,10 @@ fn private(
         return Err(Stop::rule(&rules::PRIVATE_RANGE, what));
     }
     if !offset.is_multiple_of(size) {
-        return broken(&rules::ALIGN, format!("{size} bytes at {offset:#x} of private memory"));
+        return broken(
+            &rules::ALIGN,
+            format!("{size} bytes at {offset:#x} of private memory"),
+        );
     }
     let (seat, lane, fibers) = (u64::from(seat), lane as u64, LANES as u64);
     let at = match private.per_wave_layout {

@@ -24,14 +24,21 @@ pub(super) struct Places {
 impl Places {
     /// The image of a fiber.
     pub fn image(&self, core: &mut Core<'_>, lane: usize) -> Result<Texture> {
-        core.image(self.indices[lane], self.base).map_err(|stop| stop.of(lane))
+        core.image(self.indices[lane], self.base)
+            .map_err(|stop| stop.of(lane))
     }
 
     /// The coordinates of a fiber's pixel, or of the n-th element behind it.
     pub fn at(&self, lane: usize, n: u32) -> [i64; 3] {
-        let [x, y, z] = self.coordinates.map(|values| i64::from(values[lane] as i32));
+        let [x, y, z] = self
+            .coordinates
+            .map(|values| i64::from(values[lane] as i32));
         // Elements of buffers have no sign.
-        let x = if y == 0 && z == 0 { i64::from(x as u32) } else { x };
+        let x = if y == 0 && z == 0 {
+            i64::from(x as u32)
+        } else {
+            x
+        };
         [x + self.offset + i64::from(n), y, z]
     }
 }
@@ -56,7 +63,11 @@ impl Wave {
             // Mesa freedreno_devices.py, has_ssbo_imm_offsets: not before A650.
             return broken(&rules::COMPUTE, "an offset of ldib.b or stib.b");
         }
-        for (n, values) in coordinates.iter_mut().take(inst.mods.dims.into()).enumerate() {
+        for (n, values) in coordinates
+            .iter_mut()
+            .take(inst.mods.dims.into())
+            .enumerate()
+        {
             *values = self.read_late(first.plus(n as u16), mask, late)?;
         }
         Ok(Places {
@@ -121,7 +132,9 @@ impl Wave {
         let indices = self.indices(inst, inst.srcs.last(), mask, Late::Either)?;
         let mut values = [[0; LANES]; 3];
         for lane in lanes(mask) {
-            let image = core.image(indices[lane], inst.mods.base).map_err(|stop| stop.of(lane))?;
+            let image = core
+                .image(indices[lane], inst.mods.base)
+                .map_err(|stop| stop.of(lane))?;
             for (value, size) in values.iter_mut().zip(texel::size(&image)) {
                 value[lane] = size;
             }
@@ -189,7 +202,10 @@ pub(super) fn element(image: &Texture, ty: Type) -> Result<()> {
     match is_buffer && u64::from(image.format.bytes()) == ty.bytes() {
         true => Ok(()),
         false => {
-            let what = format!("an untyped access of {ty:?} to {:?} {:?}", image.format, image.shape);
+            let what = format!(
+                "an untyped access of {ty:?} to {:?} {:?}",
+                image.format, image.shape
+            );
             broken(&rules::DESCRIPTOR, what)
         }
     }

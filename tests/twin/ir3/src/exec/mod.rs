@@ -52,7 +52,11 @@ fn elements(inst: &Inst) -> u64 {
 ///
 /// Source: Mesa src/freedreno/ir3/ir3.h, comment in `soft_sy_delay`.
 fn issue(inst: &Inst, size: ThreadSize) -> u64 {
-    let halves = inst.dsts.iter().chain(&inst.srcs).all(|operand| operand.half);
+    let halves = inst
+        .dsts
+        .iter()
+        .chain(&inst.srcs)
+        .all(|operand| operand.half);
     let is_alu = (1..=3).contains(&inst.op.category());
     let times = match size {
         ThreadSize::Thread128 if is_alu && !halves => 2,
@@ -84,7 +88,11 @@ impl Wave {
                 if (1..=3).contains(&category) {
                     self.sources_of_shared(inst)?;
                 }
-                let event = if category == 7 { self.synchronize(inst)? } else { Event::Next };
+                let event = if category == 7 {
+                    self.synchronize(inst)?
+                } else {
+                    Event::Next
+                };
                 self.flow.next();
                 event
             }
@@ -117,7 +125,11 @@ impl Wave {
         }
         let mask = self.mask();
         for source in &inst.srcs {
-            let last = if source.advances { u16::from(inst.repeat) } else { 0 };
+            let last = if source.advances {
+                u16::from(inst.repeat)
+            } else {
+                0
+            };
             for k in 0..=last {
                 if let Some(reg) = reg(source) {
                     self.mark_late(reg.plus(k), mask, Late::Ss)?;
@@ -194,15 +206,22 @@ impl Core<'_> {
 
     /// Writes memory for a fiber.
     fn write(&mut self, address: u64, from: &[u8]) -> Result<()> {
-        self.memory.write(address, from).map_err(|why| refused(address, from.len(), why).into())
+        self.memory
+            .write(address, from)
+            .map_err(|why| refused(address, from.len(), why).into())
     }
 
     /// Changes memory in one step.
     fn change(&mut self, address: u64, bytes: usize, change: &dyn Fn(u64) -> u64) -> Result<u64> {
         if !address.is_multiple_of(bytes as u64) {
-            return broken(&rules::ALIGN, format!("an atomic of {bytes} bytes at {address:#x}"));
+            return broken(
+                &rules::ALIGN,
+                format!("an atomic of {bytes} bytes at {address:#x}"),
+            );
         }
-        self.memory.atomic(address, bytes, change).map_err(|why| refused(address, bytes, why).into())
+        self.memory
+            .atomic(address, bytes, change)
+            .map_err(|why| refused(address, bytes, why).into())
     }
 }
 
@@ -248,5 +267,8 @@ fn latency(core: &Core<'_>, unit: Unit, components: u16) -> u64 {
 
 /// A number of 1, 2 or 4 bytes.
 fn number(bytes: &[u8]) -> u32 {
-    bytes.iter().rev().fold(0, |value, byte| value << 8 | u32::from(*byte))
+    bytes
+        .iter()
+        .rev()
+        .fold(0, |value, byte| value << 8 | u32::from(*byte))
 }

@@ -14,7 +14,11 @@ fn relative(operand: &Operand) -> bool {
 }
 
 fn sort(ty: Type) -> Sort {
-    if ty.float() { Sort::Float } else { Sort::Integer }
+    if ty.float() {
+        Sort::Float
+    } else {
+        Sort::Integer
+    }
 }
 
 impl Wave {
@@ -36,7 +40,14 @@ impl Wave {
         }
     }
 
-    fn mov(&mut self, inst: &Inst, core: &Core<'_>, from: Type, to: Type, round: Round) -> Result<()> {
+    fn mov(
+        &mut self,
+        inst: &Inst,
+        core: &Core<'_>,
+        from: Type,
+        to: Type,
+        round: Round,
+    ) -> Result<()> {
         let ([dst], [src]) = (inst.dsts.as_slice(), inst.srcs.as_slice()) else {
             return broken(&rules::OPERANDS, "a move of other than one register");
         };
@@ -66,7 +77,8 @@ impl Wave {
         if from == Type::U8 {
             return broken(&rules::MEANING, "movs of bytes");
         }
-        let is_shared = matches!(dst.value, Value::Reg(number) if Reg::full(number.into()).is_shared());
+        let is_shared =
+            matches!(dst.value, Value::Reg(number) if Reg::full(number.into()).is_shared());
         if !is_shared {
             let plain = Inst {
                 srcs: vec![*src],
@@ -81,7 +93,9 @@ impl Wave {
                 let values = self.read(Reg::full(A0), mask, Access::alu(0))?;
                 match same(mask, &values) {
                     Some(fiber) => fiber,
-                    None => return broken(&rules::UNIFORM, "the fiber of movs differs between fibers"),
+                    None => {
+                        return broken(&rules::UNIFORM, "the fiber of movs differs between fibers");
+                    }
                 }
             }
         };
@@ -110,7 +124,13 @@ impl Wave {
         let mut values: Vec<Lanes> = Vec::new();
         for n in 0..count {
             let (src, k) = match inst.srcs.as_slice() {
-                [one] => (Operand { advances: true, ..*one }, n),
+                [one] => (
+                    Operand {
+                        advances: true,
+                        ..*one
+                    },
+                    n,
+                ),
                 all => match all.get(usize::from(n)) {
                     Some(src) => (*src, 0),
                     None => return broken(&rules::OPERANDS, "too few sources"),
@@ -143,7 +163,11 @@ impl Wave {
             let reg = first.plus(n);
             self.check(reg, mask)?;
             let value = (mask >> (32 * u32::from(n))) as u32;
-            let ready = if reg.is_shared() { Ready::Ss(SHARED_LATENCY) } else { Ready::Slots };
+            let ready = if reg.is_shared() {
+                Ready::Ss(SHARED_LATENCY)
+            } else {
+                Ready::Slots
+            };
             self.write(reg, mask, &[value; LANES], ready, u64::from(words) - 1)?;
         }
         Ok(())

@@ -69,7 +69,10 @@ impl Wave {
             };
             let differ = |values| mask != 0 && same(mask, values).is_none();
             if desc.uniform() && (differ(&one) || differ(&two)) {
-                return broken(&rules::UNIFORM, "the indices of texture and sampler differ between fibers");
+                return broken(
+                    &rules::UNIFORM,
+                    "the indices of texture and sampler differ between fibers",
+                );
             }
         }
         Ok(slots)
@@ -92,7 +95,10 @@ impl Wave {
         let mods = inst.mods;
         let integers = matches!(inst.op, Op::Isam | Op::Isaml);
         if mods.offsets || mods.project || mods.offset != 0 || mods.compare {
-            return broken(&rules::MEANING, format!("offsets, projections, comparisons of {}", inst.op.name()));
+            return broken(
+                &rules::MEANING,
+                format!("offsets, projections, comparisons of {}", inst.op.name()),
+            );
         }
         let mask = self.mask();
         let (ty, to) = (kind(inst)?, Self::register(inst.dsts.first())?);
@@ -109,15 +115,19 @@ impl Wave {
         let mut values = [[0; LANES]; 4];
         for lane in lanes(mask) {
             let at = coordinates.map(|values| values[lane]);
-            let read = core.texture(slots.texture[lane], slots.base).and_then(|texture| {
-                let sampler = || (slots.sampler[lane], slots.sampler_base);
-                let pixel = match (integers, inst.op) {
-                    (true, _) => fetch(core, &texture, sampler(), integer(at, full))?,
-                    (false, Op::Sam | Op::Saml) => sampled(core, &texture, sampler(), at, full, mods.array)?,
-                    (false, op) => gathered(core, &texture, sampler(), at, full, op)?,
-                };
-                registers(&texture, pixel, ty)
-            });
+            let read = core
+                .texture(slots.texture[lane], slots.base)
+                .and_then(|texture| {
+                    let sampler = || (slots.sampler[lane], slots.sampler_base);
+                    let pixel = match (integers, inst.op) {
+                        (true, _) => fetch(core, &texture, sampler(), integer(at, full))?,
+                        (false, Op::Sam | Op::Saml) => {
+                            sampled(core, &texture, sampler(), at, full, mods.array)?
+                        }
+                        (false, op) => gathered(core, &texture, sampler(), at, full, op)?,
+                    };
+                    registers(&texture, pixel, ty)
+                });
             let pixel = read.map_err(|stop: Stop| stop.of(lane))?;
             for (value, component) in values.iter_mut().zip(pixel) {
                 value[lane] = component;
@@ -133,7 +143,10 @@ impl Wave {
         for n in lanes(inst.mods.mask.into()) {
             self.check(to.plus(n as u16), mask)?;
         }
-        if !matches!(inst.mods.ty, Some(Type::U32 | Type::S32 | Type::U16 | Type::S16)) {
+        if !matches!(
+            inst.mods.ty,
+            Some(Type::U32 | Type::S32 | Type::U16 | Type::S16)
+        ) {
             return broken(&rules::MEANING, "getsize of floats");
         }
         if inst.mods.mask & 8 != 0 {
@@ -152,7 +165,12 @@ impl Wave {
         self.write_components(inst, core, &values)
     }
 
-    fn write_components(&mut self, inst: &Inst, core: &Core<'_>, values: &[Lanes; 4]) -> Result<()> {
+    fn write_components(
+        &mut self,
+        inst: &Inst,
+        core: &Core<'_>,
+        values: &[Lanes; 4],
+    ) -> Result<()> {
         let mask = self.mask();
         let to = Self::register(inst.dsts.first())?;
         let count = inst.mods.mask.count_ones() as u16;
@@ -298,7 +316,10 @@ fn sampled(
     let mut sampling = sampling(core, texture, sampler, at, full)?;
     let filter = sampling.sampler.magnify;
     if filter != sampling.sampler.minify {
-        return broken(&rules::MEANING, "filters that differ for magnified and minified images");
+        return broken(
+            &rules::MEANING,
+            "filters that differ for magnified and minified images",
+        );
     }
     // A layer is the nearest, whatever the filter: Vulkan, "(l) layer selection".
     let layer = array.then(|| {

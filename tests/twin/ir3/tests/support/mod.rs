@@ -36,14 +36,24 @@ impl Ram {
 
     fn slice(&mut self, address: u64, count: usize) -> Result<(u64, &mut [u8]), Denied> {
         let unmapped = Denied::Unmapped { address };
-        let (base, bytes) = self.ranges.range_mut(..=address).next_back().ok_or(unmapped.clone())?;
+        let (base, bytes) = self
+            .ranges
+            .range_mut(..=address)
+            .next_back()
+            .ok_or(unmapped.clone())?;
         let at = (address - base) as usize;
-        bytes.get_mut(at..at + count).map(|bytes| (*base, bytes)).ok_or(unmapped)
+        bytes
+            .get_mut(at..at + count)
+            .map(|bytes| (*base, bytes))
+            .ok_or(unmapped)
     }
 
     pub fn words(&mut self, address: u64, count: usize) -> Vec<u32> {
         let (_, bytes) = self.slice(address, count * 4).unwrap();
-        bytes.chunks(4).map(|b| u32::from_le_bytes(b.try_into().unwrap())).collect()
+        bytes
+            .chunks(4)
+            .map(|b| u32::from_le_bytes(b.try_into().unwrap()))
+            .collect()
     }
 }
 
@@ -75,7 +85,9 @@ impl Memory for Ram {
 
 /// The words of a program: one instruction a line, or several with semicolons.
 pub fn assemble(text: &str) -> Vec<u64> {
-    let lines = text.split(['\n', ';']).map(|line| line.split("//").next().unwrap().trim());
+    let lines = text
+        .split(['\n', ';'])
+        .map(|line| line.split("//").next().unwrap().trim());
     let lines = lines.filter(|line| !line.is_empty());
     lines
         .map(|line| {
@@ -148,7 +160,10 @@ impl Machine {
         let mut launch = launch();
         launch.code_bytes = words.len() as u32 * 8;
         let mut ram = Ram::default();
-        ram.map(CODE, words.iter().flat_map(|word| word.to_le_bytes()).collect());
+        ram.map(
+            CODE,
+            words.iter().flat_map(|word| word.to_le_bytes()).collect(),
+        );
         ram.map(OUT, vec![0; 1 << 16]);
         Self { ram, launch }
     }
