@@ -270,12 +270,13 @@ impl Process {
         }
         let object = entry.object.clone();
         let at = self.caller.map(wanted, object.seen(), 0)?;
-        if shared && entry.address.is_none() {
-            if let Err(errno) = objects.place(id, Some(at)) {
-                // Nobody has it mapped there.
-                let _ = self.caller.unmap(at, wanted.bytes);
-                return Err(errno);
-            }
+        if shared
+            && entry.address.is_none()
+            && let Err(errno) = objects.place(id, Some(at))
+        {
+            // Nobody has it mapped there.
+            let _ = self.caller.unmap(at, wanted.bytes);
+            return Err(errno);
         }
         if let Some(entry) = objects.entries.get_mut(&id) {
             entry.mapped += 1;
