@@ -314,3 +314,150 @@ impl Memory for View<'_> {
         Ok(old)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use twin::fires::fires;
+
+    use super::*;
+
+    /// Where the memory is.
+    const AT: u64 = 0x5_0000_0000;
+
+    struct Bench {
+        journal: Journal,
+        space: Space,
+        caches: Caches,
+        writes: Writes,
+        listed: BTreeSet<u32>,
+        object: Arc<Object>,
+    }
+
+    impl Bench {
+        fn new(cached: bool) -> Bench {
+            let object = Object::zeros(1, 4096, "test".into(), cached).unwrap();
+            let object = Arc::new(object);
+            let mut space = Space::default();
+            let area = |writable| Area {
+                bytes: 4096,
+                object: object.clone(),
+                writable,
+                handle: 7,
+            };
+            assert!(space.insert(AT, area(true)) && space.insert(AT + 4096, area(false)));
+            Bench {
+                journal: Journal::new(),
+                space,
+                caches: Caches::default(),
+                writes: Writes::default(),
+                listed: BTreeSet::from([7]),
+                object,
+            }
+        }
+
+        fn with<T>(&mut self, run: impl FnOnce(&mut View<'_>) -> T) -> T {
+            let listed = Some(&self.listed);
+            let (space, caches) = (&self.space, &mut self.caches);
+            let who = "test".into();
+            run(&mut View::new(
+                &self.journal,
+                space,
+                caches,
+                listed,
+                &self.writes,
+                who,
+            ))
+        }
+
+        fn read(&mut self, path: Path, at: u64) -> u8 {
+            let mut out = [0];
+            self.with(|view| view.read(path, AT + at, &mut out))
+                .unwrap();
+            out[0]
+        }
+
+        fn broken(&self) -> Vec<&'static str> {
+            let violations = self.journal.violations();
+            violations.iter().map(|one| one.rule.name).collect()
+        }
+    }
+
+    #[test]
+    fn caches_before_memory_keep_what_they_have_read() {
+        for (path, rule) in [
+            (Path::Uche, fires("GPU-UCHE-INVALIDATE")),
+            (Path::Texture, fires("GPU-TEXTURE-INVALIDATE")),
+            (Path::Instruction, fires("GPU-INSTRUCTION-INVALIDATE")),
+        ] {
+            let mut bench = Bench::new(false);
+            assert_eq!(bench.read(path, 8), 0);
+            bench.object.dram().write(8, &[5]);
+            assert_eq!(bench.read(path, 8), 0);
+            rule.only(&bench.broken());
+        }
+    }
+
+    #[test]
+    fn textures_do_not_see_what_shaders_store() {
+        let mut bench = Bench::new(false);
+        bench.read(Path::Texture, 0);
+        bench.with(|view| view.write(AT, &[3])).unwrap();
+        assert_eq!(bench.read(Path::Texture, 0), 0);
+        fires("GPU-TEXTURE-INVALIDATE").only(&bench.broken());
+        bench.caches.invalidate();
+        assert_eq!(bench.read(Path::Texture, 0), 3);
+    }
+
+    #[test]
+    fn the_command_processor_reads_memory() {
+        let mut bench = Bench::new(false);
+        bench.with(|view| view.write(AT, &[3])).unwrap();
+        let mut out = [9];
+        bench.with(|view| view.fetch(AT, &mut out)).unwrap();
+        assert_eq!(out, [0]);
+        fires("GPU-UCHE-FLUSH").only(&bench.broken());
+        let mut bench = Bench::new(true);
+        bench.object.seen().write(0, &[4]);
+        bench.with(|view| view.fetch(AT, &mut out)).unwrap();
+        assert_eq!(out, [0]);
+        fires("CPU-CACHE-CLEAN").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        bench.writes.push(AT, vec![1; 4]);
+        bench.read(Path::Uche, 3);
+        bench.read(Path::Uche, 4);
+        fires("CP-WAIT-MEM-WRITES").only(&bench.broken());
+    }
+
+    #[test]
+    fn pages_are_mapped_and_listed() {
+        let mut bench = Bench::new(false);
+        let denied = bench.with(|view| view.read(Path::Uche, AT - 1, &mut [0; 2]));
+        let address = AT - 1;
+        assert_eq!(denied, Err(Denied::Unmapped { address }));
+        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        let stored = bench.with(|view| view.store(AT + 4094, &[1; 4]));
+        let fault = PageFault {
+            address: AT + 4096,
+            write: true,
+        };
+        assert_eq!(stored, Err(fault));
+        assert_eq!(bench.read(Path::Uche, 4094), 0);
+        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        bench.listed.clear();
+        bench.read(Path::Uche, 0);
+        fires("MSM-BO-NOT-LISTED").only(&bench.broken());
+    }
+
+    #[test]
+    fn atomics_change_memory_in_uche() {
+        let mut bench = Bench::new(false);
+        bench.with(|view| view.write(AT, &[250, 0, 0, 0])).unwrap();
+        let add = |old: u64| old + 10;
+        let old = bench.with(|view| view.atomic(AT, 4, &add)).unwrap();
+        assert_eq!((old, bench.read(Path::Uche, 0)), (250, 4));
+        assert_eq!(bench.read(Path::Uche, 1), 1);
+        assert!(bench.broken().is_empty());
+    }
+}

@@ -86,7 +86,8 @@ fn lines_that_both_write_lose_something() {
     let memory = rig.alloc(4096, WRITEBACK);
     rig.run(&write(memory.gpu + 64, 2));
     memory.put(0, &[1]);
-    rig.sync(memory.id, CacheOp::TO_GPU | CacheOp::FROM_GPU).unwrap();
+    rig.sync(memory.id, CacheOp::TO_GPU | CacheOp::FROM_GPU)
+        .unwrap();
     assert_eq!((memory.word(0), memory.word(64)), (1, 2));
     assert_eq!(rig.broken(), [""; 0]);
 }
@@ -111,8 +112,8 @@ fn modes_without_a_cache_need_no_calls() {
 
 #[test]
 fn cache_calls_are_checked() {
-    use drivers_spec::qcom::kgsl;
     use super::rig::list;
+    use drivers_spec::qcom::kgsl;
     let rig = Rig::new("");
     let memory = rig.alloc(8192, WRITEBACK);
     assert_eq!(errno(rig.sync(memory.id, CacheOp::empty())), Errno::EINVAL);

@@ -30,7 +30,10 @@ fn contexts_are_made_with_flags_that_the_kernel_demands() {
         let wanted = needed | high;
         assert_eq!(flags(&rig, wanted | 1 << 5), Ok(wanted | own));
         assert_eq!(flags(&rig, Context::PREAMBLE.bits()), Err(Errno::EINVAL));
-        assert_eq!(flags(&rig, Context::NO_GMEM_ALLOC.bits()), Err(Errno::EINVAL));
+        assert_eq!(
+            flags(&rig, Context::NO_GMEM_ALLOC.bits()),
+            Err(Errno::EINVAL)
+        );
         let secure = needed | Context::SECURE.bits();
         assert_eq!(flags(&rig, secure), Err(Errno::EOPNOTSUPP));
         let lpac = flags(&rig, needed | Context::LPAC.bits());

@@ -56,7 +56,10 @@ fn counters_count_what_runs() {
         [1 << 30 | 2 << 18 | low, at as u32, (at >> 32) as u32]
     };
     let mut stream = bench.dispatch().command(op::WAIT_FOR_IDLE, &[]);
-    stream.0.insert(0, super::stream::Piece::Command(op::REG_TO_MEM, store(0).to_vec()));
+    stream.0.insert(
+        0,
+        super::stream::Piece::Command(op::REG_TO_MEM, store(0).to_vec()),
+    );
     let broken = bench.run(&stream.command(op::REG_TO_MEM, &store(8)));
     assert_eq!(broken, [""; 0]);
     assert!(to.word(8) > to.word(0));

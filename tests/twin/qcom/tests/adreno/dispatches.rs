@@ -144,7 +144,9 @@ fn groups_are_counted_in_memory_and_in_registers() {
     let [low, high] = [counts.gpu as u32, (counts.gpu >> 32) as u32];
     let mut stream = bench.dispatch();
     stream.without(op::EXEC_CS);
-    let indirect = stream.clone().command(op::EXEC_CS_INDIRECT, &[0, low, high, 31 << 2]);
+    let indirect = stream
+        .clone()
+        .command(op::EXEC_CS_INDIRECT, &[0, low, high, 31 << 2]);
     assert_eq!(bench.run(&indirect), [""; 0]);
     assert!(bench.is_right());
     let bench = Bench::new("");
@@ -163,6 +165,9 @@ fn a_shader_that_breaks_a_rule_is_a_fault_of_the_gpu() {
     // Words that are no instructions.
     bench.code.put(0, &[u32::MAX; 4]);
     let broken = bench.run(&bench.dispatch());
-    assert!(broken.first().is_some_and(|rule| rule.starts_with("IR3-")), "{broken:?}");
+    assert!(
+        broken.first().is_some_and(|rule| rule.starts_with("IR3-")),
+        "{broken:?}"
+    );
     assert_eq!(bench.rig.machine.journal.violations().len(), broken.len());
 }

@@ -150,13 +150,17 @@ fn a_lost_interrupt_comes_with_the_next() {
 
 #[test]
 fn calls_fail_where_the_config_says_so() {
-    let config = "fault=call:GPU_COMMAND:ENOMEM:2;call:DEVICE_WAITTIMESTAMP_CTXTID:EINTR;call:mmap:ENOMEM:3";
+    let config =
+        "fault=call:GPU_COMMAND:ENOMEM:2;call:DEVICE_WAITTIMESTAMP_CTXTID:EINTR;call:mmap:ENOMEM:3";
     let rig = Rig::new(config);
     assert_eq!(rig.submit(&nop()), Ok(1));
     assert_eq!(rig.wait(1), Err(Errno::EINTR));
     rig.wait(1).unwrap();
     let commands = rig.commands(&nop());
-    assert_eq!(rig.submit_at(rig.context, commands.gpu, 1), Err(Errno::ENOMEM));
+    assert_eq!(
+        rig.submit_at(rig.context, commands.gpu, 1),
+        Err(Errno::ENOMEM)
+    );
     assert_eq!(rig.submit_at(rig.context, commands.gpu, 1), Ok(2));
     let (id, _) = rig.object(4096, 0).unwrap();
     let map = || {

@@ -103,7 +103,11 @@ impl Recorded {
         let fence = self.node.submit(&words(name), &self.memory).unwrap();
         self.node.wait(fence, SOON).unwrap();
         let broken = self.node.machine.broken_rules();
-        assert!(broken.is_empty(), "{name}: {:#?}", self.node.machine.journal.violations());
+        assert!(
+            broken.is_empty(),
+            "{name}: {:#?}",
+            self.node.machine.journal.violations()
+        );
     }
 
     fn sum_is_right(&self) -> bool {
@@ -135,7 +139,9 @@ fn a_recorded_launch_waits_runs_and_signals() {
     // The last event that writes a signal, not the recorded client's scratch memory.
     let mut pieces = Stream::of(&launch).0.into_iter().rev();
     let signal = pieces.find_map(|piece| match piece {
-        Piece::Command(op::EVENT_WRITE, body) if body.len() == 4 && body[2] == 0x60 => Some(body[3]),
+        Piece::Command(op::EVENT_WRITE, body) if body.len() == 4 && body[2] == 0x60 => {
+            Some(body[3])
+        }
         _ => None,
     });
     let fence = node.submit(&launch, &recorded.memory).unwrap();

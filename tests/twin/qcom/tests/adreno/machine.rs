@@ -32,7 +32,10 @@ fn files_are_those_of_the_kernel_driver() {
     assert!(process.exists("/dev/kgsl-3d0") && !process.exists("/dev/dri/renderD128"));
     let model = text(&kgsl, "/sys/class/kgsl/kgsl-3d0/gpu_model");
     assert_eq!(model, "Adreno630v2\n");
-    assert_eq!(text(&kgsl, "/sys/class/kgsl/kgsl-3d0/max_gpuclk"), "710000000\n");
+    assert_eq!(
+        text(&kgsl, "/sys/class/kgsl/kgsl-3d0/max_gpuclk"),
+        "710000000\n"
+    );
     assert_eq!(text(&kgsl, "/sys/class/kgsl/kgsl-3d0/reset_count"), "0\n");
     assert_eq!(text(&kgsl, "/dev/kgsl-3d0"), "OH HAI GPU\n");
     let msm = machine("kernel=msm");

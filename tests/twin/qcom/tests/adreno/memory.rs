@@ -30,9 +30,19 @@ fn objects_are_made_mapped_and_freed() {
         rig.free(id).unwrap();
         assert_eq!(errno(rig.info(id)), Errno::EINVAL);
         assert_eq!(rig.free(id), Err(Errno::EINVAL));
-        assert!(rig.process.objects().iter().any(|one| one.starts_with("object")));
+        assert!(
+            rig.process
+                .objects()
+                .iter()
+                .any(|one| one.starts_with("object"))
+        );
         rig.process.munmap(cpu, 8192).unwrap();
-        assert!(!rig.process.objects().iter().any(|one| one.starts_with("object")));
+        assert!(
+            !rig.process
+                .objects()
+                .iter()
+                .any(|one| one.starts_with("object"))
+        );
         assert_eq!(rig.broken(), [""; 0]);
     }
 }
@@ -79,15 +89,24 @@ fn objects_of_the_older_call() {
         pad: 0,
     };
     assert_eq!(rig.call(kgsl::GPUMEM_FREE_ID, &mut free), Ok(()));
-    assert_eq!(rig.call(kgsl::GPUMEM_FREE_ID, &mut free), Err(Errno::EINVAL));
+    assert_eq!(
+        rig.call(kgsl::GPUMEM_FREE_ID, &mut free),
+        Err(Errno::EINVAL)
+    );
     let (_, gpuaddr) = rig.object(4096, 0).unwrap();
     let mut free = kgsl::SharedmemFree {
         gpuaddr: gpuaddr + 8192,
     };
-    assert_eq!(rig.call(kgsl::SHAREDMEM_FREE, &mut free), Err(Errno::EINVAL));
+    assert_eq!(
+        rig.call(kgsl::SHAREDMEM_FREE, &mut free),
+        Err(Errno::EINVAL)
+    );
     free.gpuaddr = gpuaddr;
     assert_eq!(rig.call(kgsl::SHAREDMEM_FREE, &mut free), Ok(()));
-    assert_eq!(rig.call(kgsl::SHAREDMEM_FREE, &mut free), Err(Errno::EINVAL));
+    assert_eq!(
+        rig.call(kgsl::SHAREDMEM_FREE, &mut free),
+        Err(Errno::EINVAL)
+    );
 }
 
 #[test]
@@ -109,7 +128,10 @@ fn an_address_may_be_that_of_the_mapping() {
             flags: libc::MAP_SHARED | libc::MAP_FIXED,
             ..anywhere(4096)
         };
-        let at = rig.process.mmap(wanted, rig.fd, kgsl::mmap_offset(id)).unwrap();
+        let at = rig
+            .process
+            .mmap(wanted, rig.fd, kgsl::mmap_offset(id))
+            .unwrap();
         assert_eq!((at, rig.info(id).unwrap().gpuaddr), (0x51_2345_6000, at));
         rig.process.exit();
         assert_eq!(rig.process.objects(), [""; 0]);
@@ -136,8 +158,8 @@ fn memory_of_the_program_is_imported() {
     let id = import(at, 4096, user::ADDR).unwrap();
     let gpu = rig.info(id).unwrap().gpuaddr;
     let body = [gpu as u32 + 8, (gpu >> 32) as u32, 99];
-    let write = super::stream::Stream::default()
-        .command(drivers_spec::qcom::packet::op::MEM_WRITE, &body);
+    let write =
+        super::stream::Stream::default().command(drivers_spec::qcom::packet::op::MEM_WRITE, &body);
     rig.run(&write.words());
     let mut word = [0; 4];
     assert!(whole.read(8, &mut word));
@@ -199,5 +221,10 @@ fn objects_are_freed_when_a_timestamp_is_over() {
     assert_eq!(errno(rig.info(id)), Errno::EINVAL);
     rig.wait(timestamp.unwrap()).unwrap();
     let object = format!("object {id}:");
-    assert!(!rig.process.objects().iter().any(|one| one.starts_with(&object)));
+    assert!(
+        !rig.process
+            .objects()
+            .iter()
+            .any(|one| one.starts_with(&object))
+    );
 }

@@ -176,7 +176,10 @@ fn wait_for(at: u64, value: u32) -> Stream {
 fn facts_of_the_gpu() {
     let node = Node::new(MSM);
     assert_eq!(node.param(param::GPU_ID), Ok(660));
-    assert_eq!(node.param(param::CHIP_ID).map(|id| id as u32 >> 8), Ok(0x06_06_00));
+    assert_eq!(
+        node.param(param::CHIP_ID).map(|id| id as u32 >> 8),
+        Ok(0x06_06_00)
+    );
     assert_eq!(node.param(param::PRIORITIES), Ok(3));
     assert_eq!(node.param(param::VA_START), Ok(1 << 32));
     assert_eq!(node.param(param::FAULTS), Ok(0));
@@ -190,7 +193,10 @@ fn facts_of_the_gpu() {
         ..drm::Version::default()
     };
     node.call(drm::VERSION, &mut args).unwrap();
-    assert_eq!((&name[..3], args.name_len, args.version_major), (&b"msm"[..], 3, 1));
+    assert_eq!(
+        (&name[..3], args.name_len, args.version_major),
+        (&b"msm"[..], 3, 1)
+    );
     assert_eq!(node.machine.broken_rules(), [""; 0]);
 }
 
@@ -199,7 +205,10 @@ fn memory_of_a_node() {
     let node = Node::new(MSM);
     assert_eq!(node.gem(0, Bo::WC), Err(Errno::EINVAL));
     assert_eq!(node.gem(4096, Bo::empty()), Err(Errno::EINVAL));
-    assert_eq!(node.gem(4096, Bo::from_bits_retain(0x10 | 0x2_0000)), Err(Errno::EINVAL));
+    assert_eq!(
+        node.gem(4096, Bo::from_bits_retain(0x10 | 0x2_0000)),
+        Err(Errno::EINVAL)
+    );
     node.gem(4096, Bo::CACHED_COHERENT).unwrap();
     let older = Node::new("kernel=msm,chip=a630");
     assert_eq!(older.gem(4096, Bo::CACHED_COHERENT), Err(Errno::EINVAL));
@@ -209,9 +218,15 @@ fn memory_of_a_node() {
     let at = 0x60_0000_0000;
     assert_eq!(node.info(handle, info::SET_IOVA, at), Ok(at));
     assert_eq!(node.info(handle, info::GET_IOVA, 0), Ok(at));
-    assert_eq!(node.info(handle, info::SET_IOVA, at + 4096), Err(Errno::EBUSY));
+    assert_eq!(
+        node.info(handle, info::SET_IOVA, at + 4096),
+        Err(Errno::EBUSY)
+    );
     let other = node.gem(4096, Bo::WC).unwrap();
-    assert_eq!(node.info(other, info::SET_IOVA, at + 4096), Err(Errno::ENOSPC));
+    assert_eq!(
+        node.info(other, info::SET_IOVA, at + 4096),
+        Err(Errno::ENOSPC)
+    );
     assert_eq!(node.info(other, info::SET_IOVA, 4096), Err(Errno::ENOSPC));
     assert_eq!(node.info(99, info::GET_IOVA, 0), Err(Errno::ENOENT));
     assert_eq!(node.info(handle, 9, 0), Err(Errno::EINVAL));
@@ -231,14 +246,19 @@ fn memory_of_a_node() {
     node.call(msm::MSM_GEM_MADVISE, &mut advice).unwrap();
     assert_eq!(advice.retained, 1);
     advice.madv = 2;
-    assert_eq!(node.call(msm::MSM_GEM_MADVISE, &mut advice), Err(Errno::EINVAL));
+    assert_eq!(
+        node.call(msm::MSM_GEM_MADVISE, &mut advice),
+        Err(Errno::EINVAL)
+    );
 }
 
 #[test]
 fn submissions_have_fences() {
     let node = Node::new(MSM);
     let memory = node.alloc_at(4096, None);
-    let words = wait_for(memory.gpu, 1).then(write(memory.gpu + 4, 7)).words();
+    let words = wait_for(memory.gpu, 1)
+        .then(write(memory.gpu + 4, 7))
+        .words();
     let fence = node.submit(&words, &[memory]).unwrap();
     assert_eq!(node.wait(fence, 20), Err(Errno::ETIMEDOUT));
     assert_eq!(node.wait(fence + 1, 20), Err(Errno::EINVAL));
@@ -356,12 +376,16 @@ fn queues_have_priorities_and_count_faults() {
 fn a_submission_that_hangs_is_left_out() {
     let node = Node::new("kernel=msm,timeout=50");
     let memory = node.alloc_at(4096, None);
-    let words = wait_for(memory.gpu, 1).then(write(memory.gpu + 4, 7)).words();
+    let words = wait_for(memory.gpu, 1)
+        .then(write(memory.gpu + 4, 7))
+        .words();
     let fence = node.submit(&words, &[memory]).unwrap();
     node.wait(fence, SOON).unwrap();
     assert_eq!(memory.word(4), 0);
     // The next one runs.
-    let fence = node.submit(&write(memory.gpu + 8, 9).words(), &[memory]).unwrap();
+    let fence = node
+        .submit(&write(memory.gpu + 8, 9).words(), &[memory])
+        .unwrap();
     node.wait(fence, SOON).unwrap();
     assert_eq!(memory.word(8), 9);
     assert_eq!(node.machine.broken_rules(), [""; 0]);
@@ -395,7 +419,10 @@ fn memory_goes_from_a_process_to_another() {
     node.call(drm::PRIME_HANDLE_TO_FD, &mut args).unwrap();
     let fd = args.fd;
     args.flags = 1 << 12;
-    assert_eq!(node.call(drm::PRIME_HANDLE_TO_FD, &mut args), Err(Errno::EINVAL));
+    assert_eq!(
+        node.call(drm::PRIME_HANDLE_TO_FD, &mut args),
+        Err(Errno::EINVAL)
+    );
     // The same file gets its own handle back.
     let mut back = drm::PrimeHandle {
         fd,
@@ -414,13 +441,21 @@ fn memory_goes_from_a_process_to_another() {
     let there = other.mapped(back.handle, 4096, None);
     memory.put(0, &[42]);
     assert_eq!(there.word(0), 42);
-    let fence = other.submit(&write(there.gpu + 4, 43).words(), &[there]).unwrap();
+    let fence = other
+        .submit(&write(there.gpu + 4, 43).words(), &[there])
+        .unwrap();
     other.wait(fence, SOON).unwrap();
     assert_eq!(memory.word(4), 43);
     back.fd = node.fd;
-    assert_eq!(node.call(drm::PRIME_FD_TO_HANDLE, &mut back), Err(Errno::EINVAL));
+    assert_eq!(
+        node.call(drm::PRIME_FD_TO_HANDLE, &mut back),
+        Err(Errno::EINVAL)
+    );
     back.fd = 7777;
-    assert_eq!(node.call(drm::PRIME_FD_TO_HANDLE, &mut back), Err(Errno::EBADF));
+    assert_eq!(
+        node.call(drm::PRIME_FD_TO_HANDLE, &mut back),
+        Err(Errno::EBADF)
+    );
     node.process.exit();
     assert_eq!(node.process.objects(), [""; 0]);
 }

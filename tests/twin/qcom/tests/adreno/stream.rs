@@ -39,7 +39,9 @@ impl Stream {
                     packet.encode(&mut words).unwrap();
                 }
                 Piece::Command(op, body) => {
-                    Packet::Command { op: *op, body }.encode(&mut words).unwrap();
+                    Packet::Command { op: *op, body }
+                        .encode(&mut words)
+                        .unwrap();
                 }
             }
         }
@@ -89,12 +91,14 @@ impl Stream {
 
     /// Leaves a register out.
     pub fn omit(&mut self, reg: &Reg) {
-        self.0.retain(|piece| !matches!(piece, Piece::Register(at, _) if *at == regs::dword(reg)));
+        self.0
+            .retain(|piece| !matches!(piece, Piece::Register(at, _) if *at == regs::dword(reg)));
     }
 
     /// Leaves commands out.
     pub fn without(&mut self, op: u8) {
-        self.0.retain(|piece| !matches!(piece, Piece::Command(of, _) if *of == op));
+        self.0
+            .retain(|piece| !matches!(piece, Piece::Command(of, _) if *of == op));
     }
 
     /// Changes the dwords of commands.

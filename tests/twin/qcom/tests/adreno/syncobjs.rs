@@ -106,7 +106,10 @@ fn submissions_wait_for_syncobjs_and_signal_them() {
     let node = Node::new("kernel=msm");
     let memory = node.alloc_at(4096, None);
     let (first, second) = (create(&node, 0).unwrap(), create(&node, 0).unwrap());
-    assert_eq!(submit(&node, memory, &[(first, 0)], &[]), Err(Errno::EINVAL));
+    assert_eq!(
+        submit(&node, memory, &[(first, 0)], &[]),
+        Err(Errno::EINVAL)
+    );
     assert_eq!(submit(&node, memory, &[(99, 0)], &[]), Err(Errno::EINVAL));
     submit(&node, memory, &[], &[(first, 0)]).unwrap();
     let last = submit(&node, memory, &[(first, 0)], &[(second, 0)]).unwrap();
@@ -154,7 +157,9 @@ fn fences_have_descriptors() {
     // A channel's end is not to be shared between threads without a lock.
     let watcher = std::sync::Mutex::new(watcher);
     let watcher = move |ready| (watcher.lock().unwrap())(ready);
-    node.process.watch(done.fence_fd, Box::new(watcher)).unwrap();
+    node.process
+        .watch(done.fence_fd, Box::new(watcher))
+        .unwrap();
     let wait = |args: &mut msm::GemSubmit| {
         args.flags |= Submit::FENCE_FD_IN.bits();
         args.fence_fd = done.fence_fd;

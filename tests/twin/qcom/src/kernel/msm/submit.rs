@@ -184,7 +184,8 @@ impl Process {
 
     /// Source: msm_syncobj.c, `msm_syncobj_parse_post_deps`.
     fn signals(&self, call: &Call<'_>, args: &GemSubmit) -> Result<Signals> {
-        let list = self.syncobjs_of(args.out_syncobjs, args.nr_out_syncobjs, args.syncobj_stride)?;
+        let list =
+            self.syncobjs_of(args.out_syncobjs, args.nr_out_syncobjs, args.syncobj_stride)?;
         let mut signals = Signals::new();
         for one in list {
             let found = self.render(call)?.syncobjs.get(&one.handle).cloned();
