@@ -403,7 +403,10 @@ impl Cp {
     fn land(&mut self, around: &mut Around<'_>) -> Result<(), Stop> {
         let (who, none) = (self.place(), Writes::default());
         for (at, data) in self.writes.take() {
-            around.view(&none, who.clone()).store(at, &data)?;
+            let mut view = around.view(&none, who.clone());
+            // It was looked for when the write was sent.
+            view.listed = None;
+            view.store(at, &data)?;
         }
         Ok(())
     }

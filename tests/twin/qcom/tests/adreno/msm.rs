@@ -397,9 +397,8 @@ fn cached_memory_is_seen_after_a_wait() {
     let handle = node.gem(4096, Bo::CACHED).unwrap();
     let memory = node.mapped(handle, 4096, None);
     memory.put(0, &[5]);
-    let sum = [0, 64, 0, 0, 0].map(|at: u32| at + memory.gpu as u32);
-    let high = (memory.gpu >> 32) as u32;
-    let copy = [0, sum[1], high, sum[2], high];
+    let [low, high] = [memory.gpu as u32, (memory.gpu >> 32) as u32];
+    let copy = [0, low + 64, high, low, high];
     let words = Stream::default().command(op::MEM_TO_MEM, &copy).words();
     let fence = node.submit(&words, &[memory]).unwrap();
     node.wait(fence, SOON).unwrap();
