@@ -82,12 +82,12 @@ fn differs(one: &[u8; BYTES], other: &[u8; BYTES]) -> u64 {
 }
 
 impl Caches {
-    /// A line as UCHE and DRAM have it, without keeping it.
+    /// A line as it is: DRAM, and what UCHE has newer.
     fn peek(&self, object: &Object, line: u64) -> [u8; BYTES] {
         let mut data = [0; BYTES];
         object.dram().read(line * LINE, &mut data);
         if let Some(held) = self.uche.get(&(object.id, line)) {
-            for i in (0..BYTES).filter(|i| held.valid >> i & 1 == 1) {
+            for i in (0..BYTES).filter(|i| held.dirty >> i & 1 == 1) {
                 data[i] = held.data[i];
             }
         }

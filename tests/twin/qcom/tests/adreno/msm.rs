@@ -81,7 +81,6 @@ impl Node {
             id: handle,
             gpu,
             cpu,
-            bytes,
         }
     }
 

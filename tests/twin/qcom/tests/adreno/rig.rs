@@ -40,7 +40,6 @@ pub struct Memory {
     pub id: u32,
     pub gpu: u64,
     pub cpu: u64,
-    pub bytes: u64,
 }
 
 impl Memory {
@@ -141,12 +140,7 @@ impl Rig {
         let (id, gpu) = self.object(bytes, mode << memory::CACHEMODE_SHIFT).unwrap();
         let offset = kgsl::mmap_offset(id);
         let cpu = self.process.mmap(anywhere(bytes), self.fd, offset).unwrap();
-        Memory {
-            id,
-            gpu,
-            cpu,
-            bytes,
-        }
+        Memory { id, gpu, cpu }
     }
 
     pub fn free(&self, id: u32) -> Result {

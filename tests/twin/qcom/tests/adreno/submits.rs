@@ -28,7 +28,7 @@ fn submit(
     words: &[u32],
     points: &mut [kgsl::CommandSyncpoint],
 ) -> Result<u32> {
-    let commands = rig.commands(words);
+    let commands = rig.commands(if words.is_empty() { &[0] } else { words });
     let mut ibs = [kgsl::CommandObject {
         gpuaddr: commands.gpu,
         size: words.len() as u64 * 4,

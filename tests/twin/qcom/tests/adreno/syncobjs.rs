@@ -110,7 +110,7 @@ fn submissions_wait_for_syncobjs_and_signal_them() {
         submit(&node, memory, &[(first, 0)], &[]),
         Err(Errno::EINVAL)
     );
-    assert_eq!(submit(&node, memory, &[(99, 0)], &[]), Err(Errno::EINVAL));
+    assert_eq!(submit(&node, memory, &[(99, 0)], &[]), Err(Errno::ENOENT));
     submit(&node, memory, &[], &[(first, 0)]).unwrap();
     let last = submit(&node, memory, &[(first, 0)], &[(second, 0)]).unwrap();
     assert_eq!(wait(&node, &mut [first, second], 20, 0), Err(Errno::ETIME));
@@ -153,7 +153,7 @@ fn fences_have_descriptors() {
     let done = node.submit_with(&words, &[memory], out).unwrap();
     assert_eq!(node.process.ready(done.fence_fd), Ok(false));
     let (sender, told) = std::sync::mpsc::channel();
-    let watcher = Box::new(move |ready| drop(sender.send(ready)));
+    let watcher = Box::new(move |ready| sender.send(ready).unwrap());
     // A channel's end is not to be shared between threads without a lock.
     let watcher = std::sync::Mutex::new(watcher);
     let watcher = move |ready| (watcher.lock().unwrap())(ready);
