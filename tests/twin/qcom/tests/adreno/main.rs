@@ -13,6 +13,7 @@ mod machine;
 mod memory;
 mod msm;
 mod packets;
+mod random;
 mod rig;
 mod stream;
 mod submits;
