@@ -23,7 +23,8 @@ errnos! {
     EMFILE = libc::EMFILE, ENOTTY = libc::ENOTTY, ENOSPC = libc::ENOSPC, ENOTEMPTY = libc::ENOTEMPTY,
     ETIME = libc::ETIME, EOPNOTSUPP = libc::EOPNOTSUPP, EADDRINUSE = libc::EADDRINUSE,
     ENOSYS = libc::ENOSYS, ENOBUFS = libc::ENOBUFS, ETIMEDOUT = libc::ETIMEDOUT, EALREADY = libc::EALREADY,
-    // The kernel's own, which amdkfd lets out of CREATE_QUEUE. Linux, include/linux/errno.h.
+    ERANGE = libc::ERANGE, EDEADLK = libc::EDEADLK, EPROTO = libc::EPROTO, EPIPE = libc::EPIPE,
+    // The kernel's own, which amdkfd lets out of CREATE_QUEUE and KGSL out of GPUOBJ_IMPORT. Linux, include/linux/errno.h.
     ENOTSUPP = 524,
 }
 

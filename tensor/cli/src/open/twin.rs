@@ -1,5 +1,5 @@
 //! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100`, `DEV=TWINPCI+AMD::gfx1201`,
-//! `DEV=TWINUSB+AMD::gfx1201` and `DEV=TWINNVK+NV::sm_90` open.
+//! `DEV=TWINUSB+AMD::gfx1201`, `DEV=TWINNVK+NV::sm_90` and `DEV=TWINKGSL+QCOM::a630` open.
 //! One is made only when asked for.
 
 use std::time::Duration;
@@ -45,6 +45,8 @@ mod simulated {
         Usb(Arc<twin_amd::usb::UsbMachine>),
         /// With NVIDIA's.
         Nv(Arc<twin_nv::machine::TwinMachine>),
+        /// With Qualcomm's.
+        Qcom(Arc<twin_qcom::machine::TwinMachine>),
     }
 
     /// Makes a machine from its config.
@@ -64,6 +66,12 @@ mod simulated {
                 (DeviceKind::Amd, Some(Transport::Pci)) => (Twin::pci, String::new()),
                 (DeviceKind::Amd, Some(Transport::Usb)) => (Twin::usb, String::new()),
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
+                (DeviceKind::Qcom, Some(Transport::Msm)) => {
+                    (Twin::qcom, "kernel=msm".to_owned())
+                }
+                (DeviceKind::Qcom, Some(Transport::Kgsl)) => {
+                    (Twin::qcom, "debug=0,kernel=kgsl".to_owned())
+                }
                 _ => return Ok(None),
             };
             if let Some(chip) = target
@@ -103,6 +111,10 @@ mod simulated {
             twin_nv::machine::TwinMachine::new(config).map(Twin::Nv)
         }
 
+        fn qcom(config: &str) -> Result<Twin, String> {
+            twin_qcom::machine::TwinMachine::new(config).map(Twin::Qcom)
+        }
+
         /// Where devices are opened.
         pub fn machine(&self) -> drivers::Twin {
             match self {
@@ -110,6 +122,7 @@ mod simulated {
                 Twin::Pci(machine) => machine.clone(),
                 Twin::Usb(machine) => machine.clone(),
                 Twin::Nv(machine) => machine.clone(),
+                Twin::Qcom(machine) => machine.clone(),
             }
         }
 
@@ -139,6 +152,7 @@ mod simulated {
                 Twin::Pci(machine) => machine.journal(),
                 Twin::Usb(machine) => machine.journal(),
                 Twin::Nv(machine) => machine.journal(),
+                Twin::Qcom(machine) => machine.journal(),
             }
         }
 
@@ -169,6 +183,7 @@ mod simulated {
                     .chips
                     .first()
                     .map_or("GPU", |chip| chip.name),
+                Twin::Qcom(machine) => machine.machine().config.chip.name,
             }
         }
 
@@ -182,6 +197,7 @@ mod simulated {
                     let chip = machine.machine().config.chips.first();
                     chip.map_or(String::new(), |chip| chip.target())
                 }
+                Twin::Qcom(machine) => machine.machine().config.chip.name.into(),
             }
         }
     }
@@ -254,6 +270,8 @@ mod tests {
             ("TWINPCI+AMD", "gfx1100"),
             ("TWINPCI:1+AMD::gfx1201", "gfx1201"),
             ("TWINUSB+AMD::gfx1201", "gfx1201"),
+            ("TWINKGSL+QCOM", "a630"),
+            ("TWINKGSL+QCOM::a650", "a650"),
         ] {
             let twin = twin(target, Some("seed=3")).unwrap().unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, chip), "{target}");
@@ -285,6 +303,7 @@ mod tests {
                 "no chip 'gfx1030'; known behind PCI: gfx1100",
             ),
             ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
+            ("TWINKGSL+QCOM::a740", None, "expected a618, a619"),
         ] {
             let error = twin(target, config).err().unwrap();
             assert!(matches!(error, Error::Twin { .. }), "{error}");

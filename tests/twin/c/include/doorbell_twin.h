@@ -17,7 +17,7 @@ typedef struct doorbell_twin doorbell_twin;
 typedef struct doorbell_twin_process doorbell_twin_process;
 
 /* Makes a machine. `config` is a list of `key=value` with commas between, "" for the defaults:
- * see README.md. Its chip says whether the GPUs are AMD's or NVIDIA's. NULL where it is wrong; then `error` (of `error_bytes`) says why. */
+ * see README.md. Its chip says whose GPUs they are: AMD's, NVIDIA's or Qualcomm's. NULL where it is wrong; then `error` (of `error_bytes`) says why. */
 doorbell_twin *doorbell_twin_new(const char *config, char *error, size_t error_bytes);
 /* Ends the machine. Its processes must have been freed. */
 void doorbell_twin_free(doorbell_twin *twin);

@@ -22,6 +22,8 @@ pub enum Twin {
     Amd(Arc<twin_amd::kernel::Machine>),
     /// With GPUs of NVIDIA.
     Nv(Arc<twin_nv::kernel::Machine>),
+    /// With a GPU of Qualcomm.
+    Qcom(Arc<twin_qcom::kernel::Machine>),
 }
 
 /// A process, as C holds it.
@@ -37,6 +39,9 @@ impl Twin {
         if nv {
             return twin_nv::kernel::Process::start(config).map(Twin::Nv);
         }
+        if first.is_some_and(|chip| twin_qcom::chip::Chip::by_name(chip).is_some()) {
+            return twin_qcom::kernel::Process::start(config).map(Twin::Qcom);
+        }
         twin_amd::kernel::Process::start(config).map(Twin::Amd)
     }
 
@@ -44,6 +49,7 @@ impl Twin {
         match self {
             Twin::Amd(machine) => TwinProcess(twin_amd::kernel::Process::on(machine)),
             Twin::Nv(machine) => TwinProcess(twin_nv::kernel::Process::on(machine)),
+            Twin::Qcom(machine) => TwinProcess(twin_qcom::kernel::Process::on(machine)),
         }
     }
 
@@ -51,6 +57,7 @@ impl Twin {
         match self {
             Twin::Amd(machine) => twin_amd::kernel::Process::journal(machine),
             Twin::Nv(machine) => twin_nv::kernel::Process::journal(machine),
+            Twin::Qcom(machine) => twin_qcom::kernel::Process::journal(machine),
         }
     }
 }

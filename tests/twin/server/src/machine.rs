@@ -1,4 +1,6 @@
-//! AMD's and NVIDIA's machines, for who serves either.
+//! AMD's, NVIDIA's and Qualcomm's machines, for who serves one.
+
+mod qcom;
 
 use std::sync::Arc;
 
@@ -77,6 +79,9 @@ pub fn of(config: &str) -> Result<Arc<dyn Machine>, String> {
     let first = chip.and_then(|(_, chips)| chips.split('+').next());
     if first.is_some_and(|chip| twin_nv::chip::Chip::by_name(chip).is_some()) {
         return Ok(Arc::new(nv::Process::start(config)?));
+    }
+    if first.is_some_and(|chip| twin_qcom::chip::Chip::by_name(chip).is_some()) {
+        return Ok(Arc::new(twin_qcom::kernel::Process::start(config)?));
     }
     Ok(Arc::new(amd::Process::start(config)?))
 }

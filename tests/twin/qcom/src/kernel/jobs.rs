@@ -1,0 +1,344 @@
+//! Submissions: queued, run by a ring, retired.
+//!
+//! Each ring runs one submission after the other, those of a context or queue in their order; rings take turns. Source:
+//! KGSL, adreno_dispatch.c, `adreno_dispatcher_issuecmds`, `sendcmd`; Linux, drivers/gpu/drm/msm/msm_ringbuffer.c,
+//! `msm_job_run`.
+
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+use hcq::sync::lock;
+use twin::rounds::turns;
+use twin::rule::Journal;
+
+use crate::config::{Config, Fault as Injected};
+use crate::cp::{Around, Cp, Fault, Ib, Turn, Wait};
+use crate::memory::view::PageFault;
+
+use super::state::{Shared, Since, State};
+
+/// Whose a submission is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// A context of KGSL.
+    Context(u32),
+    /// A queue of msm, by file and number.
+    Queue(u64, u32),
+}
+
+/// What a submission waits for before it begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dependency {
+    /// A timestamp of a context.
+    Timestamp(u32, u32),
+    /// Another submission.
+    Job(u64),
+}
+
+/// What the kernel tries after a fault, in this order: `KGSL_FT_*`.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Policy {
+    /// Runs it again.
+    pub(crate) replay: bool,
+    /// Leaves it out.
+    pub(crate) skip: bool,
+    /// Gives up where faults come too fast.
+    pub(crate) throttle: bool,
+    /// Gives up at once.
+    pub(crate) disable: bool,
+}
+
+/// See the front page.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) id: u64,
+    pub(crate) process: u32,
+    pub(crate) owner: Owner,
+    /// Its timestamp, or fence.
+    pub(crate) timestamp: u32,
+    pub(crate) ring: usize,
+    pub(crate) space: Shared,
+    pub(crate) ibs: Vec<Ib>,
+    pub(crate) dependencies: Vec<Dependency>,
+    /// Memory that it lists, where others is not to be used.
+    pub(crate) listed: Option<BTreeSet<u32>>,
+    pub(crate) policy: Policy,
+    /// Whether the kernel has recovered from a fault of it.
+    pub(crate) recovered: bool,
+    /// Which of all submissions it is, once it has begun.
+    pub(crate) number: u64,
+}
+
+impl Job {
+    /// For reports.
+    pub(crate) fn name(&self) -> String {
+        let timestamp = self.timestamp;
+        match self.owner {
+            Owner::Context(id) => format!("context {id}, timestamp {timestamp}"),
+            Owner::Queue(file, id) => format!("file {file}, queue {id}, fence {timestamp}"),
+        }
+    }
+}
+
+/// A ring.
+#[derive(Default)]
+pub(crate) struct Ring {
+    cp: Cp,
+    running: Option<Job>,
+    /// Whose registers the command processor has.
+    active: Option<Owner>,
+    waited: Option<Wait>,
+    since: Since,
+    /// What goes wrong with what is running.
+    injected: Option<Fault>,
+}
+
+impl Ring {
+    pub(crate) fn running(&self) -> Option<&Job> {
+        self.running.as_ref()
+    }
+
+    pub(crate) fn waiting(&self) -> Option<&Wait> {
+        self.waited.as_ref()
+    }
+
+    pub(crate) fn place(&self) -> String {
+        self.cp.place()
+    }
+
+    /// What was running, which is stopped; its registers are lost.
+    pub(crate) fn stop(&mut self) -> Option<Job> {
+        self.cp.stop();
+        (self.active, self.waited, self.since) = (None, None, None);
+        self.running.take()
+    }
+
+    fn begin(&mut self, job: Job, state: (&mut crate::gpu::Core, Option<Fault>)) {
+        let (core, injected) = state;
+        if self.active != Some(job.owner) {
+            self.cp.switch(core);
+            self.active = Some(job.owner);
+        }
+        self.cp.start(job.name(), job.ibs.iter().copied());
+        (self.running, self.waited, self.since) = (Some(job), None, None);
+        self.injected = injected;
+    }
+
+    /// Lets it run. Whether anything moved, and what became of its submission.
+    fn turn(
+        &mut self,
+        core: &mut crate::gpu::Core,
+        journal: &Journal,
+        packets: usize,
+    ) -> (bool, Option<Turn>) {
+        let Some(job) = &self.running else {
+            return (false, None);
+        };
+        if let Some(fault) = self.injected.take() {
+            return (true, Some(Turn::Fault(fault)));
+        }
+        let space = lock(&job.space);
+        let mut around = Around {
+            journal,
+            core,
+            space: &space,
+            listed: job.listed.as_ref(),
+        };
+        match self.cp.step(&mut around, packets) {
+            Turn::Ran => {
+                (self.waited, self.since) = (None, None);
+                (true, None)
+            }
+            Turn::Waits(wait) => {
+                let same = self.waited.as_ref() == Some(&wait);
+                if !same {
+                    (self.waited, self.since) = (Some(wait), Some(Instant::now()));
+                }
+                (!same, None)
+            }
+            done => (true, Some(done)),
+        }
+    }
+}
+
+impl State {
+    /// Queues a submission.
+    pub(crate) fn queue(&mut self, job: Job) {
+        self.queued.push(job);
+    }
+
+    /// Whether a dependency is over.
+    fn is_over(&self, dependency: Dependency) -> bool {
+        match dependency {
+            Dependency::Job(id) => !self.live.contains(&id),
+            // The events of a context that has gone are cancelled.
+            Dependency::Timestamp(id, timestamp) => {
+                let context = self.contexts.get(&id);
+                context.is_none_or(|context| context.has_retired(timestamp))
+            }
+        }
+    }
+
+    /// The submission that a ring begins next: the oldest that is the first of its owner and waits for nothing.
+    fn next(&self, ring: usize) -> Option<usize> {
+        let mut seen = Vec::new();
+        let running = self.rings.iter().filter_map(|ring| ring.running.as_ref());
+        seen.extend(running.map(|job| job.owner));
+        for (at, job) in self.queued.iter().enumerate() {
+            if seen.contains(&job.owner) {
+                continue;
+            }
+            seen.push(job.owner);
+            if job.ring == ring && job.dependencies.iter().all(|one| self.is_over(*one)) {
+                return Some(at);
+            }
+        }
+        None
+    }
+
+    /// What the config has go wrong with a submission that begins.
+    fn injected(&mut self, number: u64) -> Option<Fault> {
+        for fault in &mut self.faults {
+            match fault {
+                Injected::Hang { nth, times } if *nth == number && *times > 0 => {
+                    *times -= 1;
+                    return Some(Fault::Soft("the config asks for it".into()));
+                }
+                Injected::Page { nth } if *nth == number => {
+                    *nth = 0;
+                    return Some(Fault::Page(PageFault {
+                        address: 0,
+                        write: false,
+                    }));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// Begins what rings can begin. Whether there was something.
+    fn begin(&mut self, journal: &Journal) -> bool {
+        let mut began = false;
+        for ring in 0..self.rings.len() {
+            if self.rings[ring].running.is_some() {
+                continue;
+            }
+            let Some(at) = self.next(ring) else {
+                continue;
+            };
+            let mut job = self.queued.remove(at);
+            if job.number == 0 {
+                self.begun += 1;
+                job.number = self.begun;
+            }
+            journal.event(format!(
+                "{} begins as submission {}",
+                job.name(),
+                job.number
+            ));
+            if let Owner::Context(id) = job.owner
+                && let Some(context) = self.contexts.get_mut(&id)
+            {
+                context.started = job.timestamp;
+            }
+            let injected = self.injected(job.number);
+            self.rings[ring].begin(job, (&mut self.core, injected));
+            began = true;
+        }
+        began
+    }
+
+    /// Whether a round may do something.
+    pub(crate) fn can_move(&self) -> bool {
+        self.rings.iter().any(|ring| ring.running.is_some())
+            || (0..self.rings.len()).any(|ring| self.next(ring).is_some())
+    }
+
+    /// A turn for every ring, in random order. Whether anything moved.
+    pub(crate) fn round(&mut self, journal: &Journal, config: &Config) -> bool {
+        let began = self.begin(journal);
+        let mut ends = Vec::new();
+        let (core, rings) = (&mut self.core, &mut self.rings);
+        let all: Vec<(usize, &mut Ring)> = rings.iter_mut().enumerate().collect();
+        let moved = turns(&mut self.order, all, |order, (number, ring)| {
+            let packets = 1 + order.below(64);
+            let (moved, end) = ring.turn(core, journal, packets);
+            ends.extend(end.map(|end| (number, end)));
+            moved
+        });
+        for (ring, end) in ends {
+            match end {
+                Turn::Fault(fault) => self.recover(journal, ring, &fault),
+                _ => self.finish(journal, ring),
+            }
+        }
+        let hung = self.hung(config);
+        for ring in &hung {
+            let why = self.rings[*ring]
+                .waited
+                .as_ref()
+                .map_or("", |wait| &wait.why);
+            let fault = Fault::Hang(format!("waits for {why}"));
+            self.recover(journal, *ring, &fault);
+        }
+        began || moved || !hung.is_empty()
+    }
+
+    /// Rings that have waited for longer than the kernel does.
+    fn hung(&self, config: &Config) -> Vec<usize> {
+        let limit = std::time::Duration::from_millis(config.timeout);
+        let rings = self.rings.iter().enumerate().filter(|(_, ring)| {
+            let late = ring.since.is_some_and(|since| since.elapsed() > limit);
+            late && ring.running.as_ref().is_some_and(|job| self.times_out(job))
+        });
+        rings.map(|(number, _)| number).collect()
+    }
+
+    /// Whether the kernel ends a submission that takes too long. KGSL, adreno_dispatch.c,
+    /// `_adreno_dispatch_check_timeout`: not one of a context without fault tolerance.
+    fn times_out(&self, job: &Job) -> bool {
+        match job.owner {
+            Owner::Context(id) => {
+                let context = self.contexts.get(&id);
+                context.is_none_or(|context| !context.without_fault_tolerance())
+            }
+            Owner::Queue(..) => true,
+        }
+    }
+
+    /// The submission of a ring is done.
+    fn finish(&mut self, journal: &Journal, ring: usize) {
+        let Some(job) = self.rings[ring].running.take() else {
+            return;
+        };
+        journal.event(format!("{} is done", job.name()));
+        self.retire(&job);
+    }
+
+    /// A submission is done, or given up: who waits for it may go on.
+    pub(crate) fn retire(&mut self, job: &Job) {
+        self.live.remove(&job.id);
+        self.watchers.retain(|(id, watcher)| {
+            let over = *id == job.id;
+            if over {
+                watcher(true);
+            }
+            !over
+        });
+        let lost = |fault: &Injected| matches!(fault, Injected::Lost { nth } if *nth == job.number);
+        let lost = job.number > 0 && self.faults.iter().any(lost);
+        match job.owner {
+            Owner::Context(id) => {
+                if let Some(context) = self.contexts.get_mut(&id) {
+                    context.retire(job, lost);
+                }
+            }
+            Owner::Queue(file, id) => {
+                if let Some(queue) = self.queues.get_mut(&(file, id)) {
+                    queue.retire(job.timestamp, lost);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,463 @@
+//! Accesses of the command processor and of shader cores: addresses become bytes, through their caches.
+//!
+//! Old data is really read; a rule names the missing packet or call. A rule is broken once for an object and an access
+//! of a packet or a dispatch, not for each word.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fmt;
+use std::sync::Arc;
+
+use twin::rule::{Journal, Proof, Rule};
+use twin::touched::Touched;
+use twin_ir3::memory::{Change, Denied, Memory, Path};
+
+use super::cache::{Caches, Stale};
+use super::{Area, Object, Space};
+
+static UCHE: Rule = Rule {
+    name: "GPU-UCHE-INVALIDATE",
+    text: "UCHE is invalidated (CACHE_INVALIDATE) between a change of memory by CPU or CP and a load of a shader that \
+           was cached before",
+    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_CMD_FLAG_CACHE_INVALIDATE",
+    proof: Proof::Sourced,
+};
+
+static TEXTURE: Rule = Rule {
+    name: "GPU-TEXTURE-INVALIDATE",
+    text: "texture caches are invalidated (CACHE_INVALIDATE) between a write and a read through a texture",
+    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_CMD_FLAG_CACHE_INVALIDATE: UCHE and texture caches",
+    proof: Proof::Sourced,
+};
+
+static INSTRUCTION: Rule = Rule {
+    name: "GPU-INSTRUCTION-INVALIDATE",
+    text: "SP_UPDATE_CNTL with CS_STATE is written after code in memory has changed",
+    source: "Mesa, src/freedreno/registers/adreno/a6xx.xml, SP_UPDATE_CNTL (HLSQ_INVALIDATE_CMD)",
+    proof: Proof::Sourced,
+};
+
+static CPU: Rule = Rule {
+    name: "CPU-CACHE-CLEAN",
+    text: "what the CPU has written to write-back memory is cleaned (GPUOBJ_SYNC TO_GPU) before the GPU reads it",
+    source: "KGSL, kgsl.c, _kgsl_gpumem_sync_cache; Mesa, src/freedreno/vulkan/tu_knl_kgsl.cc, kgsl_sync_cache",
+    proof: Proof::Sourced,
+};
+
+static FLUSH: Rule = Rule {
+    name: "GPU-UCHE-FLUSH",
+    text: "UCHE is flushed (CACHE_FLUSH_TS) between a store of a shader and a read of the command processor",
+    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_CMD_FLAG_CACHE_FLUSH: other clients read memory",
+    proof: Proof::Sourced,
+};
+
+static LANDED: Rule = Rule {
+    name: "CP-WAIT-MEM-WRITES",
+    text: "CP_WAIT_MEM_WRITES stands between a write of the command processor to memory and whoever reads it",
+    source: "Mesa, src/freedreno/registers/adreno/adreno_pm4.xml, CP_WAIT_MEM_WRITES; tu_cmd_buffer.h, \
+             TU_CMD_FLAG_WAIT_MEM_WRITES",
+    proof: Proof::Sourced,
+};
+
+static PAGE_FAULT: Rule = Rule {
+    name: "GPU-PAGE-FAULT",
+    text: "an access of the GPU is to memory that is mapped for it, and to be written where it writes",
+    source: "KGSL, kgsl_iommu.c, kgsl_iommu_fault_handler; Linux, drivers/gpu/drm/msm/adreno/adreno_gpu.c, \
+             adreno_fault_handler",
+    proof: Proof::Sourced,
+};
+
+static LISTED: Rule = Rule {
+    name: "MSM-BO-NOT-LISTED",
+    text: "memory that the commands of a submission use is in its list of memory: the kernel keeps no other in place",
+    source: "Linux, include/uapi/drm/msm_drm.h, drm_msm_gem_submit_bo",
+    proof: Proof::Sourced,
+};
+
+/// An access that no page answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageFault {
+    /// Where.
+    pub address: u64,
+    /// Whether something was to be written.
+    pub write: bool,
+}
+
+impl fmt::Display for PageFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.write { "write to" } else { "read of" };
+        write!(f, "{what} {:#x}", self.address)
+    }
+}
+
+/// Writes of the command processor that are on their way to memory.
+#[derive(Default)]
+pub struct Writes(Vec<(u64, Vec<u8>)>);
+
+impl Writes {
+    /// One more.
+    pub fn push(&mut self, at: u64, data: Vec<u8>) {
+        self.0.push((at, data));
+    }
+
+    /// Whether none is on its way.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, which are then in memory.
+    pub fn take(&mut self) -> Vec<(u64, Vec<u8>)> {
+        std::mem::take(&mut self.0)
+    }
+
+    fn overlap(&self, at: u64, bytes: usize) -> bool {
+        let end = at.saturating_add(bytes as u64);
+        let mut all = self.0.iter();
+        all.any(|(first, data)| *first < end && first + data.len() as u64 > at)
+    }
+}
+
+/// See the front page.
+pub struct View<'a> {
+    /// Where broken rules go.
+    pub journal: &'a Journal,
+    /// Which memory lies where.
+    pub space: &'a Space,
+    /// The caches.
+    pub caches: &'a mut Caches,
+    /// The memory that a submission lists, where it has to.
+    pub listed: Option<&'a BTreeSet<u32>>,
+    /// Writes that are not in memory yet.
+    pub writes: &'a Writes,
+    /// Who accesses, for reports.
+    pub who: String,
+    /// What has been read and written.
+    pub touched: Touched,
+    /// What no page has answered.
+    pub fault: Option<PageFault>,
+    said: HashSet<(&'static str, u64)>,
+}
+
+impl<'a> View<'a> {
+    /// Accesses of somebody.
+    pub fn new(
+        journal: &'a Journal,
+        space: &'a Space,
+        caches: &'a mut Caches,
+        listed: Option<&'a BTreeSet<u32>>,
+        writes: &'a Writes,
+        who: String,
+    ) -> View<'a> {
+        View {
+            journal,
+            space,
+            caches,
+            listed,
+            writes,
+            who,
+            touched: Touched::default(),
+            fault: None,
+            said: HashSet::new(),
+        }
+    }
+
+    fn broken(&mut self, rule: &'static Rule, object: u64, what: impl FnOnce() -> String) {
+        if self.said.insert((rule.name, object)) {
+            let what = format!("{}: {}", self.who, what());
+            self.journal.broken(rule, what);
+        }
+    }
+
+    fn stale(&mut self, stale: Option<Stale>, object: &Object, address: u64) {
+        let rule = match stale {
+            None => return,
+            Some(Stale::Uche) => &UCHE,
+            Some(Stale::Texture) => &TEXTURE,
+            Some(Stale::Instruction) => &INSTRUCTION,
+            Some(Stale::Cpu) => &CPU,
+            Some(Stale::Dirty) => &FLUSH,
+        };
+        self.broken(rule, object.id, || {
+            format!("old data at {address:#x}, of {}", object.name)
+        });
+    }
+
+    /// The memory of a range, by pieces.
+    fn walk(&mut self, at: u64, bytes: usize, write: bool) -> Result<Pieces, Denied> {
+        let mut pieces = Pieces::new();
+        let mut done = 0;
+        while done < bytes {
+            let address = at.wrapping_add(done as u64);
+            let found = self.space.find(address);
+            let (area, inside) = match found {
+                Some((area, inside)) if area.writable || !write => (area.clone(), inside),
+                found => {
+                    let fault = PageFault { address, write };
+                    let known = found.map_or("nothing", |_| "memory that the GPU only reads");
+                    self.broken(&PAGE_FAULT, address / 4096, || format!("{fault}: {known}"));
+                    self.fault.get_or_insert(fault);
+                    return Err(match found {
+                        Some(_) => Denied::ReadOnly { address },
+                        None => Denied::Unmapped { address },
+                    });
+                }
+            };
+            self.check_listed(&area, address);
+            let piece =
+                (bytes - done).min(usize::try_from(area.bytes - inside).unwrap_or(usize::MAX));
+            pieces.push((area.object, inside, done..done + piece));
+            done += piece;
+        }
+        Ok(pieces)
+    }
+
+    fn check_listed(&mut self, area: &Area, address: u64) {
+        let listed = self
+            .listed
+            .is_none_or(|listed| listed.contains(&area.handle));
+        if !listed {
+            let (id, handle) = (area.object.id, area.handle);
+            self.broken(&LISTED, id, || format!("handle {handle} at {address:#x}"));
+        }
+    }
+
+    fn landed(&mut self, at: u64, bytes: usize) {
+        if self.writes.overlap(at, bytes) {
+            self.broken(&LANDED, at / 4096, || format!("a read of {at:#x}"));
+        }
+    }
+
+    /// Reads as the command processor does: from DRAM.
+    ///
+    /// # Errors
+    /// [`PageFault`].
+    pub fn fetch(&mut self, at: u64, out: &mut [u8]) -> Result<(), PageFault> {
+        self.landed(at, out.len());
+        let pieces = self.walk(at, out.len(), false);
+        let pieces = pieces.map_err(|_| self.refused(at, false))?;
+        for (object, inside, range) in pieces {
+            let address = at + range.start as u64;
+            let stale = self.caches.unseen(&object, inside, range.len());
+            self.stale(stale, &object, address);
+            object.dram().read(inside, &mut out[range]);
+        }
+        self.touched.read(at, out.len());
+        Ok(())
+    }
+
+    /// Whether a range may be written.
+    ///
+    /// # Errors
+    /// [`PageFault`].
+    pub fn probe(&mut self, at: u64, bytes: usize) -> Result<(), PageFault> {
+        let pieces = self.walk(at, bytes, true);
+        pieces.map(drop).map_err(|_| self.refused(at, true))
+    }
+
+    /// Writes as the command processor does: to DRAM.
+    ///
+    /// # Errors
+    /// [`PageFault`].
+    pub fn store(&mut self, at: u64, data: &[u8]) -> Result<(), PageFault> {
+        let pieces = self.walk(at, data.len(), true);
+        let pieces = pieces.map_err(|_| self.refused(at, true))?;
+        for (object, inside, range) in pieces {
+            object.dram().write(inside, &data[range]);
+        }
+        self.touched.write(at, data.len());
+        Ok(())
+    }
+
+    fn refused(&self, address: u64, write: bool) -> PageFault {
+        self.fault.unwrap_or(PageFault { address, write })
+    }
+}
+
+/// Objects, where in them, and which bytes of an access.
+type Pieces = Vec<(Arc<Object>, u64, std::ops::Range<usize>)>;
+
+impl Memory for View<'_> {
+    fn read(&mut self, path: Path, address: u64, into: &mut [u8]) -> Result<(), Denied> {
+        self.landed(address, into.len());
+        for (object, inside, range) in self.walk(address, into.len(), false)? {
+            let out = &mut into[range.clone()];
+            let stale = match path {
+                Path::Uche => self.caches.read(&object, inside, out),
+                Path::Texture => self.caches.texture(&object, inside, out),
+                Path::Instruction => self.caches.instruction(&object, inside, out),
+            };
+            self.stale(stale, &object, address + range.start as u64);
+        }
+        self.touched.read(address, into.len());
+        Ok(())
+    }
+
+    fn write(&mut self, address: u64, from: &[u8]) -> Result<(), Denied> {
+        for (object, inside, range) in self.walk(address, from.len(), true)? {
+            self.caches.write(&object, inside, &from[range]);
+        }
+        self.touched.write(address, from.len());
+        Ok(())
+    }
+
+    fn atomic(&mut self, address: u64, bytes: usize, change: Change<'_>) -> Result<u64, Denied> {
+        let mut held = [0; 8];
+        let bytes = bytes.min(8);
+        // What cannot be written is not read either.
+        self.walk(address, bytes, true)?;
+        let before = self.touched.clone();
+        self.read(Path::Uche, address, &mut held[..bytes])?;
+        let old = u64::from_le_bytes(held);
+        let new = change(old).to_le_bytes();
+        self.write(address, &new[..bytes])?;
+        // Atomics of several dispatches do not race: each is done in one step.
+        self.touched = before;
+        Ok(old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use twin::fires::fires;
+
+    use super::*;
+
+    /// Where the memory is.
+    const AT: u64 = 0x5_0000_0000;
+
+    struct Bench {
+        journal: Journal,
+        space: Space,
+        caches: Caches,
+        writes: Writes,
+        listed: BTreeSet<u32>,
+        object: Arc<Object>,
+    }
+
+    impl Bench {
+        fn new(cached: bool) -> Bench {
+            let object = Object::zeros(1, 4096, "test".into(), cached).unwrap();
+            let object = Arc::new(object);
+            let mut space = Space::default();
+            let area = |writable| Area {
+                bytes: 4096,
+                object: object.clone(),
+                writable,
+                handle: 7,
+            };
+            assert!(space.insert(AT, area(true)) && space.insert(AT + 4096, area(false)));
+            Bench {
+                journal: Journal::new(),
+                space,
+                caches: Caches::default(),
+                writes: Writes::default(),
+                listed: BTreeSet::from([7]),
+                object,
+            }
+        }
+
+        fn with<T>(&mut self, run: impl FnOnce(&mut View<'_>) -> T) -> T {
+            let listed = Some(&self.listed);
+            let (space, caches) = (&self.space, &mut self.caches);
+            let who = "test".into();
+            run(&mut View::new(
+                &self.journal,
+                space,
+                caches,
+                listed,
+                &self.writes,
+                who,
+            ))
+        }
+
+        fn read(&mut self, path: Path, at: u64) -> u8 {
+            let mut out = [0];
+            self.with(|view| view.read(path, AT + at, &mut out))
+                .unwrap();
+            out[0]
+        }
+
+        fn broken(&self) -> Vec<&'static str> {
+            let violations = self.journal.violations();
+            violations.iter().map(|one| one.rule.name).collect()
+        }
+    }
+
+    #[test]
+    fn caches_before_memory_keep_what_they_have_read() {
+        for (path, rule) in [
+            (Path::Uche, fires("GPU-UCHE-INVALIDATE")),
+            (Path::Texture, fires("GPU-TEXTURE-INVALIDATE")),
+            (Path::Instruction, fires("GPU-INSTRUCTION-INVALIDATE")),
+        ] {
+            let mut bench = Bench::new(false);
+            assert_eq!(bench.read(path, 8), 0);
+            bench.object.dram().write(8, &[5]);
+            assert_eq!(bench.read(path, 8), 0);
+            rule.only(&bench.broken());
+        }
+    }
+
+    #[test]
+    fn textures_do_not_see_what_shaders_store() {
+        let mut bench = Bench::new(false);
+        bench.read(Path::Texture, 0);
+        bench.with(|view| view.write(AT, &[3])).unwrap();
+        assert_eq!(bench.read(Path::Texture, 0), 0);
+        fires("GPU-TEXTURE-INVALIDATE").only(&bench.broken());
+        bench.caches.invalidate();
+        assert_eq!(bench.read(Path::Texture, 0), 3);
+    }
+
+    #[test]
+    fn the_command_processor_reads_memory() {
+        let mut bench = Bench::new(false);
+        bench.with(|view| view.write(AT, &[3])).unwrap();
+        let mut out = [9];
+        bench.with(|view| view.fetch(AT, &mut out)).unwrap();
+        assert_eq!(out, [0]);
+        fires("GPU-UCHE-FLUSH").only(&bench.broken());
+        let mut bench = Bench::new(true);
+        bench.object.seen().write(0, &[4]);
+        bench.with(|view| view.fetch(AT, &mut out)).unwrap();
+        assert_eq!(out, [0]);
+        fires("CPU-CACHE-CLEAN").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        bench.writes.push(AT, vec![1; 4]);
+        bench.read(Path::Uche, 3);
+        bench.read(Path::Uche, 4);
+        fires("CP-WAIT-MEM-WRITES").only(&bench.broken());
+    }
+
+    #[test]
+    fn pages_are_mapped_and_listed() {
+        let mut bench = Bench::new(false);
+        let denied = bench.with(|view| view.read(Path::Uche, AT - 1, &mut [0; 2]));
+        let address = AT - 1;
+        assert_eq!(denied, Err(Denied::Unmapped { address }));
+        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        let stored = bench.with(|view| view.store(AT + 4094, &[1; 4]));
+        let fault = PageFault {
+            address: AT + 4096,
+            write: true,
+        };
+        assert_eq!(stored, Err(fault));
+        assert_eq!(bench.read(Path::Uche, 4094), 0);
+        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        bench.listed.clear();
+        bench.read(Path::Uche, 0);
+        fires("MSM-BO-NOT-LISTED").only(&bench.broken());
+    }
+
+    #[test]
+    fn atomics_change_memory_in_uche() {
+        let mut bench = Bench::new(false);
+        bench.with(|view| view.write(AT, &[250, 0, 0, 0])).unwrap();
+        let add = |old: u64| old + 10;
+        let old = bench.with(|view| view.atomic(AT, 4, &add)).unwrap();
+        assert_eq!((old, bench.read(Path::Uche, 0)), (250, 4));
+        assert_eq!(bench.read(Path::Uche, 1), 1);
+        assert!(bench.broken().is_empty());
+    }
+}
