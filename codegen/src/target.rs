@@ -5,6 +5,7 @@ pub(crate) mod amd;
 #[cfg(test)]
 mod fragments;
 pub(crate) mod nv;
+pub(crate) mod qcom;
 
 use crate::dtype::DType;
 use crate::ir::ReduceOp;

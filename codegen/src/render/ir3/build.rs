@@ -453,8 +453,18 @@ impl Select<'_> {
             class: FULL,
         });
         let template = Template::of(op, class);
-        let srcs = self.sources(&template, &srcs, &mut Known::new());
-        self.emit(Code::compare(op, cond, Dst::Predicate(component), srcs));
+        self.set_predicate(component, &template, cond, srcs);
+    }
+
+    /// Sets a component of p0 by a comparison of full registers.
+    pub(super) fn compare_to(&mut self, component: u8, op: Op, cond: Cond, srcs: [Opnd; 2]) {
+        self.set_predicate(component, &Template::full(op), cond, srcs);
+    }
+
+    fn set_predicate(&mut self, component: u8, template: &Template, cond: Cond, srcs: [Opnd; 2]) {
+        let srcs = self.sources(template, &srcs, &mut Known::new());
+        let dst = Dst::Predicate(component);
+        self.emit(Code::compare(template.op, cond, dst, srcs));
     }
 }
 

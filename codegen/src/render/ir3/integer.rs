@@ -4,12 +4,12 @@
 
 use super::Select;
 use super::build::{At, List, Opnd, Template};
+use super::ranges::Range;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Binary;
 use crate::ir3::virt::{FULL, HALF};
 use crate::ir3::{Cond, Op};
-use crate::lower::Reg;
 
 /// Bounds of factors that `mul.u24` and `mul.s24` multiply whole.
 const U24: (i64, i64) = (0, (1 << 24) - 1);
@@ -170,9 +170,8 @@ impl Select<'_> {
     }
 
     /// A product of registers whose bounds are known.
-    fn multiply(&mut self, x: Reg, y: Reg, a: &List, b: &List) -> List {
+    fn multiply(&mut self, [rx, ry]: [Range; 2], a: &List, b: &List) -> List {
         let power = |l: &List| constant(l).is_some_and(|n| n == 0 || n.is_power_of_two());
-        let (rx, ry) = (self.range(x), self.range(y));
         let small = [(U24, Op::MulU24), (S24, Op::MulS24)];
         let found = small.iter().find(|(limits, _)| within(rx, *limits) && within(ry, *limits));
         match found {
@@ -248,14 +247,14 @@ impl Select<'_> {
         })
     }
 
-    /// An operation on integers of at most 32 bits. `range` says what the result can be, if that is known.
-    pub(super) fn integer(&mut self, op: Binary, dtype: DType, [x, y]: [Reg; 2], a: &List, b: &List) -> Result<List> {
+    /// An operation on integers of at most 32 bits; the ranges are those of its operands.
+    pub(super) fn integer(&mut self, op: Binary, dtype: DType, ranges: [Range; 2], a: &List, b: &List) -> Result<List> {
         let signed = dtype.is_signed();
         let pick = |s: Op, u: Op| if signed { s } else { u };
         let wide = match op {
             Binary::Add => self.add(a, b),
             Binary::Sub => self.sub(a, b),
-            Binary::Mul => self.multiply(x, y, a, b),
+            Binary::Mul => self.multiply(ranges, a, b),
             Binary::Max => self.make(Template::full(pick(Op::MaxS, Op::MaxU)), &[a, b]),
             Binary::Min => self.make(Template::full(pick(Op::MinS, Op::MinU)), &[a, b]),
             Binary::And => self.and(a, b),
@@ -270,7 +269,7 @@ impl Select<'_> {
             Binary::Eq => return Ok(self.compare(Op::CmpsU, Cond::Eq, FULL, a, b)),
             Binary::Ne => return Ok(self.compare(Op::CmpsU, Cond::Ne, FULL, a, b)),
             Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod => {
-                return Ok(self.division(op, dtype, [x, y], a, b));
+                return Ok(self.division(op, dtype, ranges, a, b));
             }
             _ => return self.unsupported(format!("{op:?} on {dtype}")),
         };
