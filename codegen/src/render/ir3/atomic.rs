@@ -44,28 +44,12 @@ type Element<'a> = (&'a List, Option<Reg>, i64);
 
 impl Select<'_> {
     /// An address in two registers, with nothing behind it.
-    fn whole_address(&mut self, mem: Mem, (at, known, further): Element<'_>, size: usize) -> Result<Part> {
-        let Mem::Arg(_) = mem else {
+    fn whole_address(&mut self, mem: Mem, (at, _, further): Element<'_>, size: usize) -> Result<Part> {
+        let Mem::Arg(arg) = mem else {
             return self.unsupported("atomics in local memory");
         };
-        // An index of bytes never is one of dwords.
-        let place = self.place(mem, at, known, further, size);
-        let (pair, more) = match place {
-            Place::Global(pair, 0) => return Ok(pair),
-            Place::Global(pair, more) => (pair, self.wide_constant(i64::from(more) as u64, 1)),
-            Place::Indexed(base, index) => {
-                let low = self.shl_by(&vec![Opnd::part(index)], 2);
-                let high = self.same(0, 1);
-                (base, Wide { low, high })
-            }
-            Place::Local(..) => return self.unsupported("atomics in local memory"),
-        };
-        let words = Wide {
-            low: vec![Opnd::part(Part::of(pair.value, 0))],
-            high: vec![Opnd::part(Part::of(pair.value, 1))],
-        };
-        let sum = self.wide_add(&words, &more);
-        Ok(self.side_by_side(FULL, &sum.list()))
+        let index = self.shifted(at, further);
+        Ok(self.global(arg, &index, size))
     }
 
     fn word(&mut self, mem: Mem, dtype: DType, element: Element<'_>) -> Result<Word> {
@@ -177,18 +161,8 @@ impl Select<'_> {
         let from = self.side_by_side(HALF, &word);
         let (at, known, further) = element;
         let place = self.place(mem, at, known, further, 1);
-        self.store_word(Type::U8, place, from);
+        self.write(Type::U8, place, from);
         self.close()
-    }
-
-    fn store_word(&mut self, ty: Type, place: Place, from: Part) {
-        if let Place::Global(at, offset) = place {
-            let mut code = Code::new(Op::Stg, Dst::None, vec![Src::part(at), Src::part(from)]);
-            code.mods.ty = Some(ty);
-            code.mods.count = 1;
-            code.mods.offset = offset;
-            self.emit(code);
-        }
     }
 
     /// Adds the low words, and then the high ones with what was carried.

@@ -1,9 +1,8 @@
 //! Loads and stores.
 //!
-//! Global addresses have 64 bits. Elements of dwords are reached through the address of their buffer and an index
-//! (ldg.a), which costs nothing; where several accesses share an index but for a constant, its address is computed
-//! once, and the constants are in the accesses. Narrower elements have an address each: the index of ldg.a counts
-//! dwords.
+//! Global addresses have 64 bits. Elements are reached through the address of their buffer and an index (ldg.a), which
+//! counts elements, is extended with zeros, and costs nothing; where many accesses share an index but for a constant,
+//! its address is computed once, and the constants are in the accesses.
 //!
 //! A load that does not happen everywhere reads the first element instead, and its value is not taken: several of them
 //! are under way at once then, and fibers stay together. Stores, and loads of local memory, are jumped over.
@@ -17,15 +16,17 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
 use crate::ir3::virt::{Code, Dst, FULL, HALF, Src};
-use crate::ir3::{Cond, Op, Round, Type};
+use crate::ir3::{Op, Round, Type};
 use crate::lower::{Access, Arg, Mem, Reg, Ty};
 use crate::machine::{Class, Part};
 use crate::render::factors::{splat, together};
 
 /// Offsets of accesses, in bytes.
 const OFFSETS: std::ops::RangeInclusive<i64> = -4096..=4095;
-/// Accesses that share an index, from which on its address is computed.
-const MANY: u32 = 4;
+/// Accesses that share an index, from which on its address is computed: that takes four instructions.
+const MANY: u32 = 5;
+/// Elements behind an index that ldg.a and stg.a reach.
+const NEAR: std::ops::RangeInclusive<i64> = 0..=3;
 
 /// An address that was computed: of an index in a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -40,8 +41,8 @@ pub(super) struct Key {
 pub(super) enum Place {
     /// A global address in two registers, and bytes behind it.
     Global(Part, i32),
-    /// The address of a buffer, and a number of dwords.
-    Indexed(Part, Part),
+    /// The address of a buffer, a number of elements of so many words (by its logarithm), and words behind it.
+    Indexed(Part, Part, u8, i32),
     /// An address in local memory, and bytes behind it.
     Local(Part, i32),
 }
@@ -104,7 +105,7 @@ impl Select<'_> {
     }
 
     /// The address of an index in a buffer.
-    fn global(&mut self, arg: u32, index: &[Opnd], size: usize) -> Part {
+    pub(super) fn global(&mut self, arg: u32, index: &[Opnd], size: usize) -> Part {
         let digits = size.trailing_zeros();
         let base = Self::base_words(arg);
         let bytes = match index {
@@ -173,13 +174,15 @@ impl Select<'_> {
                 Place::Local(self.register(FULL, at[0]), 0)
             }
             Mem::Arg(arg) => {
-                let small = self.buffer_bytes(arg) < 1 << 31 && index.len() == 1;
-                if small && size >= 4 && !(many && OFFSETS.contains(&bytes)) {
-                    let words = self.shl_by(&vec![index[0]], size.trailing_zeros() - 2);
-                    let more = self.same((further * size as i64 / 4) as u32, 1);
-                    let at = self.add(&words, &more);
+                if index.len() == 1 && !(many && OFFSETS.contains(&bytes)) {
+                    // Elements of two words are reached as words.
+                    let words = size.div_ceil(4) as i64;
+                    let near = NEAR.contains(&(further * words));
+                    let (more, behind) = if near { (0, further * words) } else { (further, 0) };
+                    let more = self.same(more as u32, 1);
+                    let at = self.add(&vec![index[0]], &more);
                     let at = self.register(FULL, at[0]);
-                    return Place::Indexed(self.base(arg), at);
+                    return Place::Indexed(self.base(arg), at, words as u8 - 1, behind as i32);
                 }
                 if known.is_some() && OFFSETS.contains(&bytes) {
                     let at = self.found(key, |s, words| s.global(arg, words, size));
@@ -221,29 +224,33 @@ impl Select<'_> {
 
     /// Reads neighbours into lanes that lie side by side.
     pub(super) fn read(&mut self, ty: Type, to: Part, place: Place) {
-        let (op, srcs, offset) = match place {
-            Place::Global(at, offset) => (Op::Ldg, vec![Src::part(at)], offset),
-            Place::Indexed(at, index) => (Op::LdgA, vec![Src::part(at), Src::part(index)], 0),
-            Place::Local(at, offset) => (Op::Ldl, vec![Src::part(at)], offset),
+        let (op, srcs, offset, shift) = match place {
+            Place::Global(at, offset) => (Op::Ldg, vec![Src::part(at)], offset, 0),
+            Place::Indexed(at, index, shift, offset) => {
+                (Op::LdgA, vec![Src::part(at), Src::part(index)], offset, shift)
+            }
+            Place::Local(at, offset) => (Op::Ldl, vec![Src::part(at)], offset, 0),
         };
         let mut code = Code::new(op, Dst::Part(to), srcs);
         code.mods.ty = Some(ty);
+        code.mods.shift = shift;
         code.mods.count = u16::from(to.lanes);
         code.mods.offset = offset;
         self.emit(code);
     }
 
-    fn write(&mut self, ty: Type, place: Place, from: Part) {
+    pub(super) fn write(&mut self, ty: Type, place: Place, from: Part) {
         let value = Src::part(from);
-        let (op, srcs, offset) = match place {
-            Place::Global(at, offset) => (Op::Stg, vec![Src::part(at), value], offset),
-            Place::Indexed(at, index) => {
-                (Op::StgA, vec![Src::part(at), Src::part(index), value], 0)
+        let (op, srcs, offset, shift) = match place {
+            Place::Global(at, offset) => (Op::Stg, vec![Src::part(at), value], offset, 0),
+            Place::Indexed(at, index, shift, offset) => {
+                (Op::StgA, vec![Src::part(at), Src::part(index), value], offset, shift)
             }
-            Place::Local(at, offset) => (Op::Stl, vec![Src::part(at), value], offset),
+            Place::Local(at, offset) => (Op::Stl, vec![Src::part(at), value], offset, 0),
         };
         let mut code = Code::new(op, Dst::None, srcs);
         code.mods.ty = Some(ty);
+        code.mods.shift = shift;
         code.mods.count = u16::from(from.lanes);
         code.mods.offset = offset;
         self.emit(code);
@@ -369,6 +376,7 @@ impl Select<'_> {
         };
         let k = match (gate, common) {
             (Some(_), None) => 1,
+            (Some(_), _) if !self.has_elements(mem, lanes) => 1,
             _ => self.neighbours(ty, access, index),
         };
         let gates = match gate {
@@ -376,37 +384,14 @@ impl Select<'_> {
             None => None,
         };
         let mut out = List::new();
-        let mut clamped: Option<List> = None;
         for lane in (0..lanes).step_by(k as usize) {
             let (mut at, mut known) = self.index_of(index, lane)?;
             let mut further = Self::further(access, lane);
             if let Some(gates) = &gates {
                 let gate = vec![gates[lane as usize]];
-                if known.is_some() && common.is_some() {
-                    // All lanes are read, or none.
-                    let first = match &clamped {
-                        Some(first) => first.clone(),
-                        None => {
-                            let first = self.clamped(&gate, &at);
-                            clamped = Some(first.clone());
-                            first
-                        }
-                    };
-                    at = first;
-                    if access != Access::Contiguous {
-                        further = Self::further(access, lane);
-                        let more = self.same(further as u32, 1);
-                        let low = self.add(&vec![at[0]], &more);
-                        at = self.clamped(&gate, &with_low(&at, low[0]));
-                        further = 0;
-                    }
-                } else {
-                    let more = self.same(further as u32, 1);
-                    let low = self.add(&vec![at[0]], &more);
-                    at = self.clamped(&gate, &with_low(&at, low[0]));
-                    further = 0;
-                }
-                known = None;
+                let there = self.shifted(&at, further);
+                at = self.clamped(&gate, &there);
+                (known, further) = (None, 0);
             }
             let place = self.place(mem, &at, known, further, dtype.size());
             let count = k as usize * words;
@@ -419,6 +404,31 @@ impl Select<'_> {
             out.extend(to.into_iter().map(Opnd::part));
         }
         Ok(out)
+    }
+
+    /// Whether so many elements can be read from the first one on.
+    fn has_elements(&self, mem: Mem, count: u32) -> bool {
+        match mem {
+            Mem::Local(_) => true,
+            Mem::Arg(arg) => match self.p.args.get(arg as usize) {
+                Some(Arg::Buffer { len, .. }) => *len >= count as usize,
+                _ => false,
+            },
+        }
+    }
+
+    /// An index, and elements behind it.
+    pub(super) fn shifted(&mut self, index: &List, further: i64) -> List {
+        match index.len() {
+            2 => {
+                let more = self.wide_constant(further as u64, 1);
+                self.wide_add(&Wide::of(index), &more).list()
+            }
+            _ => {
+                let more = self.same(further as u32, 1);
+                self.add(index, &more)
+            }
+        }
     }
 
     /// An index, or 0 where a boolean is false.
@@ -571,17 +581,4 @@ impl Select<'_> {
             ..to[0]
         }
     }
-
-    /// Whether a word is zero, as a boolean.
-    pub(super) fn is_zero(&mut self, list: &List) -> List {
-        let zero = self.same(0, list.len());
-        self.compare(Op::CmpsU, Cond::Eq, FULL, list, &zero)
-    }
-}
-
-/// An index with another low word.
-fn with_low(index: &List, low: Opnd) -> List {
-    let mut list = index.clone();
-    list[0] = low;
-    list
 }
