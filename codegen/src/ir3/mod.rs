@@ -34,6 +34,8 @@ mod print;
 mod schedule;
 mod sync;
 mod table;
+#[cfg(test)]
+mod tests;
 mod units;
 pub mod virt;
 

@@ -199,10 +199,9 @@ pub fn allocate<I: Instruction>(
                 break;
             }
             let meets = |other: Value| {
-                let mine = live.lanes.all(value);
-                mine.into_iter().any(|a| {
-                    let theirs = live.lanes.all(other);
-                    theirs.into_iter().any(|b| overlap(&ranges.spans[a], &ranges.spans[b]))
+                live.lanes.all(value).any(|a| {
+                    let mut theirs = live.lanes.all(other);
+                    theirs.any(|b| overlap(&ranges.spans[a], &ranges.spans[b]))
                 })
             };
             let price = |v: Value| prices[v.0 as usize];

@@ -89,15 +89,12 @@ impl Instances {
 struct Graph {
     nodes: Vec<Node>,
     instances: Instances,
-    /// Instances that are there before the block.
-    given: Vec<usize>,
 }
 
 fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_>>) -> Graph {
     let mut nodes: Vec<Node> = insts.iter().map(|_| Node::default()).collect();
     let mut last: HashMap<u32, Last> = HashMap::new();
     let mut instances = Instances::default();
-    let mut given = Vec::new();
     let mut fence: Option<usize> = None;
     for (at, inst) in insts.iter().enumerate() {
         let mut edges: Vec<(usize, u32)> = Vec::new();
@@ -109,10 +106,7 @@ fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_
                 edges.push((writer, machine.delay(&insts[writer], inst, t.resource)));
             }
             entry.readers.push(at);
-            let instance = *entry.instance.get_or_insert_with(|| {
-                given.push(instances.resource.len());
-                instances.add(t.resource)
-            });
+            let instance = *entry.instance.get_or_insert_with(|| instances.add(t.resource));
             if !nodes[at].reads.contains(&instance) {
                 instances.uses[instance] += 1;
                 nodes[at].reads.push(instance);
@@ -164,11 +158,7 @@ fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_
         let below = nodes[at].next.iter().map(|&(n, d)| nodes[n].height + d.max(own));
         nodes[at].height = below.max().unwrap_or(own);
     }
-    Graph {
-        nodes,
-        instances,
-        given,
-    }
+    Graph { nodes, instances }
 }
 
 impl Pressure<'_> {
@@ -194,14 +184,9 @@ pub fn order<I>(
     let Graph {
         mut nodes,
         mut instances,
-        given,
     } = graph(insts, machine, pressure);
-    let mut live: i64 = 0;
-    if let Some(p) = pressure {
-        live = p.before.iter().map(|r| p.size(r as u32)).sum();
-        // What is read here and is in no set of lanes has no size.
-        debug_assert!(given.iter().all(|&i| i < instances.uses.len()));
-    }
+    let mut live: i64 =
+        pressure.map_or(0, |p| p.before.iter().map(|r| p.size(r as u32)).sum());
     let mut ready: Vec<usize> = (0..nodes.len()).filter(|&n| nodes[n].waits == 0).collect();
     let mut out = Vec::with_capacity(nodes.len());
     let mut cycle = 0;

@@ -8,7 +8,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, ReduceOp, Unary};
 use crate::ir3::virt::FULL;
-use crate::lower::{Inst, Reg, Ty};
+use crate::lower::{Acc, Inst, Reg, Ty};
 
 impl Select<'_> {
     /// Selects one.
@@ -95,13 +95,13 @@ impl Select<'_> {
                 let dtype = self.ty(a).dtype;
                 let list = self.r(a)?;
                 let list = self.plain(super::class(dtype), list);
-                let to = self.accs[&acc].clone();
+                let to = self.accumulator(acc);
                 let template = copy(super::class(dtype));
                 self.make_to(template, &to, &[&list]);
             }
             Inst::GetAcc { dst, acc } => {
                 let dtype = self.ty(dst).dtype;
-                let list: List = self.accs[&acc].iter().map(|&p| Opnd::part(p)).collect();
+                let list: List = self.accumulator(acc).into_iter().map(Opnd::part).collect();
                 // What is read does not change when the accumulator does.
                 let list = self.make(copy(super::class(dtype)), &[&list]);
                 self.define(dst, list);
@@ -126,6 +126,11 @@ impl Select<'_> {
             | Inst::Expose => return self.unsupported(format!("{inst:?}")),
         }
         Ok(())
+    }
+
+    /// The lanes of an accumulator.
+    fn accumulator(&self, acc: Acc) -> Vec<crate::machine::Part> {
+        self.accs.get(&acc).cloned().unwrap_or_default()
     }
 
     /// Refuses what there are no registers for.
@@ -224,8 +229,8 @@ impl Select<'_> {
         let from = self.facts.defs[dst.0 as usize].unwrap_or(0);
         // Its operands are there as long as the block is not left.
         let rest = self.p.insts[from + 1..].iter();
-        let near = rest.take_while(|i| !super::control::is_control(i));
-        near.into_iter().any(
+        let mut near = rest.take_while(|i| !super::control::is_control(i));
+        near.any(
             |i| matches!(*i, Inst::Binary { op: Binary::Add, a, b, .. } if (a == dst) != (b == dst)),
         )
     }

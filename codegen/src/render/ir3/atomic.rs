@@ -160,7 +160,7 @@ impl Select<'_> {
         let word = self.same(u32::from(wins), 1);
         let from = self.side_by_side(HALF, &word);
         let (at, known, further) = element;
-        let place = self.place(mem, at, known, further, 1);
+        let place = self.place(mem, at, known, further, 1)?;
         self.write(Type::U8, place, from);
         self.close()
     }

@@ -9,7 +9,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Binary;
 use crate::ir3::virt::{FULL, HALF};
-use crate::ir3::{Cond, Op};
+use crate::machine::{Class, Part};
+use crate::ir3::{Cond, Op, Round, Type};
 
 /// Bounds of factors that `mul.u24` and `mul.s24` multiply whole.
 const U24: (i64, i64) = (0, (1 << 24) - 1);
@@ -123,7 +124,7 @@ impl Select<'_> {
     }
 
     /// `cond ? a : b` of words of a class; the condition is a boolean.
-    pub(super) fn choose(&mut self, class: crate::machine::Class, cond: &List, a: &List, b: &List) -> List {
+    pub(super) fn choose(&mut self, class: Class, cond: &List, a: &List, b: &List) -> List {
         if a == b {
             return a.clone();
         }
@@ -131,10 +132,7 @@ impl Select<'_> {
             return if truth != 0 { a.clone() } else { b.clone() };
         }
         if class == HALF {
-            let narrow = Template {
-                to: HALF,
-                ..Template::convert(crate::ir3::Type::U32, crate::ir3::Type::U16, crate::ir3::Round::Zero)
-            };
+            let narrow = Template::convert(Type::U32, Type::U16, Round::Zero);
             let cond = self.make(narrow, &[cond]);
             return self.make(Template::of(Op::SelB16, HALF), &[a, &cond, b]);
         }
@@ -284,17 +282,17 @@ impl Select<'_> {
     }
 
     /// Neighbours of a list from a lane on, if they are those of one value.
-    pub(super) fn run(list: &[Opnd]) -> Option<crate::machine::Part> {
+    pub(super) fn run(list: &[Opnd]) -> Option<Part> {
         let At::Part(first) = list.first()?.at else {
             return None;
         };
         let follows = |(n, o): (usize, &Opnd)| {
-            *o == Opnd::part(crate::machine::Part {
+            *o == Opnd::part(Part {
                 lane: first.lane + n as u8,
                 ..first
             })
         };
-        list.iter().enumerate().all(follows).then_some(crate::machine::Part {
+        list.iter().enumerate().all(follows).then_some(Part {
             lanes: list.len() as u8,
             ..first
         })

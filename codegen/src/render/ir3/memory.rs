@@ -144,7 +144,7 @@ impl Select<'_> {
         known: Option<Reg>,
         further: i64,
         size: usize,
-    ) -> Place {
+    ) -> Result<Place> {
         let (base, more) = match known {
             Some(reg) => super::ranges::split(self.p, &self.facts.defs, reg),
             None => (Reg(u32::MAX), 0),
@@ -161,17 +161,17 @@ impl Select<'_> {
                 let start = self.p.local_place(block as usize) as i64;
                 let all = start + bytes;
                 if known.is_some() && OFFSETS.contains(&all) {
-                    let at = self.found(key, |s, words| s.local(words, size));
-                    return Place::Local(at, all as i32);
+                    let at = self.found(key, |s, words| s.local(words, size))?;
+                    return Ok(Place::Local(at, all as i32));
                 }
                 let at = vec![Opnd::part(self.local(index, size))];
                 let more = start + further * size as i64;
                 if OFFSETS.contains(&more) {
-                    return Place::Local(self.register(FULL, at[0]), more as i32);
+                    return Ok(Place::Local(self.register(FULL, at[0]), more as i32));
                 }
                 let more = self.same(more as u32, 1);
                 let at = self.add(&at, &more);
-                Place::Local(self.register(FULL, at[0]), 0)
+                Ok(Place::Local(self.register(FULL, at[0]), 0))
             }
             Mem::Arg(arg) => {
                 if index.len() == 1 && !(many && OFFSETS.contains(&bytes)) {
@@ -182,16 +182,16 @@ impl Select<'_> {
                     let more = self.same(more as u32, 1);
                     let at = self.add(&vec![index[0]], &more);
                     let at = self.register(FULL, at[0]);
-                    return Place::Indexed(self.base(arg), at, words as u8 - 1, behind as i32);
+                    return Ok(Place::Indexed(self.base(arg), at, words as u8 - 1, behind as i32));
                 }
                 if known.is_some() && OFFSETS.contains(&bytes) {
-                    let at = self.found(key, |s, words| s.global(arg, words, size));
-                    return Place::Global(at, bytes as i32);
+                    let at = self.found(key, |s, words| s.global(arg, words, size))?;
+                    return Ok(Place::Global(at, bytes as i32));
                 }
                 let at = self.global(arg, index, size);
                 let more = further * size as i64;
                 if OFFSETS.contains(&more) {
-                    return Place::Global(at, more as i32);
+                    return Ok(Place::Global(at, more as i32));
                 }
                 let wide = Wide {
                     low: vec![Opnd::part(Part::of(at.value, 0))],
@@ -199,22 +199,25 @@ impl Select<'_> {
                 };
                 let more = self.wide_constant(more as u64, 1);
                 let sum = self.wide_add(&wide, &more);
-                Place::Global(self.pair(&sum), 0)
+                Ok(Place::Global(self.pair(&sum), 0))
             }
         }
     }
 
     /// An address that is there, or is made now.
-    fn found(&mut self, key: Key, make: impl FnOnce(&mut Self, &[Opnd]) -> Part) -> Part {
+    fn found(
+        &mut self,
+        key: Key,
+        make: impl FnOnce(&mut Self, &[Opnd]) -> Part,
+    ) -> Result<Part> {
         if let Some(&at) = self.addresses.get(&key) {
-            return at;
+            return Ok(at);
         }
-        let words = self.r(key.index).unwrap_or_default();
-        let words = if words.is_empty() { vec![Opnd::bits(0)] } else { words };
+        let words = self.r(key.index)?;
         let at = make(self, &words);
         self.addresses.insert(key, at);
         self.made.push(key);
-        at
+        Ok(at)
     }
 
     fn local(&mut self, index: &[Opnd], size: usize) -> Part {
@@ -393,7 +396,7 @@ impl Select<'_> {
                 at = self.clamped(&gate, &there);
                 (known, further) = (None, 0);
             }
-            let place = self.place(mem, &at, known, further, dtype.size());
+            let place = self.place(mem, &at, known, further, dtype.size())?;
             let count = k as usize * words;
             let to = self.lanes_of(class, count);
             let whole = Part {
@@ -469,7 +472,7 @@ impl Select<'_> {
             } else {
                 let (memory, from) = access_type(dtype);
                 let (at, known) = self.index_of(index, lane)?;
-                let place = self.place(mem, &at, known, Self::further(access, lane), dtype.size());
+                let place = self.place(mem, &at, known, Self::further(access, lane), dtype.size())?;
                 let parts = self.lanes_of(from, words);
                 let whole = Part {
                     lanes: words as u8,
@@ -542,7 +545,7 @@ impl Select<'_> {
                 self.atomic(op, dtype, mem, (&at, known, further), list)?;
                 continue;
             }
-            let place = self.place(mem, &at, known, further, dtype.size());
+            let place = self.place(mem, &at, known, further, dtype.size())?;
             let (memory, class) = access_type(dtype);
             let list = match mode {
                 StoreMode::Combine(op) => {

@@ -32,7 +32,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir::{Binary, Unary};
 use crate::ir3::virt::{Code as Inst3, Function};
-use crate::ir3::{Chip, Launch, Object as Kernel, compile};
+use crate::ir3::{Launch, Object as Kernel, compile};
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::{Acc, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::machine::{Block, Part, Value, dead};
@@ -227,7 +227,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         args: p.args.len() as u32,
         branches: s.branches,
         joins: s.joins,
-        file: Chip { ..chip },
+        file: chip,
     };
     let mut f = s.f;
     dead::remove(&mut f, |code| code.ends() || control::has_effects(code));
