@@ -197,6 +197,11 @@ impl Machine<Inst> for Physical {
         (written + delay).saturating_sub(read).max(1)
     }
 
+    fn reuse(&self, from: &Inst, _: &Inst) -> u32 {
+        // Otherwise the writer waits.
+        if units::reads_late(from) { SHORT } else { 1 }
+    }
+
     fn slots(&self, inst: &Inst) -> u32 {
         u32::from(inst.repeat) + 1
     }

@@ -25,6 +25,11 @@ pub trait Machine<I> {
     /// Cycles from the issue of an instruction to that of one that reads what it wrote.
     fn delay(&self, from: &I, to: &I, resource: u32) -> u32;
 
+    /// Cycles from the issue of an instruction to that of one that writes what it reads.
+    fn reuse(&self, _from: &I, _to: &I) -> u32 {
+        1
+    }
+
     /// Cycles that it takes to issue.
     fn slots(&self, inst: &I) -> u32;
 
@@ -115,7 +120,8 @@ fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_
         for t in touches.iter().filter(|t| t.writes) {
             let entry = last.entry(t.resource).or_default();
             let readers = std::mem::take(&mut entry.readers);
-            edges.extend(readers.into_iter().filter(|&r| r != at).map(|r| (r, 1)));
+            let others = readers.into_iter().filter(|&r| r != at);
+            edges.extend(others.map(|r| (r, machine.reuse(&insts[r], inst))));
             edges.extend(entry.writer.filter(|&w| w != at).map(|w| (w, 1)));
             entry.writer = Some(at);
             let instance = instances.add(t.resource);

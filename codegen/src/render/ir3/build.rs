@@ -141,6 +141,9 @@ const TABLE: [(u32, u32); 12] = [
     (0x4080_0000, 0x4400),
 ];
 
+/// Constants that stay in registers, at most.
+const HELD: usize = 16;
+
 /// What a place in an instruction takes beside registers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Takes {
@@ -265,12 +268,33 @@ impl Select<'_> {
                 neg: false,
                 abs: false,
             } => part,
+            Opnd {
+                at: At::Bits(bits),
+                neg: false,
+                abs: false,
+            } if self.depth > 0 => self.held(class, bits),
             _ => {
                 let to = self.lane(class);
                 self.move_to(class, to, from);
                 to
             }
         }
+    }
+
+    /// Bits that a loop has in a register: it is written once, at the entry.
+    fn held(&mut self, class: Class, bits: u32) -> Part {
+        if let Some(&part) = self.held.get(&(class, bits)) {
+            return part;
+        }
+        let to = self.lane(class);
+        if self.held.len() >= HELD {
+            self.move_to(class, to, Opnd::bits(bits));
+            return to;
+        }
+        let ty = Self::move_type(class);
+        self.entry.push(Code::mov(ty, ty, to, Src::imm(bits as i32)));
+        self.held.insert((class, bits), to);
+        to
     }
 
     /// An operand as a place in an instruction takes it.

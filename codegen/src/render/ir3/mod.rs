@@ -35,7 +35,7 @@ use crate::ir3::virt::{Code as Inst3, Function};
 use crate::ir3::{Launch, Object as Kernel, compile};
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::{Acc, Arg, Inst, Mem, Program, Reg, Ty};
-use crate::machine::{Block, Part, Value, dead};
+use crate::machine::{Block, Class, Part, Value, dead};
 use crate::render::factors::factors;
 use crate::render::{Code, Emitter, Object};
 use crate::resources::Resources;
@@ -159,6 +159,8 @@ struct Select<'a> {
     /// Constants behind the arguments, by their bits.
     constants: HashMap<u32, u16>,
     file: Vec<u32>,
+    /// Constants that loops have in registers.
+    held: HashMap<(Class, u32), Part>,
     opened: Vec<Open>,
     /// Addresses that are there, and the order in which they were made.
     addresses: HashMap<memory::Key, Part>,
@@ -199,6 +201,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         accs: HashMap::new(),
         constants: HashMap::new(),
         file: Vec::new(),
+        held: HashMap::new(),
         opened: Vec::new(),
         addresses: HashMap::new(),
         made: Vec::new(),
@@ -314,7 +317,7 @@ const fn words(dtype: DType) -> usize {
 }
 
 /// Where a type is.
-const fn class(dtype: DType) -> crate::machine::Class {
+const fn class(dtype: DType) -> Class {
     match dtype {
         DType::F16 => crate::ir3::virt::HALF,
         _ => crate::ir3::virt::FULL,
