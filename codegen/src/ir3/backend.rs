@@ -176,6 +176,7 @@ fn registers(f: &mut Function, limit: u32, chip: &Chip, double: bool) -> Result<
         let tight = Way {
             limit,
             rotates: false,
+            victims: 1 << round.min(4),
         };
         let victims = match allocate(f, &Registers, tight, &fixed) {
             Ok(places) => {
@@ -184,6 +185,7 @@ fn registers(f: &mut Function, limit: u32, chip: &Chip, double: bool) -> Result<
                 let loose = Way {
                     limit: (chip.room(vectors, double) * 8).min(limit),
                     rotates: true,
+                    victims: 1,
                 };
                 let places = allocate(f, &Registers, loose, &fixed).unwrap_or(places);
                 return Ok(Allocated {

@@ -221,22 +221,24 @@ fn block(straight: &Straight, state: &State) -> (Vec<Inst>, State) {
     let mut out: Vec<Inst> = Vec::with_capacity(straight.insts.len() * 2);
     for inst in &straight.insts {
         let mut inst = inst.clone();
-        let flags = state.waits(&inst);
+        let mut flags = state.waits(&inst);
         if flags.has(Flags::SS) {
             state.short_wait();
-            if takes_ss(&inst) {
-                inst.flags |= Flags::SS;
-            } else {
-                let mut carrier = nop(0);
-                carrier.flags |= Flags::SS;
-                state.issue(&carrier);
-                out.push(carrier);
-            }
         }
         if flags.has(Flags::SY) {
             state.long_wait();
-            inst.flags |= Flags::SY;
         }
+        // What follows a barrier has both, also where it is a nop that fills slots.
+        let apart = state.barrier && state.missing(&inst) > 0;
+        if flags.has(Flags::SS) && (apart || !takes_ss(&inst)) {
+            let both = state.barrier && flags.has(Flags::SY);
+            let mut carrier = nop(0);
+            carrier.flags = if both { flags } else { Flags::SS };
+            flags = flags.without(carrier.flags);
+            state.issue(&carrier);
+            out.push(carrier);
+        }
+        inst.flags |= flags;
         delay(&mut out, &mut state, &inst);
         state.issue(&inst);
         out.push(inst);

@@ -23,6 +23,8 @@ pub struct Way {
     /// Goes on behind what was given last, so that a register is written again as late as possible. Otherwise the
     /// lowest units are used.
     pub rotates: bool,
+    /// How many values are spilled where one has no place: what is loaded and stored around them needs places, too.
+    pub victims: usize,
 }
 
 /// Locations of all values that are used.
@@ -205,17 +207,25 @@ pub fn allocate<I: Instruction>(
                 })
             };
             let price = |v: Value| prices[v.0 as usize];
-            let others = placed.iter().map(|p| p.0).filter(|&v| meets(v));
-            let victim = others.chain([value]).min_by(|&a, &b| price(a).total_cmp(&price(b)));
-            let Some(victim) = victim.filter(|&v| price(v).is_finite()) else {
+            // What lies beyond the reach of the class does not help.
+            let reach = file.limit(shape.class);
+            let others = placed.iter().filter(|p| p.1 < reach).map(|p| p.0);
+            let mut found: Vec<Value> = others.filter(|&v| meets(v)).chain([value]).collect();
+            found.retain(|&v| price(v).is_finite());
+            found.sort_by(|&a, &b| price(a).total_cmp(&price(b)));
+            found.truncate(way.victims.max(1));
+            if found.is_empty() {
                 return Err(Vec::new());
-            };
-            spilled.push(victim);
-            if victim == value {
+            }
+            for &victim in &found {
+                placed.retain(|p| p.0 != victim);
+                scan.evict(victim, &placed, width);
+            }
+            let own = found.contains(&value);
+            spilled.extend(found);
+            if own {
                 break;
             }
-            placed.retain(|p| p.0 != victim);
-            scan.evict(victim, &placed, width);
         }
     }
     if !spilled.is_empty() {

@@ -78,6 +78,7 @@ fn tight(limit: u32) -> Way {
     Way {
         limit,
         rotates: false,
+        victims: 1,
     }
 }
 
