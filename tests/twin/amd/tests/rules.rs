@@ -14,10 +14,12 @@ const START: &str = "<!-- rules: written by the test `rules` with UPDATE=1 -->\n
 const END: &str = "<!-- end of rules -->\n";
 
 /// Where the tests of twins are.
-const TESTS: [&str; 7] = [
+const TESTS: [&str; 9] = [
     "src",
     "shader/src",
     "shader/tests",
+    "ir3/src",
+    "ir3/tests",
     "amd/src",
     "amd/tests",
     "nv/src",
@@ -81,7 +83,7 @@ fn literal(text: &str) -> String {
 
 #[test]
 fn the_readme_lists_every_rule() {
-    let text = sources(&["src", "shader/src", "amd/src", "nv/src"]).concat();
+    let text = sources(&["src", "shader/src", "ir3/src", "amd/src", "nv/src"]).concat();
     let mut fired = fired();
     let string = r#""((?:[^"\\]|\\(?:.|\n))*)""#;
     let rule = Regex::new(&format!(

@@ -1,0 +1,290 @@
+//! Delays and waits: which registers are not ready, and which are still read.
+//!
+//! Source: Mesa src/freedreno/ir3/ir3_legalize.c (`sync_update`, `ir3_required_sync_flags`, `delay_update`,
+//! `ir3_required_delay`), ir3_delay.c and ir3_compiler.c (`delay_slots`): results of arithmetic are ready after a fixed
+//! number of slots, results of other units behind (ss) or (sy). State is kept for each fiber, as a branch that other
+//! fibers took changes nothing for these.
+
+use crate::fault::{Result, Stop};
+use crate::inst::Inst;
+use crate::regs::{Mask, Reg, Registers, SLOTS, Slots};
+use crate::rules;
+
+/// Slots between arithmetic and arithmetic: `delay_slots.alu_to_alu`.
+const ALU: u64 = 3;
+/// Slots between arithmetic and others: `delay_slots.non_alu`.
+const OTHER: u64 = 6;
+/// How many slots later the third source of mad and madsh is read: `delay_slots.cat3_src2_read`.
+pub const THIRD_READ: u64 = 2;
+
+/// How a result becomes ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ready {
+    /// After slots.
+    Slots,
+    /// Behind (ss), some cycles later.
+    Ss(u64),
+    /// Behind (sy), some cycles later.
+    Sy(u64),
+}
+
+/// When a source that is read late has been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// Behind (ss).
+    Ss,
+    /// Behind (ss) or (sy).
+    Either,
+}
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Categories 1 to 3.
+    Alu,
+    /// The others.
+    Other,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Slot {
+    /// The slot in which arithmetic wrote it, and whether as part of a full register.
+    at: u64,
+    full: bool,
+    /// For which fibers.
+    alu: Mask,
+    ss: Mask,
+    sy: Mask,
+    late_ss: Mask,
+    late_either: Mask,
+}
+
+/// A range of constants that is being stored.
+type Constants = (u32, u32);
+
+pub struct Hazards {
+    /// Slots that have passed.
+    slot: u64,
+    slots: Vec<Slot>,
+    /// Halves that may have a mark of (ss) or (sy).
+    marked: Vec<usize>,
+    force_ss: bool,
+    force_sy: bool,
+    /// Why: a barrier, or resinfo.
+    barrier: bool,
+    const_ss: Vec<Constants>,
+    const_sy: Vec<Constants>,
+    /// The cycle at which all that (ss) and (sy) wait for is done.
+    done_ss: u64,
+    done_sy: u64,
+}
+
+impl Hazards {
+    pub fn new() -> Self {
+        Self {
+            slot: 0,
+            slots: vec![Slot::default(); SLOTS],
+            marked: Vec::new(),
+            force_ss: false,
+            force_sy: false,
+            barrier: false,
+            const_ss: Vec::new(),
+            const_sy: Vec::new(),
+            done_ss: 0,
+            done_sy: 0,
+        }
+    }
+
+    /// Begins an instruction at a cycle: waits as it says. Returns the cycles that (ss) and (sy) wait.
+    pub fn begin(&mut self, inst: &Inst, cycle: u64) -> Result<(u64, u64)> {
+        let marks = inst.marks;
+        if self.force_ss && !marks.ss || self.force_sy && !marks.sy {
+            let (rule, what) = match self.barrier {
+                true => (&rules::BARRIER_SYNC, "a barrier"),
+                false => (&rules::RESINFO_SYNC, "resinfo"),
+            };
+            return Err(Stop::rule(
+                rule,
+                format!("{} follows {what}", inst.op.name()),
+            ));
+        }
+        (self.force_ss, self.force_sy) = (false, false);
+        let mut waits = (0, 0);
+        if marks.ss {
+            waits.0 = self.done_ss.saturating_sub(cycle);
+            self.const_ss.clear();
+        }
+        if marks.sy {
+            waits.1 = self.done_sy.saturating_sub(cycle + waits.0);
+            self.const_sy.clear();
+        }
+        if marks.ss || marks.sy {
+            self.clear(marks.ss, marks.sy);
+        }
+        Ok(waits)
+    }
+
+    fn clear(&mut self, ss: bool, sy: bool) {
+        let slots = &mut self.slots;
+        self.marked.retain(|&at| {
+            let Some(slot) = slots.get_mut(at) else {
+                return false;
+            };
+            slot.late_either = 0;
+            if ss {
+                (slot.ss, slot.late_ss) = (0, 0);
+            }
+            if sy {
+                slot.sy = 0;
+            }
+            slot.ss | slot.sy | slot.late_ss != 0
+        });
+    }
+
+    /// Slots that pass.
+    pub fn pass(&mut self, slots: u64) {
+        self.slot += slots;
+    }
+
+    /// What the instruction behind a barrier, or resinfo, must have.
+    pub fn force(&mut self, barrier: bool) {
+        self.force_ss = true;
+        self.force_sy = barrier;
+        self.barrier = barrier;
+    }
+
+    fn range(&mut self, (first, count): Slots) -> &mut [Slot] {
+        self.slots.get_mut(first..first + count).unwrap_or_default()
+    }
+
+    fn pending(&mut self, reg: Reg, slots: Slots, mask: Mask, verb: &str) -> Result<()> {
+        for slot in self.range(slots) {
+            let (rule, lanes) = match (slot.ss & mask, slot.sy & mask) {
+                (0, 0) => continue,
+                (0, lanes) => (&rules::SY_MISSING, lanes),
+                (lanes, _) => (&rules::SS_MISSING, lanes),
+            };
+            let what = format!("{} is {verb} while its result is outstanding", reg.name());
+            return Err(Stop::rule(rule, what).of(lanes.trailing_zeros() as usize));
+        }
+        Ok(())
+    }
+
+    /// Checks a source that is read so many slots after the instruction's first.
+    pub fn source(
+        &mut self,
+        reg: Reg,
+        slots: Slots,
+        mask: Mask,
+        reader: Reader,
+        later: u64,
+    ) -> Result<()> {
+        self.pending(reg, slots, mask, "read")?;
+        let now = self.slot + later;
+        let special = Registers::is_special(slots);
+        for slot in self.range(slots) {
+            let lanes = slot.alu & mask;
+            if lanes == 0 {
+                continue;
+            }
+            let (rule, need) = match reader {
+                _ if special => (&rules::DELAY_SPECIAL, OTHER),
+                Reader::Other => (&rules::DELAY_OTHER, OTHER),
+                Reader::Alu if slot.full == reg.half => (&rules::DELAY_SIZE, OTHER),
+                Reader::Alu => (&rules::DELAY_ALU, ALU),
+            };
+            let passed = now.saturating_sub(slot.at + 1);
+            if passed < need {
+                let name = reg.name();
+                let what = format!(
+                    "{name} is read {passed} slots after it was written, {need} are needed"
+                );
+                return Err(Stop::rule(rule, what).of(lanes.trailing_zeros() as usize));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks a destination.
+    pub fn destination(&mut self, reg: Reg, slots: Slots, mask: Mask) -> Result<()> {
+        self.pending(reg, slots, mask, "overwritten")?;
+        for slot in self.range(slots) {
+            let lanes = (slot.late_ss | slot.late_either) & mask;
+            if lanes != 0 {
+                let what = format!("{} is overwritten while it is still read", reg.name());
+                return Err(Stop::rule(&rules::WAR, what).of(lanes.trailing_zeros() as usize));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a result that is written so many slots after the instruction's first.
+    pub fn write(
+        &mut self,
+        reg: Reg,
+        slots: Slots,
+        mask: Mask,
+        ready: Ready,
+        later: u64,
+        cycle: u64,
+    ) {
+        let at = self.slot + later;
+        for slot in self.range(slots) {
+            match ready {
+                Ready::Slots => {
+                    // What other fibers wrote long ago is ready.
+                    let old = if slot.at + 1 + OTHER > at {
+                        slot.alu & !mask
+                    } else {
+                        0
+                    };
+                    (slot.at, slot.full, slot.alu) = (at, !reg.half, old | mask);
+                }
+                Ready::Ss(_) => (slot.ss, slot.alu) = (slot.ss | mask, slot.alu & !mask),
+                Ready::Sy(_) => (slot.sy, slot.alu) = (slot.sy | mask, slot.alu & !mask),
+            }
+        }
+        match ready {
+            Ready::Slots => return,
+            Ready::Ss(latency) => self.done_ss = self.done_ss.max(cycle + latency),
+            Ready::Sy(latency) => self.done_sy = self.done_sy.max(cycle + latency),
+        }
+        self.marked.extend(slots.0..slots.0 + slots.1);
+    }
+
+    /// Notes a source that is read late.
+    pub fn late(&mut self, slots: Slots, mask: Mask, late: Late) {
+        for slot in self.range(slots) {
+            match late {
+                Late::Ss => slot.late_ss |= mask,
+                Late::Either => slot.late_either |= mask,
+            }
+        }
+        self.marked.extend(slots.0..slots.0 + slots.1);
+    }
+
+    /// Notes constants that are stored: dwords, and whether (sy) waits for them, else (ss).
+    pub fn store_constants(&mut self, first: u32, count: u32, sy: bool) {
+        let list = if sy {
+            &mut self.const_sy
+        } else {
+            &mut self.const_ss
+        };
+        list.push((first, count));
+    }
+
+    /// Checks a constant that is read.
+    pub fn constant(&self, dword: u32) -> Result<()> {
+        let hit = |list: &[Constants]| {
+            list.iter()
+                .any(|(first, count)| (*first..first + count).contains(&dword))
+        };
+        let flag = match (hit(&self.const_ss), hit(&self.const_sy)) {
+            (true, _) => "(ss)",
+            (_, true) => "(sy)",
+            _ => return Ok(()),
+        };
+        let what = format!("constant dword {dword} is read without {flag} behind its store");
+        Err(Stop::rule(&rules::CONST_SYNC, what))
+    }
+}
