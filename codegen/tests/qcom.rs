@@ -89,7 +89,7 @@ impl Cases {
                 self.next += 1;
                 let options = Options {
                     noopt,
-                    deterministic: true,
+                    deterministic: true, explain: true,
                     ..Options::default()
                 };
                 let what = format!("{} on {chip}", kernel.name);
@@ -104,7 +104,7 @@ impl Cases {
                 let got = without_denormals(kernel, got);
                 let want = without_denormals(kernel, want.clone());
                 for (slot, p) in kernel.params.iter().enumerate() {
-                    let what = format!("{what} buffer {slot} {:?}", built.report.opts);
+                    let what = format!("{what} buffer {slot} {} {:?}\n{}", p.dtype, built.report.opts, if std::env::var("DBG").is_ok() { built.report.linear.join("\n") + &built.report.source.join("\n") } else { String::new() });
                     same(p.dtype, &got[slot], &want[slot], tolerance, &what);
                 }
             }

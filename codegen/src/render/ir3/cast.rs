@@ -182,7 +182,8 @@ impl Select<'_> {
                 Some(bits) => self.same(bits & 0xffff, list.len()),
                 None => self.convert(Type::U32, Type::U16, Round::Zero, &list),
             },
-            _ if to.size() >= 4 => list,
+            // What is above is the same in both.
+            _ if to.size() >= 4 || from.is_signed() == to.is_signed() => list,
             _ => self.narrowed(to, list),
         })
     }

@@ -91,6 +91,7 @@ impl Emitter for Ir3Renderer {
             .with_half_casts();
         Caps {
             atomics: t.atomics,
+            flushes: true,
             ..caps
         }
     }
