@@ -474,7 +474,10 @@ fn float_arithmetic_follows_the_laws() {
 fn narrow() -> Caps {
     const NUMBERS: TypeSet = TypeSet::BITS.and(TypeSet::of(&[DType::F32]));
     Caps {
-        cast: Caps::NONE.with_casts(NUMBERS, NUMBERS).with_half_casts().cast,
+        cast: Caps::NONE
+            .with_casts(NUMBERS, NUMBERS)
+            .with_half_casts()
+            .cast,
         fma: TypeSet::NONE,
         ..Caps::PLAIN
     }

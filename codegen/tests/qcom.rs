@@ -10,11 +10,12 @@ mod machine;
 mod suite;
 mod support;
 
-use codegen::ir::{Binary, Kernel, Unary};
 use codegen::interp::scalar;
+use codegen::ir::{Binary, Kernel, Unary};
 use codegen::ir3::{self, Object, check};
 use codegen::{Backend, Built, DType, Error, Options, Target, build};
 use conformance::part::Part;
+use suite::{COMBINING, combined};
 use support::*;
 
 /// One chip of each register file.
@@ -48,7 +49,10 @@ fn examine(built: &Built, what: &str) -> Vec<Object> {
             panic!("{what}: {hazard}\n{}", object.disassemble());
         }
         assert!(object.code.len().is_multiple_of(16) && object.code.len() >= used + 4);
-        assert!(object.footprint.full <= 48 && object.footprint.half <= 48, "{what}");
+        assert!(
+            object.footprint.full <= 48 && object.footprint.half <= 48,
+            "{what}"
+        );
         assert_eq!(object.items, stage.block[0], "{what}");
         objects.push(object);
     }
@@ -89,12 +93,14 @@ impl Cases {
                 self.next += 1;
                 let options = Options {
                     noopt,
-                    deterministic: true, explain: true,
+                    deterministic: true,
+                    explain: true,
                     ..Options::default()
                 };
                 let what = format!("{} on {chip}", kernel.name);
                 let backend = backend(chip);
-                let built = build(kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+                let built =
+                    build(kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
                 assert!(examine(&built, &what).iter().all(|o| o.waves > 0), "{what}");
                 if !self.part.has(self.next, 6) {
                     continue;
@@ -104,7 +110,16 @@ impl Cases {
                 let got = without_denormals(kernel, got);
                 let want = without_denormals(kernel, want.clone());
                 for (slot, p) in kernel.params.iter().enumerate() {
-                    let what = format!("{what} buffer {slot} {} {:?}\n{}", p.dtype, built.report.opts, if std::env::var("DBG").is_ok() { built.report.linear.join("\n") + &built.report.source.join("\n") } else { String::new() });
+                    let what = format!(
+                        "{what} buffer {slot} {} {:?}\n{}",
+                        p.dtype,
+                        built.report.opts,
+                        if std::env::var("DBG").is_ok() {
+                            built.report.linear.join("\n") + &built.report.source.join("\n")
+                        } else {
+                            String::new()
+                        }
+                    );
                     same(p.dtype, &got[slot], &want[slot], tolerance, &what);
                 }
             }
@@ -177,15 +192,46 @@ fn every_operation() {
     suite::every_operation(|kernel, tolerance| cases.check(kernel, tolerance.max(1e-6)));
 }
 
+/// Combining stores whose work-items meet in memory.
+#[test]
+fn combinations_in_memory() {
+    let backend = backend("a630");
+    for op in COMBINING {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::F64) {
+            // There is no exchange of 64 bits: one work-item does it all.
+            if backend.target.atomics.has(op, dtype) {
+                combined(&backend, op, dtype, |built, target, buffers, vars| {
+                    machine::run(built, target, buffers, vars)
+                        .iter()
+                        .all(|d| d.groups > 0)
+                });
+            }
+        }
+    }
+}
+
 /// What a kernel takes, in the listing.
 #[test]
 fn listings_have_counts() {
     let built = build(&softmax(3, 70), &backend("a630"), &Options::default()).unwrap();
     let text = built.report.disassembly().unwrap();
-    for word in ["instructions", "slots of nops", "(ss)", "(sy)", "waves of", "ldg.a.u32"] {
+    for word in [
+        "instructions",
+        "slots of nops",
+        "(ss)",
+        "(sy)",
+        "waves of",
+        "ldg.a.u32",
+    ] {
         assert!(text.contains(word), "{word}\n{text}");
     }
-    assert!(built.report.resources.iter().all(|r| r.waves > 0 && r.spilled == 0));
+    assert!(
+        built
+            .report
+            .resources
+            .iter()
+            .all(|r| r.waves > 0 && r.spilled == 0)
+    );
 }
 
 /// Code with a wait or a delay taken out is refused: each of them is needed.
@@ -197,21 +243,35 @@ fn nothing_is_superfluous() {
         matmul(33, 20, 40, false, true, true),
         softmax(3, 70),
         conv(2, 3, 5, 9, 3),
-        operations(70, DType::F32, &[Unary::Sqrt, Unary::Exp], &Binary::ALL[..6], &[DType::I8]),
+        operations(
+            70,
+            DType::F32,
+            &[Unary::Sqrt, Unary::Exp],
+            &Binary::ALL[..6],
+            &[DType::I8],
+        ),
     ];
     for kernel in kernels {
         let built = build(&kernel, &backend("a630"), &Options::default()).unwrap();
         for object in examine(&built, &kernel.name) {
             let used = object.statistics.instructions as usize;
-            let insts: Vec<ir3::Inst> =
-                object.code[..used].iter().map(|&w| ir3::decode(w).unwrap()).collect();
+            let insts: Vec<ir3::Inst> = object.code[..used]
+                .iter()
+                .map(|&w| ir3::decode(w).unwrap())
+                .collect();
             let mut check = |at: usize, change: &dyn Fn(&mut ir3::Inst)| {
                 let mut without = insts.clone();
                 change(&mut without[at]);
                 waits += 1;
                 let open = check::check(&without, &inputs).is_err();
                 refused += usize::from(open);
-                assert!(open, "{}: {at} {}\n{}", kernel.name, insts[at], object.disassemble());
+                assert!(
+                    open,
+                    "{}: {at} {}\n{}",
+                    kernel.name,
+                    insts[at],
+                    object.disassemble()
+                );
             };
             for (at, inst) in insts.iter().enumerate() {
                 for flag in [ir3::Flags::SS, ir3::Flags::SY] {

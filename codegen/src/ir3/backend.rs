@@ -89,7 +89,10 @@ impl Chip {
     /// Vectors of a fiber at most, for as many waves as with `vectors`.
     fn room(&self, vectors: u32, double: bool) -> u32 {
         let waves = self.occupancy(vectors, double);
-        (vectors..=48).take_while(|&v| self.occupancy(v, double) == waves).last().unwrap_or(vectors)
+        (vectors..=48)
+            .take_while(|&v| self.occupancy(v, double) == waves)
+            .last()
+            .unwrap_or(vectors)
     }
 
     /// Whether a group of fibers fits with so many vectors each: its waves run at the same time.
@@ -107,7 +110,11 @@ impl File for Registers {
     }
 
     fn limit(&self, class: Class) -> u32 {
-        if class == HALF { GENERAL as u32 / 2 } else { GENERAL as u32 }
+        if class == HALF {
+            GENERAL as u32 / 2
+        } else {
+            GENERAL as u32
+        }
     }
 }
 
@@ -163,7 +170,12 @@ struct Allocated {
 }
 
 /// Gives values their registers, at most `limit` units of them.
-fn registers(f: &mut Function, limit: u32, chip: &Chip, double: bool) -> Result<Allocated, BackendError> {
+fn registers(
+    f: &mut Function,
+    limit: u32,
+    chip: &Chip,
+    double: bool,
+) -> Result<Allocated, BackendError> {
     let mut slots = 0;
     let mut spilled = 0;
     let mut zero: Option<Value> = None;
@@ -240,7 +252,10 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
     coalesce(&mut f);
     before_allocation(&mut f, PRESSURE);
     let mut limit = GENERAL as u32;
-    while limit > 8 && !chip.holds(launch.items, limit / 8, double) && !chip.holds(launch.items, limit / 8, false) {
+    while limit > 8
+        && !chip.holds(launch.items, limit / 8, double)
+        && !chip.holds(launch.items, limit / 8, false)
+    {
         limit -= 8;
     }
     let start = f.clone();
@@ -329,8 +344,16 @@ const UNIT: usize = 16;
 /// Nops behind the end, which are fetched with it.
 const AFTER: usize = 4;
 
-fn finish(insts: &[Inst], launch: &Launch, done: &Allocated, double: bool) -> Result<Object, BackendError> {
-    let mut code = insts.iter().map(super::encode).collect::<Result<Vec<u64>, _>>()?;
+fn finish(
+    insts: &[Inst],
+    launch: &Launch,
+    done: &Allocated,
+    double: bool,
+) -> Result<Object, BackendError> {
+    let mut code = insts
+        .iter()
+        .map(super::encode)
+        .collect::<Result<Vec<u64>, _>>()?;
     let length = (code.len() + AFTER).next_multiple_of(UNIT);
     code.resize(length, super::encode(&Inst::new(Op::Nop))?);
     let mut footprint = Footprint::default();
@@ -348,7 +371,11 @@ fn finish(insts: &[Inst], launch: &Launch, done: &Allocated, double: bool) -> Re
         units::writes(inst, |t| widest(t.unit, t.half));
     }
     footprint.full = footprint.full.max(1);
-    let constants = launch.constants.len().max(launch.args as usize * 2).next_multiple_of(16);
+    let constants = launch
+        .constants
+        .len()
+        .max(launch.args as usize * 2)
+        .next_multiple_of(16);
     let has = |f: Flags| insts.iter().filter(|i| i.flags.has(f)).count() as u32;
     let nops = insts.iter().map(|i| match i.op {
         Op::Nop => u32::from(i.repeat) + 1,

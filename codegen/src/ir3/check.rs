@@ -53,7 +53,11 @@ pub struct Hazard {
 
 impl fmt::Display for Hazard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "instruction {} ({}): {:?}", self.at, self.inst, self.rule)?;
+        write!(
+            f,
+            "instruction {} ({}): {:?}",
+            self.at, self.inst, self.rule
+        )?;
         if !self.register.is_empty() {
             write!(f, " of {}", self.register)?;
         }
@@ -182,7 +186,10 @@ impl Board {
             let rule = match unit {
                 Unit { short: true, .. } => Rule::ShortResult,
                 Unit { long: true, .. } => Rule::LongResult,
-                Unit { late_short: true, .. } | Unit { late_any: true, .. } => Rule::LateRead,
+                Unit {
+                    late_short: true, ..
+                }
+                | Unit { late_any: true, .. } => Rule::LateRead,
                 _ => return None,
             };
             Some((rule, at))

@@ -165,13 +165,17 @@ impl Object {
             return Err(wrong("other first bytes", 0));
         }
         let (size, start) = (word(1)? as usize, word(2)? as usize);
-        let code = start.checked_add(size).and_then(|end| bytes.get(start..end));
+        let code = start
+            .checked_add(size)
+            .and_then(|end| bytes.get(start..end));
         let code = code.ok_or(wrong("code beyond the end", 1))?;
         let count = word(12)? as usize;
         if !size.is_multiple_of(UNIT) || !start.is_multiple_of(UNIT) || count > start / 4 {
             return Err(wrong("sizes that do not match", 1));
         }
-        let words = code.chunks_exact(8).map(|c| c.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)));
+        let words = code
+            .chunks_exact(8)
+            .map(|c| c.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)));
         Ok(Object {
             code: words.collect(),
             footprint: Footprint {
@@ -185,7 +189,9 @@ impl Object {
             private_bytes: word(9)?,
             args: word(10)?,
             const_vectors: word(11)?,
-            constants: (0..count).map(|n| word(HEADER + n)).collect::<Result<_, _>>()?,
+            constants: (0..count)
+                .map(|n| word(HEADER + n))
+                .collect::<Result<_, _>>()?,
             waves: word(15)?,
             statistics: Statistics {
                 instructions: word(16)?,

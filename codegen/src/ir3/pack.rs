@@ -77,10 +77,14 @@ fn together(first: &Inst, second: &Inst) -> Option<Inst> {
 /// Whether elements are far enough apart: none reads what one before it writes.
 fn ordered(inst: &Inst) -> bool {
     let mut written = Vec::new();
-    units::writes(inst, |t| written.extend(t.units().map(|unit| (unit, t.step))));
+    units::writes(inst, |t| {
+        written.extend(t.units().map(|unit| (unit, t.step)))
+    });
     let mut right = true;
     units::reads(inst, |t| {
-        right &= !written.iter().any(|&(unit, step)| t.units().contains(&unit) && step < t.step);
+        right &= !written
+            .iter()
+            .any(|&(unit, step)| t.units().contains(&unit) && step < t.step);
     });
     right
 }

@@ -121,7 +121,10 @@ impl Units for Sizes {
 pub(super) fn before_allocation(f: &mut Function, limit: u32) {
     let live = Live::of(f);
     let units = |s: &Shape| if s.class == HALF { 1 } else { 2 };
-    let sizes = f.shapes.iter().flat_map(|s| vec![units(s); usize::from(s.lanes)]);
+    let sizes = f
+        .shapes
+        .iter()
+        .flat_map(|s| vec![units(s); usize::from(s.lanes)]);
     let sizes = Sizes(sizes.collect());
     let machine = Virtual { lanes: &live.lanes };
     for (at, block) in f.blocks.iter_mut().enumerate() {
@@ -189,7 +192,11 @@ impl Machine<Inst> for Physical {
         });
         units::reads(to, |t| {
             if t.units().contains(&unit) {
-                let later = if units::is_alu(to) { u32::from(t.step) } else { 0 };
+                let later = if units::is_alu(to) {
+                    u32::from(t.step)
+                } else {
+                    0
+                };
                 read = read.min(later + units::read_delay(to, t.at));
             }
         });

@@ -70,9 +70,14 @@ impl State {
             *to = from.max(*to);
         };
         for (to, from) in self.ready.iter_mut().zip(&other.ready) {
-            to.iter_mut().zip(from).for_each(|(to, &from)| most(to, from));
+            to.iter_mut()
+                .zip(from)
+                .for_each(|(to, &from)| most(to, from));
         }
-        self.predicates.iter_mut().zip(other.predicates).for_each(|(to, from)| most(to, from));
+        self.predicates
+            .iter_mut()
+            .zip(other.predicates)
+            .for_each(|(to, from)| most(to, from));
         changed |= other.barrier && !self.barrier;
         self.barrier |= other.barrier;
         changed
@@ -93,7 +98,9 @@ impl State {
         for list in &mut self.ready {
             list.iter_mut().for_each(|r| *r = r.saturating_sub(slots));
         }
-        self.predicates.iter_mut().for_each(|r| *r = r.saturating_sub(slots));
+        self.predicates
+            .iter_mut()
+            .for_each(|r| *r = r.saturating_sub(slots));
     }
 
     /// Which waits an instruction needs.
@@ -168,7 +175,11 @@ impl State {
         }
         if units::reads_late(inst) {
             let short = units::is_ss_producer(inst) || units::is_store(inst);
-            let set = if short { &mut self.late_ss } else { &mut self.late_any };
+            let set = if short {
+                &mut self.late_ss
+            } else {
+                &mut self.late_any
+            };
             units::reads(inst, |t| {
                 t.units().for_each(|unit| {
                     set.add(unit);

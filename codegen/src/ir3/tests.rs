@@ -69,9 +69,13 @@ fn values(f: &Function) -> Vec<u32> {
                 Op::End => break 'blocks,
                 Op::Br if predicate => next = code.target,
                 Op::Br => {}
-                Op::CmpsU => predicate = read(&code.srcs[0], 0, &there) < read(&code.srcs[1], 0, &there),
+                Op::CmpsU => {
+                    predicate = read(&code.srcs[0], 0, &there) < read(&code.srcs[1], 0, &there)
+                }
                 Op::Stg => {
-                    let Name::Part(p) = code.srcs[1].name else { panic!() };
+                    let Name::Part(p) = code.srcs[1].name else {
+                        panic!()
+                    };
                     out.extend(p.each().map(|p| there[&(p.value, p.lane)]));
                 }
                 _ => {
@@ -96,7 +100,10 @@ fn values(f: &Function) -> Vec<u32> {
 /// What its machine code stores, by registers.
 fn registers(object: &Object) -> Vec<u32> {
     let used = object.statistics.instructions as usize;
-    let insts: Vec<Inst> = object.code[..used].iter().map(|&w| super::decode(w).unwrap()).collect();
+    let insts: Vec<Inst> = object.code[..used]
+        .iter()
+        .map(|&w| super::decode(w).unwrap())
+        .collect();
     let mut units = vec![0xdeadu16; units::GENERAL];
     let mut private = vec![0u32; 4096];
     let (mut out, mut predicate, mut at, mut left) = (Vec::new(), false, 0usize, 100_000);
@@ -135,7 +142,9 @@ fn registers(object: &Object) -> Vec<u32> {
             Op::End => return out,
             Op::Nop => {}
             Op::Br => {
-                let Place::Imm(by) = inst.srcs[1].value else { panic!() };
+                let Place::Imm(by) = inst.srcs[1].value else {
+                    panic!()
+                };
                 if predicate {
                     next = (at as i32 + by) as usize;
                 }
@@ -145,7 +154,8 @@ fn registers(object: &Object) -> Vec<u32> {
             }
             Op::Stg => {
                 let first = register(&inst.srcs[1]);
-                let data = (0..usize::from(inst.mods.count)).map(|n| get(&units, first + n, half_data));
+                let data =
+                    (0..usize::from(inst.mods.count)).map(|n| get(&units, first + n, half_data));
                 out.extend(data);
             }
             Op::Stp => {
@@ -154,7 +164,12 @@ fn registers(object: &Object) -> Vec<u32> {
             }
             Op::Ldp => {
                 let base = read(&units, &inst.srcs[0], 0) as i32 + inst.mods.offset;
-                set(&mut units, register(&inst.dsts[0]), half_data, private[base as usize]);
+                set(
+                    &mut units,
+                    register(&inst.dsts[0]),
+                    half_data,
+                    private[base as usize],
+                );
             }
             op => {
                 for n in 0..=inst.repeat {
@@ -164,7 +179,12 @@ fn registers(object: &Object) -> Vec<u32> {
                         Op::Mov => a,
                         op => two(op, a, read(&units, &inst.srcs[1], n), half),
                     };
-                    set(&mut units, register(&inst.dsts[0]) + usize::from(n), half, value);
+                    set(
+                        &mut units,
+                        register(&inst.dsts[0]) + usize::from(n),
+                        half,
+                        value,
+                    );
                 }
             }
         }
@@ -197,7 +217,9 @@ fn program(random: &mut Random, values: usize, steps: usize) -> Function {
         let lanes = 1 + random.below(4) as u8;
         let value = f.value(class, lanes);
         for part in whole(value, lanes).each() {
-            f.blocks[0].insts.push(imm(class, part, (n * 37 + usize::from(part.lane)) as i32));
+            f.blocks[0]
+                .insts
+                .push(imm(class, part, (n * 37 + usize::from(part.lane)) as i32));
         }
         there.push((value, class, lanes));
     }
@@ -210,9 +232,18 @@ fn program(random: &mut Random, values: usize, steps: usize) -> Function {
     }
     // What was made inside of the loop is only sure to be there behind it.
     let counter = Src::part(whole(count, 1));
-    let compare = Code::compare(Op::CmpsU, Cond::Lt, Dst::Predicate(0), vec![counter, Src::imm(3)]);
+    let compare = Code::compare(
+        Op::CmpsU,
+        Cond::Lt,
+        Dst::Predicate(0),
+        vec![counter, Src::imm(3)],
+    );
     f.blocks[1].insts.push(compare);
-    let more = Code::new(Op::AddU, Dst::Part(whole(count, 1)), vec![counter, Src::imm(1)]);
+    let more = Code::new(
+        Op::AddU,
+        Dst::Part(whole(count, 1)),
+        vec![counter, Src::imm(1)],
+    );
     f.blocks[1].insts.push(more);
     let mut back = Code::new(Op::Br, Dst::None, vec![Src::new(Name::Predicate(0))]);
     back.target = Some(1);
@@ -228,7 +259,9 @@ fn program(random: &mut Random, values: usize, steps: usize) -> Function {
         store.mods.count = lanes.into();
         f.blocks[2].insts.push(store);
     }
-    f.blocks[2].insts.push(Code::new(Op::End, Dst::None, Vec::new()));
+    f.blocks[2]
+        .insts
+        .push(Code::new(Op::End, Dst::None, Vec::new()));
     f
 }
 
@@ -246,7 +279,11 @@ fn step(random: &mut Random, f: &mut Function, there: &mut Vec<(Value, Class, u8
         _ => f.value(class, lanes),
     };
     let advances = others >= lanes && random.below(2) == 0 && b != to;
-    let second = if advances { whole(b, lanes) } else { Part::of(b, random.below(others.into()) as u8) };
+    let second = if advances {
+        whole(b, lanes)
+    } else {
+        Part::of(b, random.below(others.into()) as u8)
+    };
     // What does not advance may not be written before it was read for the last time.
     let packs = lanes > 1 && (advances || b != to);
     let op = [Op::AddU, Op::XorB, Op::SubU, Op::MullU, Op::Mov][random.below(5)];
@@ -265,7 +302,11 @@ fn step(random: &mut Random, f: &mut Function, there: &mut Vec<(Value, Class, u8
             advances,
             ..Src::part(second)
         };
-        let srcs = if op == Op::Mov { vec![first] } else { vec![first, second] };
+        let srcs = if op == Op::Mov {
+            vec![first]
+        } else {
+            vec![first, second]
+        };
         let mut code = Code::new(op, Dst::Part(whole(to, lanes)), srcs).repeated(lanes - 1);
         mods(&mut code);
         f.blocks[block].insts.push(code);
@@ -273,7 +314,11 @@ fn step(random: &mut Random, f: &mut Function, there: &mut Vec<(Value, Class, u8
         for part in whole(a, lanes).each() {
             let first = Src::part(part);
             let second = Src::part(Part { lanes: 1, ..second });
-            let srcs = if op == Op::Mov { vec![first] } else { vec![first, second] };
+            let srcs = if op == Op::Mov {
+                vec![first]
+            } else {
+                vec![first, second]
+            };
             let mut code = Code::new(op, Dst::Part(Part { value: to, ..part }), srcs);
             mods(&mut code);
             f.blocks[block].insts.push(code);
@@ -293,7 +338,12 @@ fn programs_compute_the_same_in_registers() {
         let f = program(&mut random, many, 4 + round % 20);
         let want = values(&f);
         let object = compile(f, &launch()).unwrap_or_else(|e| panic!("{round}: {e}"));
-        assert_eq!(registers(&object), want, "{round}\n{}", object.disassemble());
+        assert_eq!(
+            registers(&object),
+            want,
+            "{round}\n{}",
+            object.disassemble()
+        );
         spilled += object.statistics.spilled;
     }
     assert!(spilled > 0, "no program was large enough to spill");
@@ -320,8 +370,17 @@ fn what_is_read_and_not_written_is_an_error() {
     f.blocks.push(Block::new(0));
     let value = f.value(FULL, 1);
     let part = whole(value, 1);
-    f.blocks[0].insts.push(Code::new(Op::AddU, Dst::Part(part), vec![Src::part(part), Src::imm(1)]));
-    assert!(compile(f, &launch()).unwrap_err().to_string().contains("value 0"));
+    f.blocks[0].insts.push(Code::new(
+        Op::AddU,
+        Dst::Part(part),
+        vec![Src::part(part), Src::imm(1)],
+    ));
+    assert!(
+        compile(f, &launch())
+            .unwrap_err()
+            .to_string()
+            .contains("value 0")
+    );
 }
 
 fn text(lines: &[&str]) -> Vec<Inst> {
@@ -344,10 +403,19 @@ fn waits_and_delays_are_those_that_are_needed() {
     let out = synchronised(&["add.u r0.x, r1.x, r1.y", "add.u r0.y, r0.x, r1.x", "end"]);
     assert_eq!(out[0], "(nop3) add.u r0.x, r1.x, r1.y");
     // The third source of a product is read two later.
-    let out = synchronised(&["add.f r0.x, r1.x, r1.y", "mad.f32 r0.y, r1.x, r1.y, r0.x", "end"]);
+    let out = synchronised(&[
+        "add.f r0.x, r1.x, r1.y",
+        "mad.f32 r0.y, r1.x, r1.y, r0.x",
+        "end",
+    ]);
     assert_eq!(out[0], "(nop1) add.f r0.x, r1.x, r1.y");
     // To other units: six, three of them in a nop.
-    let out = synchronised(&["add.f r0.x, r1.x, r1.y", "rcp r0.y, r0.x", "add.f r0.z, r0.y, r1.x", "end"]);
+    let out = synchronised(&[
+        "add.f r0.x, r1.x, r1.y",
+        "rcp r0.y, r0.x",
+        "add.f r0.z, r0.y, r1.x",
+        "end",
+    ]);
     assert_eq!(out[1], "(rpt2)nop");
     assert!(out[3].starts_with("(ss)"), "{out:?}");
     // A load: (sy), and then nothing more to wait for, not even for its address.
@@ -357,7 +425,10 @@ fn waits_and_delays_are_those_that_are_needed() {
         "add.u r0.x, r1.x, r1.x",
         "end",
     ]);
-    assert!(out[1].starts_with("(sy)") && !out[2].contains("(ss)"), "{out:?}");
+    assert!(
+        out[1].starts_with("(sy)") && !out[2].contains("(ss)"),
+        "{out:?}"
+    );
     // A store reads late: its data is overwritten behind (ss).
     let out = synchronised(&["stg.u32 g[r0.x], r2.x, 1", "add.u r2.x, r1.x, r1.x", "end"]);
     assert!(out[1].starts_with("(ss)"), "{out:?}");
@@ -370,7 +441,11 @@ fn waits_and_delays_are_those_that_are_needed() {
 fn waits_are_seen_across_loops() {
     let mut blocks = [
         Straight {
-            insts: text(&["mov.u32u32 r2.x, 0", "mov.u32u32 r0.x, 0", "mov.u32u32 r0.y, 0"]),
+            insts: text(&[
+                "mov.u32u32 r2.x, 0",
+                "mov.u32u32 r0.x, 0",
+                "mov.u32u32 r0.y, 0",
+            ]),
             next: vec![1],
             joins: false,
         },
@@ -382,25 +457,40 @@ fn waits_are_seen_across_loops() {
     ];
     synchronise(&mut blocks);
     // One slot is missing before the first instruction of the loop.
-    let [nop, first, ..] = blocks[1].insts.as_slice() else { panic!() };
+    let [nop, first, ..] = blocks[1].insts.as_slice() else {
+        panic!()
+    };
     assert!(nop.op == Op::Nop && nop.flags.has(Flags::JP) && first.flags.has(Flags::SY));
 }
 
 #[test]
 fn neighbours_are_packed() {
     let packed = |lines: &[&str]| -> Vec<String> {
-        pack::pack(text(lines)).iter().map(ToString::to_string).collect()
+        pack::pack(text(lines))
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     };
     assert_eq!(
-        packed(&["add.f r0.x, r1.x, c0.x", "add.f r0.y, r1.y, c0.x", "add.f r0.z, r1.z, c0.x"]),
+        packed(&[
+            "add.f r0.x, r1.x, c0.x",
+            "add.f r0.y, r1.y, c0.x",
+            "add.f r0.z, r1.z, c0.x"
+        ]),
         ["(rpt2)add.f r0.x, (r)r1.x, c0.x"]
     );
     // The second one reads what the first one writes.
-    assert_eq!(packed(&["add.f r0.x, r1.x, r2.x", "add.f r0.y, r0.x, r2.x"]).len(), 2);
+    assert_eq!(
+        packed(&["add.f r0.x, r1.x, r2.x", "add.f r0.y, r0.x, r2.x"]).len(),
+        2
+    );
     assert_eq!(packed(&["rcp r0.x, r1.x", "rcp r0.y, r1.y"]).len(), 2);
     // A source that stays in one and advances in another.
     assert_eq!(
-        packed(&["mad.f32 r0.x, r4.x, r5.x, r0.x", "mad.f32 r0.y, r4.x, r5.y, r0.y"]),
+        packed(&[
+            "mad.f32 r0.x, r4.x, r5.x, r0.x",
+            "mad.f32 r0.y, r4.x, r5.y, r0.y"
+        ]),
         ["(rpt1)mad.f32 r0.x, r4.x, (r)r5.x, (r)r0.x"]
     );
 }
@@ -410,8 +500,14 @@ fn hazards_are_told() {
     let rule = |lines: &[&str]| check::check(&text(lines), &[0, 1, 2, 3]).unwrap_err().rule;
     use check::Rule;
     assert_eq!(rule(&["add.u r1.x, r2.x, r0.x", "end"]), Rule::Undefined);
-    assert_eq!(rule(&["add.u r1.x, r0.x, r0.y", "add.u r1.y, r1.x, r0.x", "end"]), Rule::Delay);
-    assert_eq!(rule(&["rcp r1.x, r0.x", "add.u r1.y, r1.x, r0.x", "end"]), Rule::ShortResult);
+    assert_eq!(
+        rule(&["add.u r1.x, r0.x, r0.y", "add.u r1.y, r1.x, r0.x", "end"]),
+        Rule::Delay
+    );
+    assert_eq!(
+        rule(&["rcp r1.x, r0.x", "add.u r1.y, r1.x, r0.x", "end"]),
+        Rule::ShortResult
+    );
     assert_eq!(
         rule(&["ldg.u32 r1.x, g[r0.x], 1", "add.u r1.y, r1.x, r0.x", "end"]),
         Rule::LongResult

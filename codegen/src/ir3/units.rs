@@ -82,7 +82,11 @@ fn touched(inst: &Inst, dst: bool, see: &mut impl FnMut(Touched)) {
             false => usize::from(reg.0) * 2,
         };
         for step in 0..=inst.repeat {
-            let advance = if dst || operand.advances { usize::from(step) } else { 0 };
+            let advance = if dst || operand.advances {
+                usize::from(step)
+            } else {
+                0
+            };
             for n in 0..count as usize {
                 let unit = first + (advance + n) * size;
                 if unit + size <= UNITS {
@@ -123,7 +127,9 @@ pub(super) fn is_alu(inst: &Inst) -> bool {
 
 /// Its result is waited for by (ss).
 pub(super) fn is_ss_producer(inst: &Inst) -> bool {
-    inst.op.category() == 4 || matches!(inst.op, Op::Ldl | Op::Shfl | Op::Resinfo) || is_local_atomic(inst.op)
+    inst.op.category() == 4
+        || matches!(inst.op, Op::Ldl | Op::Shfl | Op::Resinfo)
+        || is_local_atomic(inst.op)
 }
 
 /// Its result is waited for by (sy).
@@ -135,7 +141,10 @@ pub(super) fn is_sy_producer(inst: &Inst) -> bool {
 
 /// It writes memory and nothing else.
 pub(super) fn is_store(inst: &Inst) -> bool {
-    matches!(inst.op, Op::Stg | Op::StgA | Op::Stl | Op::Stp | Op::Stc | Op::StibB)
+    matches!(
+        inst.op,
+        Op::Stg | Op::StgA | Op::Stl | Op::Stp | Op::Stc | Op::StibB
+    )
 }
 
 /// It may read its sources after later instructions have been issued (`is_war_hazard_producer`).
@@ -162,7 +171,8 @@ pub(super) fn read_delay(inst: &Inst, at: usize) -> u32 {
 /// Whether it fills slots: instructions of the arithmetic units and nops do, branches are not counted
 /// (Mesa `count_instruction`).
 pub(super) fn fills(inst: &Inst) -> bool {
-    is_alu(inst) || (inst.op.category() == 0 && !matches!(inst.op, Op::Br | Op::Brao | Op::Braa | Op::Jump))
+    is_alu(inst)
+        || (inst.op.category() == 0 && !matches!(inst.op, Op::Br | Op::Brao | Op::Braa | Op::Jump))
 }
 
 /// The register of a unit, as the text has it.

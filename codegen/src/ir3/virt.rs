@@ -184,7 +184,11 @@ fn spread(part: Part, repeat: u8, advances: bool, writes: bool, see: &mut dyn Fn
     }
     for (step, part) in (0..=repeat).zip(part.each().chain(std::iter::repeat(part))) {
         see(Access {
-            part: if advances { part } else { Part::of(part.value, part.lane) },
+            part: if advances {
+                part
+            } else {
+                Part::of(part.value, part.lane)
+            },
             writes,
             step,
         });
@@ -246,7 +250,10 @@ fn halves(code: &Code, is_half: &impl Fn(Part) -> bool) -> bool {
             Some(Name::Const(_)) => code.mods.src_ty.is_some_and(Type::is_half),
             _ => false,
         },
-        2 | 3 => code.srcs.iter().any(|s| matches!(s.name, Name::Part(part) if is_half(part))),
+        2 | 3 => code
+            .srcs
+            .iter()
+            .any(|s| matches!(s.name, Name::Part(part) if is_half(part))),
         _ => false,
     }
 }

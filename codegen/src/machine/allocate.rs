@@ -133,7 +133,10 @@ impl<F: File> Scan<'_, F> {
             for (n, lane) in self.live.lanes.all(value).enumerate() {
                 for unit in (first + n as u32 * width..).take(width as usize) {
                     if gone.contains(&unit) {
-                        super::coalesce::join(&mut self.taken[unit as usize], &self.ranges.spans[lane]);
+                        super::coalesce::join(
+                            &mut self.taken[unit as usize],
+                            &self.ranges.spans[lane],
+                        );
                     }
                 }
             }
@@ -184,7 +187,10 @@ pub fn allocate<I: Instruction>(
     }
     let start = |n: u32| {
         let lanes = live.lanes.all(Value(n));
-        lanes.filter_map(|lane| ranges.spans[lane].first()).map(|s| s.from).min()
+        lanes
+            .filter_map(|lane| ranges.spans[lane].first())
+            .map(|s| s.from)
+            .min()
     };
     let mut order: Vec<(u32, Value)> = (0..f.shapes.len() as u32)
         .filter(|&n| scan.unit[n as usize].is_none())
@@ -231,7 +237,9 @@ pub fn allocate<I: Instruction>(
     if !spilled.is_empty() {
         return Err(spilled);
     }
-    let ends = placed.iter().map(|&(v, at)| at + u32::from(f.shape(v).lanes) * width(v));
+    let ends = placed
+        .iter()
+        .map(|&(v, at)| at + u32::from(f.shape(v).lanes) * width(v));
     let used = ends.max().unwrap_or(0);
     Ok(Places {
         unit: scan.unit,

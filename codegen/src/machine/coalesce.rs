@@ -57,7 +57,10 @@ pub fn coalesce<I: Instruction>(f: &mut Function<I>) -> usize {
         if big.class != small.class || at + small.lanes > big.lanes || stays {
             continue;
         }
-        let pairs = live.lanes.all(inner.value).zip(live.lanes.all(outer.value).skip(usize::from(at)));
+        let pairs = live
+            .lanes
+            .all(inner.value)
+            .zip(live.lanes.all(outer.value).skip(usize::from(at)));
         let pairs: Vec<(usize, usize)> = pairs.collect();
         if pairs.iter().any(|&(a, b)| overlap(&spans[a], &spans[b])) {
             continue;
@@ -74,7 +77,9 @@ pub fn coalesce<I: Instruction>(f: &mut Function<I>) -> usize {
             inst.rename(&mut |part, _| merged.part(part));
         }
         let before = block.insts.len();
-        block.insts.retain(|i| i.copies().is_none_or(|(to, from)| to != from));
+        block
+            .insts
+            .retain(|i| i.copies().is_none_or(|(to, from)| to != from));
         removed += before - block.insts.len();
     }
     removed

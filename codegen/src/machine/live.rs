@@ -64,7 +64,10 @@ impl Live {
     /// Lanes that are read before they are written, on some path from the entry: none of a right program but its
     /// inputs.
     pub fn undefined<I: Instruction>(&self, f: &Function<I>) -> Vec<usize> {
-        let mut open: Vec<usize> = self.at_start.first().map_or(Vec::new(), |b| b.iter().collect());
+        let mut open: Vec<usize> = self
+            .at_start
+            .first()
+            .map_or(Vec::new(), |b| b.iter().collect());
         for &(value, _) in &f.inputs {
             let own = self.lanes.all(value);
             open.retain(|lane| !own.contains(lane));
@@ -100,7 +103,11 @@ impl Ranges {
             starts.push(next);
             // A place before the first instruction, for what is live there.
             next += 2;
-            next += block.insts.iter().map(|i| 2 * u32::from(i.steps())).sum::<u32>();
+            next += block
+                .insts
+                .iter()
+                .map(|i| 2 * u32::from(i.steps()))
+                .sum::<u32>();
         }
         let mut spans: Vec<Vec<Span>> = vec![Vec::new(); live.lanes.count()];
         let end = next;

@@ -111,7 +111,9 @@ fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_
                 edges.push((writer, machine.delay(&insts[writer], inst, t.resource)));
             }
             entry.readers.push(at);
-            let instance = *entry.instance.get_or_insert_with(|| instances.add(t.resource));
+            let instance = *entry
+                .instance
+                .get_or_insert_with(|| instances.add(t.resource));
             if !nodes[at].reads.contains(&instance) {
                 instances.uses[instance] += 1;
                 nodes[at].reads.push(instance);
@@ -161,7 +163,10 @@ fn graph<I>(insts: &[I], machine: &impl Machine<I>, pressure: Option<Pressure<'_
     }
     for at in (0..nodes.len()).rev() {
         let own = machine.slots(&insts[at]);
-        let below = nodes[at].next.iter().map(|&(n, d)| nodes[n].height + d.max(own));
+        let below = nodes[at]
+            .next
+            .iter()
+            .map(|&(n, d)| nodes[n].height + d.max(own));
         nodes[at].height = below.max().unwrap_or(own);
     }
     Graph { nodes, instances }
@@ -191,8 +196,7 @@ pub fn order<I>(
         mut nodes,
         mut instances,
     } = graph(insts, machine, pressure);
-    let mut live: i64 =
-        pressure.map_or(0, |p| p.before.iter().map(|r| p.size(r as u32)).sum());
+    let mut live: i64 = pressure.map_or(0, |p| p.before.iter().map(|r| p.size(r as u32)).sum());
     let mut ready: Vec<usize> = (0..nodes.len()).filter(|&n| nodes[n].waits == 0).collect();
     let mut out = Vec::with_capacity(nodes.len());
     let mut cycle = 0;
@@ -240,5 +244,8 @@ pub fn order<I>(
 /// Puts instructions in an order.
 pub fn permute<I>(insts: Vec<I>, order: &[usize]) -> Vec<I> {
     let mut slots: Vec<Option<I>> = insts.into_iter().map(Some).collect();
-    order.iter().filter_map(|&n| slots.get_mut(n).and_then(Option::take)).collect()
+    order
+        .iter()
+        .filter_map(|&n| slots.get_mut(n).and_then(Option::take))
+        .collect()
 }

@@ -98,7 +98,10 @@ fn apart(f: &Function<Toy>, file: &Few, units: &[Option<u32>]) {
     for (n, &(a, at, width)) in lanes.iter().enumerate() {
         for &(b, there, other) in &lanes[n + 1..] {
             let meet = at < there + other && there < at + width;
-            assert!(!meet || !overlap(&ranges.spans[a], &ranges.spans[b]), "lanes {a} and {b}");
+            assert!(
+                !meet || !overlap(&ranges.spans[a], &ranges.spans[b]),
+                "lanes {a} and {b}"
+            );
         }
     }
 }

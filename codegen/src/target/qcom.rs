@@ -85,7 +85,11 @@ impl Target {
                 .collect(),
             f16_convert: true,
             f8_convert: false,
-            atomics: Atomics { sums: &[] },
+            // Atomics of 64 bits begin with Adreno 7xx: Mesa `ir3_compiler.c`.
+            atomics: Atomics {
+                sums: &[],
+                swaps: 4,
+            },
             any_order: true,
             mma: Vec::new(),
         })
@@ -131,7 +135,14 @@ mod tests {
     #[test]
     fn registers_decide_how_many_waves_fit() {
         let chip = registers(&Target::qcom("a630", 0).unwrap());
-        for (vectors, double, want) in [(1, false, 16), (12, false, 16), (13, false, 14), (24, true, 4), (48, false, 4), (48, true, 2)] {
+        for (vectors, double, want) in [
+            (1, false, 16),
+            (12, false, 16),
+            (13, false, 14),
+            (24, true, 4),
+            (48, false, 4),
+            (48, true, 2),
+        ] {
             assert_eq!(chip.occupancy(vectors, double), want, "{vectors} {double}");
         }
     }

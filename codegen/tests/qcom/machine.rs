@@ -31,7 +31,9 @@ impl Ram {
         let at = address.checked_sub(BASE).ok_or(unmapped.clone())?;
         let buffer = self.0.get_mut((at / APART) as usize);
         let start = (at % APART) as usize;
-        buffer.and_then(|b| b.get_mut(start..start + len)).ok_or(unmapped)
+        buffer
+            .and_then(|b| b.get_mut(start..start + len))
+            .ok_or(unmapped)
     }
 }
 
@@ -48,7 +50,10 @@ impl Memory for Ram {
 
     fn atomic(&mut self, address: u64, bytes: usize, change: Change<'_>) -> Result<u64, Denied> {
         let place = self.part(address, bytes)?;
-        let old = place.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b));
+        let old = place
+            .iter()
+            .rev()
+            .fold(0, |word, &b| word << 8 | u64::from(b));
         place.copy_from_slice(&change(old).to_le_bytes()[..bytes]);
         Ok(old)
     }
@@ -56,10 +61,17 @@ impl Memory for Ram {
 
 /// Runs the stages of a kernel; buffers are read back. Gives what each stage took.
 pub fn run(built: &Built, target: &Target, buffers: &mut [Vec<u8>], vars: &[i64]) -> Vec<Done> {
-    let chip = CHIPS.iter().find(|c| c.name.eq_ignore_ascii_case(&target.cpu)).unwrap();
+    let chip = CHIPS
+        .iter()
+        .find(|c| c.name.eq_ignore_ascii_case(&target.cpu))
+        .unwrap();
     let mut ram = Ram(Vec::new());
     let params: Vec<u64> = buffers.iter().map(|b| ram.place(b.clone())).collect();
-    let scratch: Vec<u64> = built.scratch.iter().map(|s| ram.place(vec![0x7f; s.bytes])).collect();
+    let scratch: Vec<u64> = built
+        .scratch
+        .iter()
+        .map(|s| ram.place(vec![0x7f; s.bytes]))
+        .collect();
     let mut done = Vec::new();
     for stage in &built.stages {
         let args = stage.args.iter().map(|arg| match *arg {
@@ -102,7 +114,11 @@ fn start(ram: &mut Ram, stage: &Stage, chip: &'static Chip, args: &[u64]) -> Don
         program,
         first: 0,
         code_bytes,
-        thread_size: if object.double { ThreadSize::Thread128 } else { ThreadSize::Thread64 },
+        thread_size: if object.double {
+            ThreadSize::Thread128
+        } else {
+            ThreadSize::Thread64
+        },
         full_footprint: object.footprint.full,
         half_footprint: object.footprint.half,
         merged_registers: true,
@@ -133,5 +149,12 @@ fn start(ram: &mut Ram, stage: &Stage, chip: &'static Chip, args: &[u64]) -> Don
         limit: LIMIT,
     };
     let ran = Grid::new(launch).and_then(|mut grid| grid.run(ram));
-    ran.unwrap_or_else(|e| panic!("{} on {}: {e}\n{}", stage.name, chip.name, object.disassemble()))
+    ran.unwrap_or_else(|e| {
+        panic!(
+            "{} on {}: {e}\n{}",
+            stage.name,
+            chip.name,
+            object.disassemble()
+        )
+    })
 }

@@ -83,7 +83,10 @@ impl Caps {
         binary: [TypeSet::NONE; Binary::ALL.len()],
         fma: TypeSet::NONE,
         cast: [TypeSet::NONE; DType::ALL.len()],
-        atomics: Atomics { sums: &[] },
+        atomics: Atomics {
+            sums: &[],
+            swaps: 8,
+        },
         stack: false,
         flushes: false,
     };

@@ -295,7 +295,11 @@ impl Builder<'_> {
         let mantissa = self.and(raw, mask);
         let mantissa = self.or(mantissa, hidden);
         let exponent = self.shr(raw, 52);
-        self.by_mantissa(mantissa, exponent, if single { DType::F32 } else { DType::F64 })
+        self.by_mantissa(
+            mantissa,
+            exponent,
+            if single { DType::F32 } else { DType::F64 },
+        )
     }
 
     /// The same by 53 digits, and an exponent with its bias, of a number that was of a type.

@@ -34,7 +34,9 @@ impl Select<'_> {
                 let Ty { dtype, lanes } = self.ty(dst);
                 let word = |n: u32| [Opnd::bits(n), Opnd::bits(0)];
                 let words = super::words(dtype);
-                let list = (0..lanes).flat_map(|n| word(n).into_iter().take(words)).collect();
+                let list = (0..lanes)
+                    .flat_map(|n| word(n).into_iter().take(words))
+                    .collect();
                 self.define(dst, list);
             }
             Inst::Mask { dst, count } => self.mask(dst, count)?,
@@ -245,7 +247,14 @@ impl Select<'_> {
     }
 
     /// An operation on words of a type.
-    pub(super) fn binary(&mut self, op: Binary, dtype: DType, ranges: [Range; 2], a: List, b: List) -> Result<List> {
+    pub(super) fn binary(
+        &mut self,
+        op: Binary,
+        dtype: DType,
+        ranges: [Range; 2],
+        a: List,
+        b: List,
+    ) -> Result<List> {
         match dtype {
             DType::Bool => self.boolean(op, &a, &b),
             t if t.is_float() => self.float_binary(op, t, a, b),
@@ -283,7 +292,11 @@ impl Select<'_> {
         let mut list = self.r(a)?;
         let mut left = lanes as usize;
         while left > 1 {
-            let half = if left.is_multiple_of(2) { left / 2 } else { left - 1 };
+            let half = if left.is_multiple_of(2) {
+                left / 2
+            } else {
+                left - 1
+            };
             let more = list[half * words..].to_vec();
             let some = list[..more.len()].to_vec();
             let sum = self.binary(op.binary(), dtype, [None; 2], some, more)?;

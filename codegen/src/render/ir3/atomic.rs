@@ -1,6 +1,6 @@
 //! Combinations with elements of global memory: one instruction where there is one, a loop that compares and swaps
-//! elsewhere. Sums of 64 bits are two: the low words, and what they carry with the high ones. Other atomics of 64 bits
-//! are not there (Mesa: from Adreno 7xx on).
+//! elsewhere. Sums and bitwise operations of 64 bits are two: the low words, and then the high ones with what those
+//! carry. Other atomics of 64 bits are not there (Mesa: from Adreno 7xx on).
 //!
 //! Elements narrower than a dword are part of one.
 
@@ -44,7 +44,12 @@ type Element<'a> = (&'a List, Option<Reg>, i64);
 
 impl Select<'_> {
     /// An address in two registers, with nothing behind it.
-    fn whole_address(&mut self, mem: Mem, (at, _, further): Element<'_>, size: usize) -> Result<Part> {
+    fn whole_address(
+        &mut self,
+        mem: Mem,
+        (at, _, further): Element<'_>,
+        size: usize,
+    ) -> Result<Part> {
         let Mem::Arg(arg) = mem else {
             return self.unsupported("atomics in local memory");
         };
@@ -126,10 +131,7 @@ impl Select<'_> {
             return self.decided(op, mem, element, value);
         }
         if dtype.size() == 8 {
-            return match op {
-                ReduceOp::Add => self.long_sum(mem, dtype, element, &value),
-                _ => self.unsupported(format!("{op:?} of {dtype} in one step")),
-            };
+            return self.long(op, mem, dtype, element, &value);
         }
         let word = self.word(mem, dtype, element)?;
         if dtype.is_float() {
@@ -165,14 +167,30 @@ impl Select<'_> {
         self.close()
     }
 
-    /// Adds the low words, and then the high ones with what was carried.
-    fn long_sum(&mut self, mem: Mem, dtype: DType, element: Element<'_>, value: &List) -> Result<()> {
+    /// Combines the low words, and then the high ones, for sums with what was carried.
+    fn long(
+        &mut self,
+        op: ReduceOp,
+        mem: Mem,
+        dtype: DType,
+        element: Element<'_>,
+        value: &List,
+    ) -> Result<()> {
+        let name = match op {
+            ReduceOp::Add => Op::AtomicGAdd,
+            ReduceOp::And => Op::AtomicGAnd,
+            ReduceOp::Or => Op::AtomicGOr,
+            _ => return self.unsupported(format!("{op:?} of {dtype} in one step")),
+        };
         let at = self.whole_address(mem, element, dtype.size())?;
         let low = self.register(FULL, value[0]);
-        let old = self.atomic_op(Op::AtomicGAdd, Type::U32, at, low);
-        let sum = self.add(&vec![Opnd::part(old)], &vec![value[0]]);
-        let carry = self.compare(Op::CmpsU, Cond::Lt, FULL, &sum, &vec![value[0]]);
-        let high = self.add(&carry, &vec![value[1]]);
+        let old = self.atomic_op(name, Type::U32, at, low);
+        let mut high = vec![value[1]];
+        if op == ReduceOp::Add {
+            let sum = self.add(&vec![Opnd::part(old)], &vec![value[0]]);
+            let carry = self.compare(Op::CmpsU, Cond::Lt, FULL, &sum, &vec![value[0]]);
+            high = self.add(&carry, &high);
+        }
         let data = self.register(FULL, high[0]);
         let words = Wide {
             low: vec![Opnd::part(Part::of(at.value, at.lane))],
@@ -181,7 +199,7 @@ impl Select<'_> {
         let four = self.wide_constant(4, 1);
         let next = self.wide_add(&words, &four);
         let next = self.side_by_side(FULL, &next.list());
-        self.atomic_op(Op::AtomicGAdd, Type::U32, next, data);
+        self.atomic_op(name, Type::U32, next, data);
         Ok(())
     }
 
@@ -216,7 +234,13 @@ impl Select<'_> {
     }
 
     /// The beginning of a loop that ends once memory has not changed during an iteration.
-    pub(super) fn attempt(&mut self, dst: Reg, mem: Mem, index: Reg, gate: Option<Reg>) -> Result<()> {
+    pub(super) fn attempt(
+        &mut self,
+        dst: Reg,
+        mem: Mem,
+        index: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
         let dtype = self.ty(dst).dtype;
         if dtype.size() == 8 {
             return self.unsupported(format!("a combination of {dtype} with memory"));

@@ -292,7 +292,8 @@ impl Select<'_> {
             return to;
         }
         let ty = Self::move_type(class);
-        self.entry.push(Code::mov(ty, ty, to, Src::imm(bits as i32)));
+        self.entry
+            .push(Code::mov(ty, ty, to, Src::imm(bits as i32)));
         self.held.insert((class, bits), to);
         to
     }
@@ -339,7 +340,13 @@ impl Select<'_> {
             return Name::Imm(bits as i32);
         }
         if takes.float {
-            let same = |row: &(u32, u32)| if class == HALF { row.1 == bits } else { row.0 == bits };
+            let same = |row: &(u32, u32)| {
+                if class == HALF {
+                    row.1 == bits
+                } else {
+                    row.0 == bits
+                }
+            };
             if let Some(at) = TABLE.iter().position(same) {
                 return Name::Float(at as u8);
             }
@@ -398,7 +405,10 @@ impl Select<'_> {
     pub(super) fn make_to(&mut self, template: Template, to: &[Part], lists: &[&List]) {
         let mut at = 0;
         while at < to.len() {
-            let same = to[at..].iter().take_while(|p| p.value == to[at].value).count();
+            let same = to[at..]
+                .iter()
+                .take_while(|p| p.value == to[at].value)
+                .count();
             let run = same.min(4);
             let lanes: Vec<Vec<Opnd>> = (at..at + run)
                 .map(|n| lists.iter().map(|l| l[n]).collect())
@@ -412,8 +422,10 @@ impl Select<'_> {
     fn chunk(&mut self, template: &Template, to: &[Part], lanes: &[Vec<Opnd>]) {
         let repeats = to.len() > 1 && template.op != Op::Rcp && template.op.category() <= 4;
         let mut known = Known::new();
-        let srcs: Vec<Vec<Src>> =
-            lanes.iter().map(|l| self.sources(template, l, &mut known)).collect();
+        let srcs: Vec<Vec<Src>> = lanes
+            .iter()
+            .map(|l| self.sources(template, l, &mut known))
+            .collect();
         if repeats && let Some(srcs) = repeated(&srcs) {
             let part = Part {
                 lanes: to.len() as u8,

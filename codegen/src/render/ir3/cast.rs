@@ -63,7 +63,11 @@ impl Select<'_> {
                 self.extended(from.is_signed() && negative, &list).list()
             }
             _ => {
-                let low = if from.size() == 8 { Wide::of(&list).low } else { list };
+                let low = if from.size() == 8 {
+                    Wide::of(&list).low
+                } else {
+                    list
+                };
                 // What fits is the same in both.
                 let (min, max) = scalar::int_limits(to);
                 let fits = |r: (i64, i64)| i128::from(r.0) >= min && i128::from(r.1) <= max;
@@ -107,7 +111,11 @@ impl Select<'_> {
     fn float_of_wide(&mut self, signed: bool, list: &List) -> List {
         let wide = Wide::of(list);
         let lanes = wide.low.len();
-        let size = if signed { self.wide_abs(&wide) } else { wide.clone() };
+        let size = if signed {
+            self.wide_abs(&wide)
+        } else {
+            wide.clone()
+        };
         let zero = self.same(0, lanes);
         let top = self.make(Template::full(Op::ClzB), &[&size.high]);
         // Without a digit in the high word, all of the low word is taken.

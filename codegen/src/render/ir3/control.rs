@@ -158,7 +158,11 @@ impl Select<'_> {
 
     /// The number of the group: `x + grid[0] * (y + grid[1] * z)`.
     pub(super) fn group_number(&mut self) -> Result<()> {
-        let Some(grid) = self.p.grid(self.t).filter(|_| i32::try_from(self.p.groups).is_ok()) else {
+        let Some(grid) = self
+            .p
+            .grid(self.t)
+            .filter(|_| i32::try_from(self.p.groups).is_ok())
+        else {
             return self.unsupported(format!("{} groups", self.p.groups));
         };
         let axis = |s: &mut Self, n: u8| -> List {

@@ -32,7 +32,14 @@ fn factor(most: u64, c: u64) -> Option<(u32, u32)> {
 
 impl Select<'_> {
     /// A quotient or a remainder of at most 32 bits; the divisor is not zero.
-    pub(super) fn division(&mut self, op: Binary, dtype: DType, [of, by]: [Range; 2], a: &List, b: &List) -> List {
+    pub(super) fn division(
+        &mut self,
+        op: Binary,
+        dtype: DType,
+        [of, by]: [Range; 2],
+        a: &List,
+        b: &List,
+    ) -> List {
         let signs = |r: Option<(i64, i64)>| dtype.is_signed() && r.is_none_or(|r| r.0 < 0);
         let signed = signs(of) || signs(by);
         let quotient = matches!(op, Binary::FloorDiv | Binary::TruncDiv);
@@ -102,7 +109,10 @@ impl Select<'_> {
                 vec![Opnd::float(inverse * 0.5); lanes],
             );
             let estimate = self.make(Template::full(Op::MadF32), &[&inverse, &float, &half]);
-            return self.make(Template::convert(Type::F32, Type::U32, Round::Zero), &[&estimate]);
+            return self.make(
+                Template::convert(Type::F32, Type::U32, Round::Zero),
+                &[&estimate],
+            );
         }
         self.estimated(a, b)
     }
@@ -114,7 +124,10 @@ impl Select<'_> {
         // 2^32 less as much as the reciprocal may be too large.
         let scale = vec![Opnd::float(4_294_965_248.0); lanes];
         let scaled = self.make(Template::full(Op::MulF), &[&inverse, &scale]);
-        let z = self.make(Template::convert(Type::F32, Type::U32, Round::Zero), &[&scaled]);
+        let z = self.make(
+            Template::convert(Type::F32, Type::U32, Round::Zero),
+            &[&scaled],
+        );
         let product = self.mul(&z, b);
         let zero = self.same(0, lanes);
         let error = self.sub(&zero, &product);
@@ -211,7 +224,12 @@ impl Select<'_> {
             }
         }
         let src = vec![Src::part(count), Src::imm(1)];
-        self.emit(Code::compare(Op::CmpsU, Cond::Gt, Dst::Predicate(0), src.clone()));
+        self.emit(Code::compare(
+            Op::CmpsU,
+            Cond::Gt,
+            Dst::Predicate(0),
+            src.clone(),
+        ));
         self.emit(Code::new(Op::SubU, Dst::Part(count), src));
         self.again(Name::Predicate(0), false, head);
         let out = |parts: &[[Part; 2]]| Wide {
@@ -242,7 +260,11 @@ mod tests {
                 };
                 found += 1;
                 for a in 0..=most {
-                    assert_eq!((a * u64::from(factor)) >> shift, a / c, "{a} / {c} up to {most}");
+                    assert_eq!(
+                        (a * u64::from(factor)) >> shift,
+                        a / c,
+                        "{a} / {c} up to {most}"
+                    );
                 }
             }
         }

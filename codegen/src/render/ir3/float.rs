@@ -73,7 +73,13 @@ impl Select<'_> {
         })
     }
 
-    pub(super) fn float_binary(&mut self, op: Binary, dtype: DType, a: List, b: List) -> Result<List> {
+    pub(super) fn float_binary(
+        &mut self,
+        op: Binary,
+        dtype: DType,
+        a: List,
+        b: List,
+    ) -> Result<List> {
         let class = super::class(dtype);
         if dtype.is_float() && !matches!(dtype, DType::F32 | DType::F16) {
             return self.unsupported(format!("{op:?} on {dtype}"));
@@ -104,9 +110,17 @@ impl Select<'_> {
 
     /// `a * b + c`. The second factor is a register: the first one may be a constant instead.
     pub(super) fn fma(&mut self, class: Class, a: &List, b: &List, c: &List) -> List {
-        let op = if class == HALF { Op::MadF16 } else { Op::MadF32 };
+        let op = if class == HALF {
+            Op::MadF16
+        } else {
+            Op::MadF32
+        };
         let register = |l: &List| l.iter().all(|o| matches!(o.at, At::Part(_)) && !o.abs);
-        let (a, b) = if register(b) || !register(a) { (a, b) } else { (b, a) };
+        let (a, b) = if register(b) || !register(a) {
+            (a, b)
+        } else {
+            (b, a)
+        };
         self.make(Template::of(op, class), &[a, b, c])
     }
 
@@ -192,7 +206,10 @@ impl Select<'_> {
         let one = |o: Opnd| vec![o];
         let word = |bits: u32| vec![Opnd::bits(bits)];
         let (x, y) = (one(x), one(y));
-        let (ax, ay) = (self.and(&x, &word(0x7fff_ffff)), self.and(&y, &word(0x7fff_ffff)));
+        let (ax, ay) = (
+            self.and(&x, &word(0x7fff_ffff)),
+            self.and(&y, &word(0x7fff_ffff)),
+        );
         let (ex, ey) = (self.shr_by(&ax, 23), self.shr_by(&ay, 23));
         let mantissa = |s: &mut Self, a: &List| {
             let m = s.and(a, &word(0x007f_ffff));

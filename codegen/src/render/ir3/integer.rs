@@ -9,8 +9,8 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Binary;
 use crate::ir3::virt::{FULL, HALF};
-use crate::machine::{Class, Part};
 use crate::ir3::{Cond, Op, Round, Type};
+use crate::machine::{Class, Part};
 
 /// Bounds of factors that `mul.u24` and `mul.s24` multiply whole.
 const U24: (i64, i64) = (0, (1 << 24) - 1);
@@ -23,7 +23,9 @@ fn within(range: Option<(i64, i64)>, limits: (i64, i64)) -> bool {
 /// The same bits for all lanes.
 pub(super) fn constant(list: &List) -> Option<u32> {
     let first = list.first()?.known()?;
-    list.iter().all(|o| o.known() == Some(first)).then_some(first)
+    list.iter()
+        .all(|o| o.known() == Some(first))
+        .then_some(first)
 }
 
 impl Select<'_> {
@@ -171,9 +173,13 @@ impl Select<'_> {
     fn multiply(&mut self, [rx, ry]: [Range; 2], a: &List, b: &List) -> List {
         let power = |l: &List| constant(l).is_some_and(|n| n == 0 || n.is_power_of_two());
         let small = [(U24, Op::MulU24), (S24, Op::MulS24)];
-        let found = small.iter().find(|(limits, _)| within(rx, *limits) && within(ry, *limits));
+        let found = small
+            .iter()
+            .find(|(limits, _)| within(rx, *limits) && within(ry, *limits));
         match found {
-            Some(&(_, op)) if !power(a) && !power(b) && (constant(a).is_none() || constant(b).is_none()) => {
+            Some(&(_, op))
+                if !power(a) && !power(b) && (constant(a).is_none() || constant(b).is_none()) =>
+            {
                 self.make(Template::full(op), &[a, b])
             }
             _ => self.mul(a, b),
@@ -246,7 +252,14 @@ impl Select<'_> {
     }
 
     /// An operation on integers of at most 32 bits; the ranges are those of its operands.
-    pub(super) fn integer(&mut self, op: Binary, dtype: DType, ranges: [Range; 2], a: &List, b: &List) -> Result<List> {
+    pub(super) fn integer(
+        &mut self,
+        op: Binary,
+        dtype: DType,
+        ranges: [Range; 2],
+        a: &List,
+        b: &List,
+    ) -> Result<List> {
         let signed = dtype.is_signed();
         let pick = |s: Op, u: Op| if signed { s } else { u };
         let wide = match op {

@@ -76,7 +76,9 @@ impl Select<'_> {
         }
         let value = self.f.value(FULL, 2);
         for lane in 0..2u8 {
-            let from = Src::new(crate::ir3::virt::Name::Const(2 * arg as u16 + u16::from(lane)));
+            let from = Src::new(crate::ir3::virt::Name::Const(
+                2 * arg as u16 + u16::from(lane),
+            ));
             let to = Part::of(value, lane);
             self.entry.push(Code::mov(Type::U32, Type::U32, to, from));
         }
@@ -98,10 +100,7 @@ impl Select<'_> {
         for (to, from) in to.into_iter().zip([wide.low[0], wide.high[0]]) {
             self.move_to(FULL, to, from);
         }
-        Part {
-            lanes: 2,
-            ..to[0]
-        }
+        Part { lanes: 2, ..to[0] }
     }
 
     /// The address of an index in a buffer.
@@ -155,7 +154,11 @@ impl Select<'_> {
             index: base,
             size,
         };
-        let many = self.facts.shared.get(&(mem, base)).is_some_and(|&n| n >= MANY);
+        let many = self
+            .facts
+            .shared
+            .get(&(mem, base))
+            .is_some_and(|&n| n >= MANY);
         match mem {
             Mem::Local(block) => {
                 let start = self.p.local_place(block as usize) as i64;
@@ -178,11 +181,20 @@ impl Select<'_> {
                     // Elements of two words are reached as words.
                     let words = size.div_ceil(4) as i64;
                     let near = NEAR.contains(&(further * words));
-                    let (more, behind) = if near { (0, further * words) } else { (further, 0) };
+                    let (more, behind) = if near {
+                        (0, further * words)
+                    } else {
+                        (further, 0)
+                    };
                     let more = self.same(more as u32, 1);
                     let at = self.add(&vec![index[0]], &more);
                     let at = self.register(FULL, at[0]);
-                    return Ok(Place::Indexed(self.base(arg), at, words as u8 - 1, behind as i32));
+                    return Ok(Place::Indexed(
+                        self.base(arg),
+                        at,
+                        words as u8 - 1,
+                        behind as i32,
+                    ));
                 }
                 if known.is_some() && OFFSETS.contains(&bytes) {
                     let at = self.found(key, |s, words| s.global(arg, words, size))?;
@@ -205,11 +217,7 @@ impl Select<'_> {
     }
 
     /// An address that is there, or is made now.
-    fn found(
-        &mut self,
-        key: Key,
-        make: impl FnOnce(&mut Self, &[Opnd]) -> Part,
-    ) -> Result<Part> {
+    fn found(&mut self, key: Key, make: impl FnOnce(&mut Self, &[Opnd]) -> Part) -> Result<Part> {
         if let Some(&at) = self.addresses.get(&key) {
             return Ok(at);
         }
@@ -229,9 +237,12 @@ impl Select<'_> {
     pub(super) fn read(&mut self, ty: Type, to: Part, place: Place) {
         let (op, srcs, offset, shift) = match place {
             Place::Global(at, offset) => (Op::Ldg, vec![Src::part(at)], offset, 0),
-            Place::Indexed(at, index, shift, offset) => {
-                (Op::LdgA, vec![Src::part(at), Src::part(index)], offset, shift)
-            }
+            Place::Indexed(at, index, shift, offset) => (
+                Op::LdgA,
+                vec![Src::part(at), Src::part(index)],
+                offset,
+                shift,
+            ),
             Place::Local(at, offset) => (Op::Ldl, vec![Src::part(at)], offset, 0),
         };
         let mut code = Code::new(op, Dst::Part(to), srcs);
@@ -246,9 +257,12 @@ impl Select<'_> {
         let value = Src::part(from);
         let (op, srcs, offset, shift) = match place {
             Place::Global(at, offset) => (Op::Stg, vec![Src::part(at), value], offset, 0),
-            Place::Indexed(at, index, shift, offset) => {
-                (Op::StgA, vec![Src::part(at), Src::part(index), value], offset, shift)
-            }
+            Place::Indexed(at, index, shift, offset) => (
+                Op::StgA,
+                vec![Src::part(at), Src::part(index), value],
+                offset,
+                shift,
+            ),
             Place::Local(at, offset) => (Op::Stl, vec![Src::part(at), value], offset, 0),
         };
         let mut code = Code::new(op, Dst::None, srcs);
@@ -279,7 +293,11 @@ impl Select<'_> {
                     ..super::build::Template::of(Op::AndB, HALF)
                 };
                 let byte = self.make(template, &[&list, &mask]);
-                if t == DType::Bool { self.truth(&byte) } else { byte }
+                if t == DType::Bool {
+                    self.truth(&byte)
+                } else {
+                    byte
+                }
             }
             _ => list,
         }
@@ -472,7 +490,8 @@ impl Select<'_> {
             } else {
                 let (memory, from) = access_type(dtype);
                 let (at, known) = self.index_of(index, lane)?;
-                let place = self.place(mem, &at, known, Self::further(access, lane), dtype.size())?;
+                let place =
+                    self.place(mem, &at, known, Self::further(access, lane), dtype.size())?;
                 let parts = self.lanes_of(from, words);
                 let whole = Part {
                     lanes: words as u8,

@@ -304,7 +304,11 @@ impl Select<'_> {
 
     /// Ends the code. What is made at the entry is put there.
     fn end(&mut self) {
-        self.emit(Inst3::new(crate::ir3::Op::End, crate::ir3::virt::Dst::None, Vec::new()));
+        self.emit(Inst3::new(
+            crate::ir3::Op::End,
+            crate::ir3::virt::Dst::None,
+            Vec::new(),
+        ));
         let entry = std::mem::take(&mut self.entry);
         if let Some(first) = self.f.blocks.first_mut() {
             first.insts.splice(0..0, entry);

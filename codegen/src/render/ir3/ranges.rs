@@ -63,7 +63,9 @@ pub(super) fn of(p: &Program) -> Vec<Range> {
             Inst::Loop { extent, .. } => Some((0, (p.extent(extent) - 1).max(0))),
             Inst::Groups { .. } => Some((0, p.groups - 1)),
             Inst::Splat { a, .. } | Inst::Cast { a, .. } => of(a),
-            Inst::Select { a, b, .. } => of(a).zip(of(b)).map(|(x, y)| (x.0.min(y.0), x.1.max(y.1))),
+            Inst::Select { a, b, .. } => {
+                of(a).zip(of(b)).map(|(x, y)| (x.0.min(y.0), x.1.max(y.1)))
+            }
             Inst::Binary { op, a, b, .. } => of(a).zip(of(b)).and_then(|(x, y)| binary(op, x, y)),
             _ => None,
         };

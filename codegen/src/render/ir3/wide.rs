@@ -25,7 +25,11 @@ impl Wide {
 
     /// Words, lane by lane.
     pub fn list(&self) -> List {
-        self.low.iter().zip(&self.high).flat_map(|(&l, &h)| [l, h]).collect()
+        self.low
+            .iter()
+            .zip(&self.high)
+            .flat_map(|(&l, &h)| [l, h])
+            .collect()
     }
 }
 
@@ -185,7 +189,13 @@ impl Select<'_> {
     }
 
     /// An operation on integers of 64 bits, but for divisions.
-    pub(super) fn wide_binary(&mut self, op: Binary, signed: bool, a: &List, b: &List) -> Option<List> {
+    pub(super) fn wide_binary(
+        &mut self,
+        op: Binary,
+        signed: bool,
+        a: &List,
+        b: &List,
+    ) -> Option<List> {
         let (a, b) = (Wide::of(a), Wide::of(b));
         let each = |s: &mut Self, of: fn(&mut Self, &List, &List) -> List| Wide {
             low: of(s, &a.low, &b.low),
@@ -251,7 +261,11 @@ impl Select<'_> {
 
     /// Copies of words, which do not change when their values do.
     pub(super) fn copied(&mut self, list: &List) -> List {
-        let mov = Template::convert(crate::ir3::Type::U32, crate::ir3::Type::U32, crate::ir3::Round::Zero);
+        let mov = Template::convert(
+            crate::ir3::Type::U32,
+            crate::ir3::Type::U32,
+            crate::ir3::Round::Zero,
+        );
         self.make(mov, &[list])
     }
 }
