@@ -5,6 +5,7 @@ pub(crate) mod amd;
 #[cfg(test)]
 mod fragments;
 pub(crate) mod nv;
+pub(crate) mod qcom;
 
 use crate::dtype::DType;
 use crate::ir::ReduceOp;
@@ -104,6 +105,9 @@ pub struct Atomics {
     /// Floats that are added in one step. The sum rounds to nearest and keeps subnormal numbers, but for those of
     /// `F32` on NVIDIA's GPUs, which are zeros to it ("PTX ISA", `red`).
     pub sums: &'static [DType],
+    /// Bytes of the widest element that is compared and swapped. Beyond it there are integer sums and bitwise
+    /// operations, which are made of narrower ones.
+    pub swaps: usize,
 }
 
 impl Atomics {
@@ -115,11 +119,17 @@ impl Atomics {
         match op {
             _ if dtype == DType::Bool => true,
             ReduceOp::Mul => false,
+            ReduceOp::Max | ReduceOp::Min if dtype.size() > self.swaps => false,
             ReduceOp::And | ReduceOp::Or => true,
             ReduceOp::Max | ReduceOp::Min => dtype.size() >= 4,
             ReduceOp::Add if dtype.is_float() => self.sums.contains(&dtype),
             ReduceOp::Add => dtype.size() >= 4,
         }
+    }
+
+    /// Whether elements can be combined at all.
+    pub fn has(self, op: ReduceOp, dtype: DType) -> bool {
+        dtype.size() <= self.swaps || self.one_step(op, dtype)
     }
 }
 
@@ -212,7 +222,10 @@ impl Target {
             ],
             f16_convert: false,
             f8_convert: false,
-            atomics: Atomics { sums: &[] },
+            atomics: Atomics {
+                sums: &[],
+                swaps: 8,
+            },
             any_order: false,
             mma: Vec::new(),
         };

@@ -8,7 +8,9 @@ use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler, Tool
 #[cfg(feature = "llvm")]
 use crate::compile::{LlvmCompiler, NvptxCompiler};
 use crate::error::Result;
-use crate::render::{CRenderer, CudaRenderer, Emitter, HipRenderer, LlvmRenderer, PtxRenderer};
+use crate::render::{
+    CRenderer, CudaRenderer, Emitter, HipRenderer, Ir3Renderer, LlvmRenderer, PtxRenderer,
+};
 use crate::target::Target;
 
 /// A compiler, if one is needed, or why it is not available.
@@ -111,6 +113,15 @@ pub const TABLE: &[Row] = &[
         emitter: || Arc::new(LlvmRenderer),
         compiler: |_| found(NvptxCompiler::of(&Toolkits::of_this_system())?),
         fix: "needs the assembler of DEV=NV:PTX",
+    },
+    // It makes machine code itself.
+    Row {
+        device: "QCOM",
+        renderer: "IR3",
+        target: Target::qcom,
+        emitter: || Arc::new(Ir3Renderer),
+        compiler: |_| Ok(None),
+        fix: "nothing to install",
     },
 ];
 

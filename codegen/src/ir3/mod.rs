@@ -16,21 +16,35 @@
 //!
 //! [`encode`] also refuses operands that the hardware does not take; [`encode_any`] does not.
 //!
-//! This is the instruction set alone: which waits and delays a program needs is not checked.
+//! Behind the instruction set is the backend of the compiler: [`compile`] takes instructions of virtual registers
+//! ([`virt`]) to an [`Object`]; [`check`](check::check) proves that machine code has all the waits and delays that it needs.
 
+mod backend;
+pub mod check;
 mod code;
 mod form;
 mod inst;
 mod legal;
 mod modifier;
+mod object;
 mod operand;
+mod pack;
 mod parse;
 mod print;
+mod schedule;
+mod sync;
 mod table;
+#[cfg(test)]
+mod tests;
+mod units;
+pub mod virt;
+
+pub use backend::{BackendError, Chip, Launch, compile};
 
 pub use code::{decode, encode, encode_any};
 pub use inst::{DecodeError, EncodeError, Inst, Part};
 pub use modifier::{Cond, Desc, Flags, Mode, Mods, Round, Shuffle, Type};
+pub use object::{Footprint, GROUP, ITEM, Object, ObjectError, Statistics};
 pub use operand::{FLOATS, Operand, Reg, Value};
 pub use parse::ParseError;
 pub use table::Op;

@@ -6,6 +6,7 @@
 
 use hashbrown::HashMap;
 
+use super::decomp::Caps;
 use super::expand::extent_of;
 use crate::dtype::DType;
 use crate::ir::{Graph, Id, Op, ReduceOp, Src};
@@ -17,17 +18,18 @@ const SUMS: i64 = 64;
 /// Products of more are kept in `f64`.
 const FACTORS: i64 = 16;
 
-/// The reductions below `sink` in these types.
-pub(super) fn widen(g: &mut Graph, sink: Id) -> Id {
+/// The reductions below `sink` in these types; without `f64`, in `f32` at most.
+pub(super) fn widen(g: &mut Graph, sink: Id, caps: &Caps) -> Id {
+    let doubles = caps.has_cast(DType::F32, DType::F64);
     let order = toposort(g, sink);
-    if !order.iter().any(|&n| wider(g, n).is_some()) {
+    if !order.iter().any(|&n| wider(g, n, doubles).is_some()) {
         return sink;
     }
     let mut done: HashMap<Id, Id> = HashMap::new();
     for n in order {
         let node = g.node(n).clone();
         let mut src: Src = node.src.iter().map(|s| done[s]).collect();
-        let made = match wider(g, n) {
+        let made = match wider(g, n, doubles) {
             Some(wide) => {
                 src[0] = g.cast(src[0], wide);
                 let all = g.add(node.op, wide, &src);
@@ -41,7 +43,7 @@ pub(super) fn widen(g: &mut Graph, sink: Id) -> Id {
 }
 
 /// The type that a node accumulates in, if it has another one itself.
-fn wider(g: &Graph, n: Id) -> Option<DType> {
+fn wider(g: &Graph, n: Id, doubles: bool) -> Option<DType> {
     let (op, running) = match g.op(n) {
         Op::Reduce(op) => (op, false),
         Op::Scan(op) => (op, true),
@@ -57,7 +59,7 @@ fn wider(g: &Graph, n: Id) -> Option<DType> {
         ReduceOp::Mul => steps > FACTORS,
         _ => running && steps > SUMS,
     };
-    let wide = match long {
+    let wide = match long && doubles {
         true => DType::F64,
         false => dtype.accumulator(),
     };

@@ -41,7 +41,7 @@ pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
         sink = epilogue::roll(&mut g, sink);
     }
     let sink = expand::upcasts(&mut g, sink);
-    let sink = accumulate::widen(&mut g, sink);
+    let sink = accumulate::widen(&mut g, sink, caps);
     let sink = blocked::split(&mut g, sink);
     let sink = decomp::decompose(&mut g, sink, caps);
     let sink = nest::separate(&mut g, sink).ok_or_else(too_many)?;

@@ -2,10 +2,12 @@
 
 pub mod c;
 mod factors;
+pub mod ir3;
 pub mod llvm;
 pub mod ptx;
 
 pub use c::{CRenderer, CudaRenderer, HipRenderer};
+pub use ir3::Ir3Renderer;
 pub use llvm::LlvmRenderer;
 pub use ptx::PtxRenderer;
 

@@ -153,7 +153,10 @@ const RDNA2: Family = Family {
     offset_bytes: 1 << 11,
     f8_convert: false,
     features: "+wavefrontsize32,+cumode,-real-true16",
-    atomics: Atomics { sums: &[] },
+    atomics: Atomics {
+        sums: &[],
+        swaps: 8,
+    },
     mma: &[],
 };
 
@@ -170,6 +173,7 @@ const RDNA3: Family = Family {
     ],
     atomics: Atomics {
         sums: &[DType::F32],
+        swaps: 8,
     },
     ..RDNA2
 };
@@ -191,6 +195,7 @@ const RDNA4: Family = Family {
     f8_convert: true,
     atomics: Atomics {
         sums: &[DType::F32, DType::F16, DType::BF16],
+        swaps: 8,
     },
     ..RDNA2
 };
@@ -210,6 +215,7 @@ const CDNA3: Family = Family {
     features: "",
     atomics: Atomics {
         sums: &[DType::F32, DType::F64, DType::F16, DType::BF16],
+        swaps: 8,
     },
     mma: &[
         mma(MFMA16, 16, DType::F16, DType::F32),

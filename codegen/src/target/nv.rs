@@ -211,6 +211,7 @@ const GA100: Family = Family {
     ptx: "7.8",
     atomics: Atomics {
         sums: &[F32, F64, F16],
+        swaps: 8,
     },
     mma: &[HALF, BRAIN, SIGNED, UNSIGNED, MIXED[0], MIXED[1], DOUBLE],
 };
@@ -243,6 +244,7 @@ const HOPPER: Family = Family {
     matrix_products: [2048.0, 1024.0, 512.0, 128.0],
     atomics: Atomics {
         sums: &[F32, F64, F16, BF16],
+        swaps: 8,
     },
     ptx: "8.4",
     mma: &warpgroup::ALL,

@@ -249,10 +249,10 @@ fn rows_are_ways_of_their_own() {
         let same = |other: &&Row| (other.device, other.renderer) == (row.device, row.renderer);
         assert_eq!(TABLE.iter().position(|o| same(&o)), Some(i));
         assert!(!row.fix.is_empty());
-        let arch = if row.device == "NV" {
-            "sm_90"
-        } else {
-            "gfx1100"
+        let arch = match row.device {
+            "NV" => "sm_90",
+            "QCOM" => "a630",
+            _ => "gfx1100",
         };
         match row.open(arch, 1) {
             Ok(backend) => assert!(!backend.describe().is_empty()),

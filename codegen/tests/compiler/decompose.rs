@@ -466,3 +466,59 @@ fn float_arithmetic_follows_the_laws() {
         }
     }
 }
+
+/// A GPU without doubles and without a fused multiply-add.
+fn narrow() -> Caps {
+    const NUMBERS: TypeSet = TypeSet::BITS.and(TypeSet::of(&[DType::F32]));
+    Caps {
+        cast: Caps::NONE
+            .with_casts(NUMBERS, NUMBERS)
+            .with_half_casts()
+            .cast,
+        fma: TypeSet::NONE,
+        ..Caps::PLAIN
+    }
+}
+
+/// Functions of `f32` without `f64`: a few units more are lost, and no node is a double.
+#[test]
+fn functions_without_doubles() {
+    let mut rng = Rng::seeded(29);
+    let check = |op: Unary, xs: &[u64], want: fn(f64) -> f64, limit: f64| {
+        let got = map(&narrow(), &[DType::F32], &[xs.to_vec()], |g, a| {
+            g.unary(op, a[0])
+        });
+        let mut most = (0.0, 0.0);
+        for (&x, &got) in xs.iter().zip(&got) {
+            let x = scalar::to_f64(DType::F32, x);
+            let error = ulps(DType::F32, got, want(x));
+            if error > most.0 {
+                most = (error, x);
+            }
+        }
+        println!("{op:?}: {} units in the last place at {}", most.0, most.1);
+        assert!(most.0 <= limit, "{op:?}: {} at {}", most.0, most.1);
+    };
+    for (low, high) in [(-10.0, 10.0), (-10_000.0, 10_000.0), (-3e38, 3e38)] {
+        let xs = column(&mut rng, DType::F32, 20_000, low, high);
+        check(Unary::Sin, &xs, f64::sin, 4.0);
+        check(Unary::Cos, &xs, f64::cos, 4.0);
+        check(Unary::Tan, &xs, f64::tan, 6.0);
+    }
+    let xs = column(&mut rng, DType::F32, 20_000, -20.0, 20.0);
+    check(Unary::Exp, &xs, f64::exp, 3.0);
+    check(Unary::Tanh, &xs, f64::tanh, 3.0);
+    check(Unary::Log, &xs, f64::ln, 3.0);
+    check(Unary::Atan, &xs, f64::atan, 3.0);
+    let xs = column(&mut rng, DType::F32, 20_000, 0.0, 100.0);
+    let ys = column(&mut rng, DType::F32, 20_000, -20.0, 20.0);
+    let types = [DType::F32; 2];
+    let got = map(&narrow(), &types, &[xs.clone(), ys.clone()], |g, a| {
+        g.binary(Binary::Pow, a[0], a[1])
+    });
+    for ((&x, &y), &got) in xs.iter().zip(&ys).zip(&got) {
+        let [x, y] = [x, y].map(|v| scalar::to_f64(DType::F32, v));
+        let error = ulps(DType::F32, got, x.powf(y));
+        assert!(error <= 16.0, "{x}^{y}: {error}");
+    }
+}

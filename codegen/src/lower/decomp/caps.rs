@@ -72,6 +72,8 @@ pub struct Caps {
     pub atomics: Atomics,
     /// Work-items have memory of their own that is about as fast as registers: a stack.
     pub stack: bool,
+    /// Denormal floats of 16 and 32 bits are zeros to it.
+    pub flushes: bool,
 }
 
 impl Caps {
@@ -81,8 +83,12 @@ impl Caps {
         binary: [TypeSet::NONE; Binary::ALL.len()],
         fma: TypeSet::NONE,
         cast: [TypeSet::NONE; DType::ALL.len()],
-        atomics: Atomics { sums: &[] },
+        atomics: Atomics {
+            sums: &[],
+            swaps: 8,
+        },
         stack: false,
+        flushes: false,
     };
 
     /// A processor with `f32`, `f64` and integers, conversions between `f16` and `f32`, and fused

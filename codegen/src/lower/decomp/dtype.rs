@@ -80,7 +80,7 @@ impl Builder<'_> {
             let bits = self.shl(raw, 16);
             return self.bitcast(bits, f32);
         }
-        if from == DType::F8E5M2 && self.caps.has_cast(DType::F16, f32) {
+        if from == DType::F8E5M2 && self.caps.has_cast(DType::F16, f32) && !self.caps.flushes {
             // The upper byte of a half.
             let bits = self.shl(raw, 8);
             let bits = self.g.cast(bits, DType::U16);
@@ -106,7 +106,16 @@ impl Builder<'_> {
             (self.bitcast(bits, f32), 127)
         };
         let scale = self.float(f32, 2f64.powi((bias - f.bias) as i32));
-        let value = self.mul(value, scale);
+        let mut value = self.mul(value, scale);
+        if self.caps.flushes {
+            // A subnormal number has no exponent, and is an integer.
+            let normal = self.int(u32, 1 << f.mantissa);
+            let subnormal = self.less(magnitude, normal);
+            let whole = self.g.cast(magnitude, f32);
+            let unit = self.float(f32, 2f64.powi(1 - f.bias as i32 - f.mantissa as i32));
+            let small = self.mul(whole, unit);
+            value = self.select(subnormal, small, value);
+        }
         let bits = self.bitcast(value, u32);
         let special = self.int(u32, f.limit - 1);
         let special = self.less(special, magnitude);

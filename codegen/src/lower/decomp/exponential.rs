@@ -83,7 +83,7 @@ impl Builder<'_> {
     }
 
     /// 2^(x + low), where low is far below the unit in the last place of x.
-    fn exp2_sum(&mut self, x: Id, low: Option<Id>) -> Id {
+    pub(super) fn exp2_sum(&mut self, x: Id, low: Option<Id>) -> Id {
         let dtype = self.g.dtype(x);
         let single = dtype == DType::F32;
         // Beyond these the result is 0 or infinity anyway; the comparisons let NaN pass.
@@ -231,7 +231,9 @@ impl Builder<'_> {
     pub fn pow(&mut self, x: Id, y: Id) -> Id {
         let dtype = self.g.dtype(x);
         let size = self.g.unary(Unary::Abs, x);
-        let power = if dtype == DType::F32 {
+        let power = if self.lacks_f64(dtype) {
+            self.pow_in_single(size, y)
+        } else if dtype == DType::F32 {
             // f64 has bits enough to multiply the logarithm by a large exponent.
             let (wide, exponent) = (self.cast(size, DType::F64), self.cast(y, DType::F64));
             let log = self.log2(wide);
@@ -277,6 +279,10 @@ impl Builder<'_> {
     /// `a * b` as a sum of two.
     pub(super) fn product(&mut self, a: Id, b: Id) -> (Id, Id) {
         let high = self.mul(a, b);
+        let dtype = self.g.dtype(a);
+        if dtype == DType::F32 && !self.caps.fma.has(dtype) {
+            return (high, self.lost_in_product(a, b, high));
+        }
         let minus = self.g.unary(Unary::Neg, high);
         (high, self.fma(a, b, minus))
     }

@@ -103,7 +103,7 @@ impl Builder<'_> {
     }
 
     /// ln(u + c) + e ln 2 for positive finite u as a sum of two; e is a float.
-    fn ln_parts(&mut self, u: Id, c: Option<Id>, more: Option<Id>) -> (Id, Id) {
+    pub(super) fn ln_parts(&mut self, u: Id, c: Option<Id>, more: Option<Id>) -> (Id, Id) {
         let dtype = self.g.dtype(u);
         let (mut e, f, low) = self.exponent_and_rest(u, c);
         if let Some(more) = more {

@@ -13,6 +13,7 @@ mod exponential;
 mod inverse;
 mod logarithm;
 mod natural;
+mod single;
 mod trigonometric;
 
 use hashbrown::HashMap;

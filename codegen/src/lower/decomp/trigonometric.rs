@@ -42,6 +42,8 @@ const HALF_PI_SHORT: [f64; 3] = [
     1.5893254712295857e-08,
     6.123233995736766e-17,
 ];
+/// pi/2 in parts of 24 bits.
+pub(super) const HALF_PI_F32: [f64; 2] = [1.5707963705062866, -4.371138828673793e-08];
 /// pi/2 in parts of 53 bits.
 const HALF_PI: [f64; 3] = [
     std::f64::consts::FRAC_PI_2,
@@ -136,7 +138,9 @@ impl Builder<'_> {
         let f64 = DType::F64;
         let size = self.g.unary(Unary::Abs, x);
         let (quadrant, [r, low]) = self.quadrant(size);
-        let (sine, cosine) = if dtype == DType::F32 {
+        let (sine, cosine) = if self.lacks_f64(dtype) {
+            self.waves(r, low, dtype)
+        } else if dtype == DType::F32 {
             self.waves_by(r, None, (&SIN_F32, &COS_F32))
         } else {
             self.waves(r, low, f64)
@@ -166,8 +170,11 @@ impl Builder<'_> {
         self.select(finite, value, nan)
     }
 
-    /// `(k, x - k * pi/2)` for finite x >= 0 in `f64`, the difference as a sum of two.
+    /// `(k, x - k * pi/2)` for finite x >= 0 in `f64`, if there is one, the difference as a sum of two.
     fn quadrant(&mut self, size: Id) -> (Id, [Id; 2]) {
+        if self.lacks_f64(self.g.dtype(size)) {
+            return self.quadrant_in_single(size);
+        }
         let single = self.g.dtype(size) == DType::F32;
         // The reduction is done in f64 for both types.
         let wide = self.g.cast(size, DType::F64);
@@ -186,8 +193,9 @@ impl Builder<'_> {
     /// Sine and cosine of `r + low` in a type.
     fn waves(&mut self, r: Id, low: Id, dtype: DType) -> (Id, Id) {
         if dtype == DType::F32 {
+            let low = self.lacks_f64(dtype).then_some(low);
             let r = self.g.cast(r, dtype);
-            return self.waves_by(r, None, (&SIN_F32, &COS_F32));
+            return self.waves_by(r, low, (&SIN_F32, &COS_F32));
         }
         self.waves_by(r, Some(low), (&SIN_F64, &COS_F64))
     }
@@ -287,6 +295,17 @@ impl Builder<'_> {
         let mantissa = self.and(raw, mask);
         let mantissa = self.or(mantissa, hidden);
         let exponent = self.shr(raw, 52);
+        self.by_mantissa(
+            mantissa,
+            exponent,
+            if single { DType::F32 } else { DType::F64 },
+        )
+    }
+
+    /// The same by 53 digits, and an exponent with its bias, of a number that was of a type.
+    pub(super) fn by_mantissa(&mut self, mantissa: Id, exponent: Id, of: DType) -> (Id, Id, Id) {
+        let u64 = DType::U64;
+        let single = of == DType::F32;
         // e + 64 = 32 * j + t
         let offset = self.int(u64, 1023 + 52 - 64);
         let e = self.sub(exponent, offset);
@@ -398,6 +417,11 @@ impl Builder<'_> {
         let high = self.select(is_up, not_high, high);
         let low = self.select(is_up, not_low, low);
         let f64 = DType::F64;
+        if single && self.lacks_f64(DType::F32) {
+            let high = self.bitcast(high, DType::I64);
+            let (r, rest) = self.angle_in_single(high);
+            return self.turned_back(is_up, quadrant, r, rest);
+        }
         // Both halves as signed: below 2^63 the conversion is the cheap one.
         let low = self.shr(low, 1);
         let (high, low) = (
@@ -411,7 +435,7 @@ impl Builder<'_> {
             self.float(f64, half_pi * 2f64.powi(-127)),
         );
         let low = self.mul(low, unit_low);
-        let (mut r, mut rest) = if single {
+        let (r, rest) = if single {
             (self.fma(whole, unit, low), self.float(f64, 0.0))
         } else {
             // What the conversion rounded away, and the digits of pi/2 below those of its float.
@@ -425,9 +449,14 @@ impl Builder<'_> {
             let low = self.add(low, r_low);
             self.sum(r, low)
         };
+        self.turned_back(is_up, quadrant, r, rest)
+    }
+
+    /// An angle that was taken from the next quadrant is negative.
+    fn turned_back(&mut self, is_up: Id, quadrant: Id, r: Id, rest: Id) -> (Id, Id, Id) {
         let (minus, minus_rest) = (self.g.unary(Unary::Neg, r), self.g.unary(Unary::Neg, rest));
-        r = self.select(is_up, minus, r);
-        rest = self.select(is_up, minus_rest, rest);
+        let r = self.select(is_up, minus, r);
+        let rest = self.select(is_up, minus_rest, rest);
         (quadrant, r, rest)
     }
 }

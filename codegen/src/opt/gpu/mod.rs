@@ -123,9 +123,10 @@ impl Steps<'_> {
             let enough = if exact { full * WAVES / 2 } else { full };
             let pays = count(&serial) >= MIN_LOOSE && count(&apart) < enough;
             let serial = serial.iter().map(|r| r.axis);
-            if pays && (exact || target.any_order) {
+            let has = target.atomics.has(op, g.dtype(s));
+            if pays && has && (exact || target.any_order) {
                 axes.extend(serial);
-            } else if !exact {
+            } else if !exact || !has {
                 kept.extend(serial);
             }
         }

@@ -91,6 +91,7 @@ fn arch(setup: &Setup, device: &str) -> String {
     }
     match device {
         "NV" => "sm_90".into(),
+        "QCOM" => "a630".into(),
         _ => "gfx1100".into(),
     }
 }

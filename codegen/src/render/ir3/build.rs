@@ -1,0 +1,544 @@
+//! Makes instructions of lists of operands, legal ones: what a place in an instruction does not take is moved to a
+//! register or to the constant file first.
+//!
+//! Source of what is legal: Mesa `ir3.c`, `ir3_valid_flags`; see `crate::ir3` (`legal.rs`).
+
+use super::{CONSTANTS, Select};
+use crate::ir3::virt::{Code, Dst, FULL, HALF, Name, Src};
+use crate::ir3::{Cond, Flags, Mods, Op, Reg as Register, Round, Type};
+use crate::machine::{Class, Part};
+
+/// Where an operand is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum At {
+    /// A lane of a value.
+    Part(Part),
+    /// A constant of the file.
+    Const(u16),
+    /// Its bits.
+    Bits(u32),
+    /// A register that the wave shares.
+    Shared(Register),
+}
+
+/// One word.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Opnd {
+    pub at: At,
+    /// The float is negated, after its magnitude was taken.
+    pub neg: bool,
+    pub abs: bool,
+}
+
+impl Opnd {
+    pub const fn new(at: At) -> Opnd {
+        Opnd {
+            at,
+            neg: false,
+            abs: false,
+        }
+    }
+
+    pub const fn bits(bits: u32) -> Opnd {
+        Opnd::new(At::Bits(bits))
+    }
+
+    pub const fn float(x: f32) -> Opnd {
+        Opnd::bits(x.to_bits())
+    }
+
+    pub const fn part(part: Part) -> Opnd {
+        Opnd::new(At::Part(part))
+    }
+
+    pub fn known(self) -> Option<u32> {
+        match self {
+            Opnd {
+                at: At::Bits(bits),
+                neg: false,
+                abs: false,
+            } => Some(bits),
+            _ => None,
+        }
+    }
+}
+
+/// Words of lanes.
+pub(super) type List = Vec<Opnd>;
+
+/// Sources by place and operand.
+type Known = Vec<((usize, Opnd), Src)>;
+
+/// A comparison.
+#[derive(Clone, Debug)]
+pub(super) struct Compared {
+    pub op: Op,
+    pub cond: Cond,
+    pub srcs: [Opnd; 2],
+    pub class: Class,
+}
+
+/// An instruction but for its operands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Template {
+    pub op: Op,
+    pub mods: Mods,
+    pub flags: Flags,
+    /// Class of the sources.
+    pub from: Class,
+    /// Class of the result.
+    pub to: Class,
+}
+
+impl Template {
+    /// An operation on full registers.
+    pub fn full(op: Op) -> Template {
+        Template::of(op, FULL)
+    }
+
+    /// An operation on registers of a class.
+    pub fn of(op: Op, class: Class) -> Template {
+        Template {
+            op,
+            mods: Mods::default(),
+            flags: Flags::NONE,
+            from: class,
+            to: class,
+        }
+    }
+
+    /// A conversion.
+    pub fn convert(from: Type, to: Type, round: Round) -> Template {
+        let class = |t: Type| if t.is_half() { HALF } else { FULL };
+        let mods = Mods {
+            ty: Some(to),
+            src_ty: Some(from),
+            round,
+            ..Mods::default()
+        };
+        Template {
+            mods,
+            from: class(from),
+            to: class(to),
+            ..Template::full(Op::Mov)
+        }
+    }
+}
+
+/// Floats of the table, as bits of `f32` and of `f16` (Mesa `ir3-common.xml`, `#flut`).
+const TABLE: [(u32, u32); 12] = [
+    (0x0000_0000, 0x0000),
+    (0x3f00_0000, 0x3800),
+    (0x3f80_0000, 0x3c00),
+    (0x4000_0000, 0x4000),
+    (0x402d_f854, 0x4170),
+    (0x4049_0fdb, 0x4248),
+    (0x3ea2_f983, 0x3518),
+    (0x3f31_7218, 0x398c),
+    (0x3fb8_aa3b, 0x3dc5),
+    (0x3e9a_209b, 0x34d1),
+    (0x4054_9a78, 0x42a5),
+    (0x4080_0000, 0x4400),
+];
+
+/// Constants that stay in registers, at most.
+const HELD: usize = 16;
+
+/// What a place in an instruction takes beside registers.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Takes {
+    /// Constants and shared registers.
+    uniform: bool,
+    /// Integers from -511 to 511.
+    integer: bool,
+    /// Floats of the table.
+    float: bool,
+    neg: bool,
+    abs: bool,
+}
+
+const NOTHING: Takes = Takes {
+    uniform: false,
+    integer: false,
+    float: false,
+    neg: false,
+    abs: false,
+};
+
+fn is_float_op(op: Op) -> bool {
+    use Op::*;
+    matches!(
+        op,
+        AddF | MinF | MaxF | MulF | SignF | CmpsF | AbsnegF | FloorF | CeilF | RndneF | TruncF
+    )
+}
+
+fn takes(op: Op, at: usize) -> Takes {
+    use Op::*;
+    match op.category() {
+        1 => Takes {
+            uniform: true,
+            ..NOTHING
+        },
+        2 => {
+            let float = is_float_op(op);
+            Takes {
+                uniform: true,
+                integer: !float,
+                float,
+                neg: float,
+                abs: float,
+            }
+        }
+        3 => Takes {
+            uniform: at != 1,
+            neg: matches!(op, MadF16 | MadF32),
+            ..NOTHING
+        },
+        4 => Takes {
+            neg: true,
+            abs: true,
+            ..NOTHING
+        },
+        _ => NOTHING,
+    }
+}
+
+impl Select<'_> {
+    pub(super) fn emit(&mut self, code: Code) {
+        let at = self.at;
+        self.f.blocks[at].insts.push(code);
+    }
+
+    /// New lanes, in values of up to four.
+    pub(super) fn lanes_of(&mut self, class: Class, count: usize) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(count);
+        while parts.len() < count {
+            let lanes = (count - parts.len()).min(4) as u8;
+            let value = self.f.value(class, lanes);
+            parts.extend((0..lanes).map(|lane| Part::of(value, lane)));
+        }
+        parts
+    }
+
+    pub(super) fn lane(&mut self, class: Class) -> Part {
+        Part::of(self.f.value(class, 1), 0)
+    }
+
+    /// The place of a constant in the file.
+    pub(super) fn constant(&mut self, bits: u32) -> Option<u16> {
+        if let Some(&at) = self.constants.get(&bits) {
+            return Some(at);
+        }
+        if self.file.len() >= CONSTANTS {
+            return None;
+        }
+        let at = self.file.len() as u16;
+        self.file.push(bits);
+        self.constants.insert(bits, at);
+        Some(at)
+    }
+
+    fn move_type(class: Class) -> Type {
+        if class == HALF { Type::U16 } else { Type::U32 }
+    }
+
+    /// Copies a word to a lane.
+    pub(super) fn move_to(&mut self, class: Class, to: Part, from: Opnd) {
+        if from.neg || from.abs {
+            let src = self.source(Op::AbsnegF, 0, class, from);
+            self.emit(Code::new(Op::AbsnegF, Dst::Part(to), vec![src]));
+            return;
+        }
+        let ty = Self::move_type(class);
+        let src = match from.at {
+            At::Part(part) => Src::part(part),
+            At::Const(n) => Src::new(Name::Const(n)),
+            At::Bits(bits) => Src::imm(bits as i32),
+            At::Shared(reg) => Src::new(Name::Shared(reg)),
+        };
+        self.emit(Code::mov(ty, ty, to, src));
+    }
+
+    /// The word in a register, without signs.
+    pub(super) fn register(&mut self, class: Class, from: Opnd) -> Part {
+        match from {
+            Opnd {
+                at: At::Part(part),
+                neg: false,
+                abs: false,
+            } => part,
+            Opnd {
+                at: At::Bits(bits),
+                neg: false,
+                abs: false,
+            } if self.depth > 0 => self.held(class, bits),
+            _ => {
+                let to = self.lane(class);
+                self.move_to(class, to, from);
+                to
+            }
+        }
+    }
+
+    /// Bits that a loop has in a register: it is written once, at the entry.
+    fn held(&mut self, class: Class, bits: u32) -> Part {
+        if let Some(&part) = self.held.get(&(class, bits)) {
+            return part;
+        }
+        let to = self.lane(class);
+        if self.held.len() >= HELD {
+            self.move_to(class, to, Opnd::bits(bits));
+            return to;
+        }
+        let ty = Self::move_type(class);
+        self.entry
+            .push(Code::mov(ty, ty, to, Src::imm(bits as i32)));
+        self.held.insert((class, bits), to);
+        to
+    }
+
+    /// An operand as a place in an instruction takes it.
+    fn source(&mut self, op: Op, at: usize, class: Class, from: Opnd) -> Src {
+        let takes = takes(op, at);
+        let signs = (!from.neg || takes.neg) && (!from.abs || takes.abs);
+        if !signs {
+            let part = self.register(class, from);
+            return Src::part(part);
+        }
+        let plain = Opnd::new(from.at);
+        let name = match from.at {
+            At::Part(part) => Name::Part(part),
+            At::Const(n) if takes.uniform && class == FULL => Name::Const(n),
+            At::Shared(reg) if takes.uniform && class == FULL => Name::Shared(reg),
+            At::Bits(bits) => self.immediate(takes, op, class, bits),
+            _ => Name::Part(self.register(class, plain)),
+        };
+        let inside = matches!(name, Name::Imm(_) | Name::Float(_));
+        if inside && (from.neg || from.abs) {
+            let part = self.lane(class);
+            self.move_to(class, part, plain);
+            return Src {
+                neg: from.neg,
+                abs: from.abs,
+                ..Src::part(part)
+            };
+        }
+        Src {
+            neg: from.neg,
+            abs: from.abs,
+            ..Src::new(name)
+        }
+    }
+
+    /// Bits as an immediate, a constant or a register.
+    fn immediate(&mut self, takes: Takes, op: Op, class: Class, bits: u32) -> Name {
+        if op.category() == 1 {
+            return Name::Imm(bits as i32);
+        }
+        if takes.integer && (-511..=511).contains(&(bits as i32)) {
+            return Name::Imm(bits as i32);
+        }
+        if takes.float {
+            let same = |row: &(u32, u32)| {
+                if class == HALF {
+                    row.1 == bits
+                } else {
+                    row.0 == bits
+                }
+            };
+            if let Some(at) = TABLE.iter().position(same) {
+                return Name::Float(at as u8);
+            }
+        }
+        if takes.uniform
+            && class == FULL
+            && let Some(at) = self.constant(bits)
+        {
+            return Name::Const(at);
+        }
+        Name::Part(self.register(class, Opnd::bits(bits)))
+    }
+
+    /// Operands of one instruction: at most one is uniform and at most one immediate in category 2.
+    /// `known` are sources of other lanes: what was moved for one is there for all.
+    fn sources(&mut self, template: &Template, operands: &[Opnd], known: &mut Known) -> Vec<Src> {
+        let class = template.from;
+        let mut out: Vec<Src> = Vec::with_capacity(operands.len());
+        for (at, &operand) in operands.iter().enumerate() {
+            let found = known.iter().find(|(key, _)| *key == (at, operand));
+            if let Some(&(_, src)) = found {
+                out.push(src);
+                continue;
+            }
+            let mut src = self.source(template.op, at, class, operand);
+            let kind = |s: &Src| match s.name {
+                Name::Const(_) | Name::Shared(_) => 1,
+                Name::Imm(_) | Name::Float(_) => 2,
+                _ => 0,
+            };
+            let taken = out.iter().any(|other| kind(other) == kind(&src));
+            if template.op.category() == 2 && kind(&src) != 0 && taken {
+                let part = self.lane(class);
+                self.move_to(class, part, Opnd::new(operand.at));
+                src = Src {
+                    neg: src.neg,
+                    abs: src.abs,
+                    ..Src::part(part)
+                };
+            }
+            known.push(((at, operand), src));
+            out.push(src);
+        }
+        out
+    }
+
+    /// Does the same to each lane of lists of one length.
+    pub(super) fn make(&mut self, template: Template, lists: &[&List]) -> List {
+        let count = lists.first().map_or(0, |l| l.len());
+        let to = self.lanes_of(template.to, count);
+        self.make_to(template, &to, lists);
+        to.into_iter().map(Opnd::part).collect()
+    }
+
+    /// The same, to lanes that are there.
+    pub(super) fn make_to(&mut self, template: Template, to: &[Part], lists: &[&List]) {
+        let mut at = 0;
+        while at < to.len() {
+            let same = to[at..]
+                .iter()
+                .take_while(|p| p.value == to[at].value)
+                .count();
+            let run = same.min(4);
+            let lanes: Vec<Vec<Opnd>> = (at..at + run)
+                .map(|n| lists.iter().map(|l| l[n]).collect())
+                .collect();
+            self.chunk(&template, &to[at..at + run], &lanes);
+            at += run;
+        }
+    }
+
+    /// One instruction for neighbouring lanes, or one for each.
+    fn chunk(&mut self, template: &Template, to: &[Part], lanes: &[Vec<Opnd>]) {
+        let repeats = to.len() > 1 && template.op != Op::Rcp && template.op.category() <= 4;
+        let mut known = Known::new();
+        let srcs: Vec<Vec<Src>> = lanes
+            .iter()
+            .map(|l| self.sources(template, l, &mut known))
+            .collect();
+        if repeats && let Some(srcs) = repeated(&srcs) {
+            let part = Part {
+                lanes: to.len() as u8,
+                ..to[0]
+            };
+            let code = self.code(template, part, srcs).repeated(to.len() as u8 - 1);
+            self.emit(code);
+            return;
+        }
+        for (&part, srcs) in to.iter().zip(srcs) {
+            let code = self.code(template, part, srcs);
+            self.emit(code);
+        }
+    }
+
+    fn code(&self, template: &Template, to: Part, srcs: Vec<Src>) -> Code {
+        let mut code = Code::new(template.op, Dst::Part(to), srcs);
+        code.mods = template.mods;
+        code.flags = template.flags;
+        code
+    }
+
+    /// A comparison of lanes: booleans in full registers.
+    pub(super) fn compare(&mut self, op: Op, cond: Cond, class: Class, a: &List, b: &List) -> List {
+        let mut template = Template::of(op, class);
+        template.mods.cond = Some(cond);
+        template.to = FULL;
+        let list = self.make(template, &[a, b]);
+        for (n, to) in list.iter().enumerate() {
+            if let At::Part(part) = to.at {
+                let srcs = [a[n], b[n]];
+                self.compares.insert(
+                    part,
+                    Compared {
+                        op,
+                        cond,
+                        srcs,
+                        class,
+                    },
+                );
+            }
+        }
+        list
+    }
+
+    /// Sets a component of p0 to a boolean.
+    pub(super) fn predicate(&mut self, component: u8, truth: Opnd) {
+        let found = match truth.at {
+            At::Part(part) => self.compares.get(&part).cloned(),
+            _ => None,
+        };
+        let Compared {
+            op,
+            cond,
+            srcs,
+            class,
+        } = found.unwrap_or(Compared {
+            op: Op::CmpsU,
+            cond: Cond::Ne,
+            srcs: [truth, Opnd::bits(0)],
+            class: FULL,
+        });
+        let template = Template::of(op, class);
+        self.set_predicate(component, &template, cond, srcs);
+    }
+
+    /// Sets a component of p0 by a comparison of full registers.
+    pub(super) fn compare_to(&mut self, component: u8, op: Op, cond: Cond, srcs: [Opnd; 2]) {
+        self.set_predicate(component, &Template::full(op), cond, srcs);
+    }
+
+    fn set_predicate(&mut self, component: u8, template: &Template, cond: Cond, srcs: [Opnd; 2]) {
+        let srcs = self.sources(template, &srcs, &mut Known::new());
+        let dst = Dst::Predicate(component);
+        self.emit(Code::compare(template.op, cond, dst, srcs));
+    }
+}
+
+/// Sources of lanes as those of an instruction that repeats: each is the same for all, or advances.
+fn repeated(lanes: &[Vec<Src>]) -> Option<Vec<Src>> {
+    let first = lanes.first()?;
+    let mut out = Vec::with_capacity(first.len());
+    for (at, &src) in first.iter().enumerate() {
+        if lanes.iter().all(|l| l[at] == src) {
+            out.push(src);
+            continue;
+        }
+        let follows = |n: usize| {
+            let name = match src.name {
+                Name::Part(part) => Name::Part(Part {
+                    lane: part.lane + n as u8,
+                    ..part
+                }),
+                Name::Const(c) => Name::Const(c + n as u16),
+                _ => return false,
+            };
+            lanes[n][at] == Src { name, ..src }
+        };
+        if !(1..lanes.len()).all(follows) {
+            return None;
+        }
+        let name = match src.name {
+            Name::Part(part) => Name::Part(Part {
+                lanes: lanes.len() as u8,
+                ..part
+            }),
+            name => name,
+        };
+        out.push(Src {
+            name,
+            advances: true,
+            ..src
+        });
+    }
+    Some(out)
+}

@@ -1,0 +1,310 @@
+//! Kernels for Adreno 6xx by our own compiler: their code has no open hazard, stays within the limits of the chip, and
+//! runs on the software model of its shader cores against the interpreter.
+//!
+//! The compiler checks its code itself where debug assertions are on; here the words are decoded and checked once more.
+#![allow(clippy::unwrap_used)]
+
+#[path = "qcom/machine.rs"]
+mod machine;
+#[path = "support/suite.rs"]
+mod suite;
+mod support;
+
+use codegen::interp::scalar;
+use codegen::ir::{Binary, Kernel, Unary};
+use codegen::ir3::{self, Object, check};
+use codegen::{Backend, Built, DType, Error, Options, Target, build};
+use conformance::part::Part;
+use suite::{COMBINING, combined};
+use support::*;
+
+/// One chip of each register file.
+const CHIPS: [&str; 3] = ["a630", "a660", "a610"];
+
+fn backend(chip: &str) -> Backend {
+    Backend::find("QCOM:IR3", chip, 0).unwrap()
+}
+
+/// Whether a kernel has what the chip has no registers for.
+fn has_doubles(kernel: &Kernel) -> bool {
+    let g = &kernel.graph;
+    let nodes = codegen::rewrite::toposort(g, kernel.sink);
+    let params = kernel.params.iter().any(|p| p.dtype == DType::F64);
+    params || nodes.iter().any(|&n| g.dtype(n) == DType::F64)
+}
+
+/// Decodes and checks the code of a kernel.
+fn examine(built: &Built, what: &str) -> Vec<Object> {
+    let mut objects = Vec::new();
+    for stage in &built.stages {
+        let object = Object::decode(&stage.object).unwrap();
+        let used = object.statistics.instructions as usize;
+        let insts: Vec<ir3::Inst> = object.code[..used]
+            .iter()
+            .map(|&word| ir3::decode(word).unwrap_or_else(|e| panic!("{what}: {e}")))
+            .collect();
+        // The fiber's number: three full registers.
+        let inputs: Vec<usize> = (0..6).collect();
+        if let Err(hazard) = check::check(&insts, &inputs) {
+            panic!("{what}: {hazard}\n{}", object.disassemble());
+        }
+        assert!(object.code.len().is_multiple_of(16) && object.code.len() >= used + 4);
+        assert!(
+            object.footprint.full <= 48 && object.footprint.half <= 48,
+            "{what}"
+        );
+        assert_eq!(object.items, stage.block[0], "{what}");
+        objects.push(object);
+    }
+    objects
+}
+
+/// Compares what kernels give with what they should.
+struct Cases {
+    part: Part,
+    next: usize,
+    /// Values at which types end, not those that sum up well.
+    edges: bool,
+}
+
+impl Cases {
+    fn new() -> Cases {
+        Cases {
+            part: Part::chosen(),
+            next: 0,
+            edges: false,
+        }
+    }
+
+    /// Compiles a kernel for every chip, as it is and optimised, and runs some of that.
+    fn check(&mut self, kernel: &Kernel, tolerance: f64) {
+        if has_doubles(kernel) {
+            return;
+        }
+        let mut random = Random(0x1234_5678_9abc_def1);
+        let buffers = match self.edges {
+            true => edges(kernel, &mut random),
+            false => fill(kernel, &mut random),
+        };
+        let buffers = without_denormals(kernel, buffers);
+        let want = expected(kernel, &buffers, &numbers(kernel));
+        for chip in CHIPS {
+            for noopt in [true, false] {
+                self.next += 1;
+                let options = Options {
+                    noopt,
+                    deterministic: true,
+                    explain: true,
+                    ..Options::default()
+                };
+                let what = format!("{} on {chip}", kernel.name);
+                let backend = backend(chip);
+                let built =
+                    build(kernel, &backend, &options).unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert!(examine(&built, &what).iter().all(|o| o.waves > 0), "{what}");
+                if !self.part.has(self.next, 6) {
+                    continue;
+                }
+                let mut got = buffers.clone();
+                machine::run(&built, &backend.target, &mut got, &numbers(kernel));
+                let got = without_denormals(kernel, got);
+                let want = without_denormals(kernel, want.clone());
+                for (slot, p) in kernel.params.iter().enumerate() {
+                    let what = format!(
+                        "{what} buffer {slot} {} {:?}\n{}",
+                        p.dtype,
+                        built.report.opts,
+                        if std::env::var("DBG").is_ok() {
+                            built.report.linear.join("\n") + &built.report.source.join("\n")
+                        } else {
+                            String::new()
+                        }
+                    );
+                    same(p.dtype, &got[slot], &want[slot], tolerance, &what);
+                }
+            }
+        }
+    }
+}
+
+/// Buffers with zeros for denormal floats, which are zeros to the arithmetic units.
+fn without_denormals(kernel: &Kernel, mut buffers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    for (buffer, p) in buffers.iter_mut().zip(&kernel.params) {
+        for chunk in buffer.chunks_mut(p.dtype.size()) {
+            let least = match p.dtype {
+                DType::F16 => 2f64.powi(-14),
+                DType::F32 | DType::BF16 => 2f64.powi(-126),
+                _ => continue,
+            };
+            let bits = scalar::read(p.dtype, chunk);
+            let x = scalar::to_f64(p.dtype, bits);
+            if x.abs() < least {
+                scalar::write(scalar::from_f64(p.dtype, 0f64.copysign(x)), chunk);
+            }
+        }
+    }
+    buffers
+}
+
+#[test]
+fn elements() {
+    let mut cases = Cases::new();
+    suite::elements(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn rows() {
+    let mut cases = Cases::new();
+    suite::rows(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn reductions_of_every_type() {
+    let mut cases = Cases::new();
+    suite::reductions_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn products_and_convolutions() {
+    let mut cases = Cases::new();
+    suite::products_and_convolutions(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn numbers_of_every_type() {
+    let mut cases = Cases::new();
+    suite::numbers_of_every_type(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn scans_and_scatters() {
+    let mut cases = Cases::new();
+    suite::scans_and_scatters(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn every_operation() {
+    let mut cases = Cases {
+        edges: true,
+        ..Cases::new()
+    };
+    // Quotients and roots are corrected, but not to the last digit.
+    suite::every_operation(|kernel, tolerance| cases.check(kernel, tolerance.max(1e-6)));
+}
+
+/// Combining stores whose work-items meet in memory.
+#[test]
+fn combinations_in_memory() {
+    let backend = backend("a630");
+    for op in COMBINING {
+        for dtype in DType::ALL.into_iter().filter(|&d| d != DType::F64) {
+            // There is no exchange of 64 bits: one work-item does it all.
+            if backend.target.atomics.has(op, dtype) {
+                combined(&backend, op, dtype, |built, target, buffers, vars| {
+                    machine::run(built, target, buffers, vars)
+                        .iter()
+                        .all(|d| d.groups > 0)
+                });
+            }
+        }
+    }
+}
+
+/// What a kernel takes, in the listing.
+#[test]
+fn listings_have_counts() {
+    let built = build(&softmax(3, 70), &backend("a630"), &Options::default()).unwrap();
+    let text = built.report.disassembly().unwrap();
+    for word in [
+        "instructions",
+        "slots of nops",
+        "(ss)",
+        "(sy)",
+        "waves of",
+        "ldg.a.u32",
+    ] {
+        assert!(text.contains(word), "{word}\n{text}");
+    }
+    assert!(
+        built
+            .report
+            .resources
+            .iter()
+            .all(|r| r.waves > 0 && r.spilled == 0)
+    );
+}
+
+/// Code with a wait or a delay taken out is refused: each of them is needed.
+#[test]
+fn nothing_is_superfluous() {
+    let (mut waits, mut refused) = (0, 0);
+    let inputs: Vec<usize> = (0..6).collect();
+    let kernels = [
+        matmul(33, 20, 40, false, true, true),
+        softmax(3, 70),
+        conv(2, 3, 5, 9, 3),
+        operations(
+            70,
+            DType::F32,
+            &[Unary::Sqrt, Unary::Exp],
+            &Binary::ALL[..6],
+            &[DType::I8],
+        ),
+    ];
+    for kernel in kernels {
+        let built = build(&kernel, &backend("a630"), &Options::default()).unwrap();
+        for object in examine(&built, &kernel.name) {
+            let used = object.statistics.instructions as usize;
+            let insts: Vec<ir3::Inst> = object.code[..used]
+                .iter()
+                .map(|&w| ir3::decode(w).unwrap())
+                .collect();
+            let mut check = |at: usize, change: &dyn Fn(&mut ir3::Inst)| {
+                let mut without = insts.clone();
+                change(&mut without[at]);
+                waits += 1;
+                let open = check::check(&without, &inputs).is_err();
+                refused += usize::from(open);
+                assert!(
+                    open,
+                    "{}: {at} {}\n{}",
+                    kernel.name,
+                    insts[at],
+                    object.disassemble()
+                );
+            };
+            for (at, inst) in insts.iter().enumerate() {
+                for flag in [ir3::Flags::SS, ir3::Flags::SY] {
+                    if inst.flags.has(flag) {
+                        check(at, &|i| i.flags = i.flags.without(flag));
+                    }
+                }
+                if inst.nop > 0 {
+                    check(at, &|i| i.nop -= 1);
+                }
+            }
+        }
+    }
+    assert!(waits > 40, "{waits}");
+    assert_eq!(waits, refused);
+}
+
+/// There are no doubles, and the error says so.
+#[test]
+fn doubles_are_refused() {
+    let kernel = cube_sum([3, 10, 33], 2, codegen::ir::ReduceOp::Add, DType::F64);
+    match build(&kernel, &backend("a630"), &Options::default()) {
+        Err(Error::Render { what, .. }) => assert!(what.contains("f64"), "{what}"),
+        Err(e) => panic!("{e}"),
+        Ok(_) => panic!("compiled"),
+    }
+}
+
+#[test]
+fn every_chip_is_compiled_for() {
+    let kernel = operations(70, DType::F32, &Unary::ALL[2..5], &[], &[]);
+    for chip in Target::qcom_chips() {
+        let built = build(&kernel, &backend(chip), &Options::default()).unwrap();
+        examine(&built, chip);
+    }
+}
