@@ -9,6 +9,7 @@ mod kfd;
 mod nvk;
 mod owner;
 mod pci;
+mod qcom;
 mod usb;
 
 use drivers_host::cpuinfo::CpuInfo;
@@ -99,7 +100,7 @@ pub fn examine(
     rows.extend(nvk::rows(machine, &owner, has(VENDOR_NVIDIA)));
     let cards: Vec<_> = gpus().filter(|gpu| gpu.vendor == VENDOR_NVIDIA).collect();
     rows.push(nvidia(&cards));
-    rows.push(kgsl(files));
+    rows.extend(qcom::rows(machine, &owner));
     rows
 }
 
@@ -108,6 +109,7 @@ pub fn examine(
 pub fn examine_twin(machine: &dyn Machine, files: &dyn Files, places: &Places) -> Vec<Row> {
     let mut rows = kfd::rows(machine, &|_| None, false);
     rows.extend(nvk::rows(machine, &|_| None, false));
+    rows.extend(qcom::rows(machine, &|_| None));
     rows.retain(|row| row.status != Status::Absent);
     let functions = machine.pci_functions().unwrap_or_default();
     rows.extend(pci::simulated(files, &functions, &places.firmware));
@@ -140,20 +142,6 @@ fn huge_pages(files: &dyn Files) -> Row {
         }
         Ok(text) => Row::new("cpu.hugepages", Status::Ok, format!("{PATH}: {}", text.trim())),
         Err(e) => Row::new("cpu.hugepages", Status::Absent, format!("{PATH}: {e}")),
-    }
-}
-
-fn kgsl(files: &dyn Files) -> Row {
-    const PATH: &str = "/dev/kgsl-3d0";
-    const WHAT: &str = "Adreno GPUs through KGSL";
-    let row = |status, text| Row::new("qcom.kgsl", status, text);
-    match files.rights(PATH) {
-        Ok(_) => row(Status::Fail, format!("{PATH} found ({WHAT})"))
-            .fix("Adreno GPUs are not supported yet; README.md lists the supported devices"),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            row(Status::Absent, format!("{PATH}: no such file ({WHAT})"))
-        }
-        Err(e) => row(Status::Fail, format!("{PATH}: {e}")).fix("check the permissions of /dev"),
     }
 }
 
@@ -250,6 +238,7 @@ mod tests {
             "nv.nvk",
             "nv.pci",
             "qcom.kgsl",
+            "qcom.msm",
         ] {
             assert!(rows.iter().any(|row| row.check == check), "{check}");
         }

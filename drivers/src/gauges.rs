@@ -10,6 +10,9 @@
 //! | the bus | `current_link_speed`, `current_link_width` | Linux, Documentation/ABI/testing/sysfs-bus-pci |
 //! | its sleep | `power/runtime_status` | Linux, Documentation/ABI/testing/sysfs-devices-power |
 //! | cards without a kernel driver | `/run/lock/doorbell-ADDRESS.lock` | drivers/host |
+//! | Adreno | see `adreno` | |
+
+mod adreno;
 
 use drivers_amd::kfd::topology::{self, Entry};
 use drivers_host::pci::lock_path;
@@ -28,6 +31,8 @@ pub enum Way {
     Pci,
     /// It is behind a bridge on USB, and known once that is open.
     Usb,
+    /// It is a part of the processor.
+    Soc,
 }
 
 /// A snapshot of a GPU. Unknown values are `None`.
@@ -80,11 +85,12 @@ pub struct User {
     pub queues: Option<u32>,
 }
 
-/// All GPUs of a machine, in the order of the bus.
+/// All GPUs of a machine, in the order of the bus; those on none last.
 pub(crate) fn read(machine: &dyn Machine) -> Vec<Gauges> {
-    on_bus(machine)
-        .into_iter()
+    let cards = on_bus(machine).into_iter();
+    cards
         .map(|card| one(machine, card))
+        .chain(adreno::read(machine))
         .collect()
 }
 

@@ -3,6 +3,7 @@
 mod keep;
 mod nv;
 mod pci;
+mod qcom;
 mod usb;
 
 use std::num::NonZeroUsize;
@@ -39,7 +40,7 @@ fn support(kind: DeviceKind) -> Support {
         DeviceKind::Cpu => Support::Here(open_cpu),
         DeviceKind::Amd => Support::Here(open_amd),
         DeviceKind::Nv => Support::Here(nv::open),
-        DeviceKind::Qcom => Support::NotYet("Adreno GPUs by KGSL"),
+        DeviceKind::Qcom => Support::Here(qcom::open),
         DeviceKind::Cuda => Support::NotYet("NVIDIA GPUs by the CUDA driver (DEV=NV needs none)"),
         DeviceKind::Hip => Support::NotYet("AMD GPUs by the HIP runtime"),
         DeviceKind::Cl => Support::NotYet("OpenCL devices"),
@@ -114,6 +115,7 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
         let Some(machine) = machine else { continue };
         all.extend(present_amd(machine, simulated, settings));
         all.extend(nv::present(machine, simulated, settings));
+        all.extend(qcom::present(machine, simulated, settings));
         if simulated {
             all.extend(usb::present(machine, settings));
         }
@@ -406,7 +408,13 @@ mod tests {
     #[test]
     fn what_is_not_there_is_said() {
         for kind in DeviceKind::ALL {
-            if [DeviceKind::Cpu, DeviceKind::Amd, DeviceKind::Nv].contains(&kind) {
+            let here = [
+                DeviceKind::Cpu,
+                DeviceKind::Amd,
+                DeviceKind::Nv,
+                DeviceKind::Qcom,
+            ];
+            if here.contains(&kind) {
                 continue;
             }
             let error = open(&Target::any(kind)).unwrap_err();
@@ -425,6 +433,10 @@ mod tests {
         let text = open(&target("USB+NV")).unwrap_err().to_string();
         assert!(text.contains("by NVK only"), "{text}");
         let text = open(&target("TWINNVK+NV::gh100")).unwrap_err().to_string();
+        assert!(text.contains("--features twin"), "{text}");
+        let text = open(&target("TWINKGSL+QCOM::a630"))
+            .unwrap_err()
+            .to_string();
         assert!(text.contains("--features twin"), "{text}");
         let text = open(&target("CUDA")).unwrap_err().to_string();
         assert!(text.contains("DEV=NV"), "{text}");

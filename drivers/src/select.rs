@@ -72,7 +72,7 @@ impl DeviceKind {
         match self {
             DeviceKind::Amd => &[Transport::Kfd, Transport::Pci, Transport::Usb],
             DeviceKind::Nv => &[Transport::Nvk, Transport::Pci, Transport::Usb],
-            DeviceKind::Qcom => &[Transport::Kgsl],
+            DeviceKind::Qcom => &[Transport::Kgsl, Transport::Msm],
             _ => &[],
         }
     }
@@ -99,6 +99,8 @@ pub enum Transport {
     Nvk,
     /// Qualcomm's `/dev/kgsl-3d0`.
     Kgsl,
+    /// The DRM driver of Linux for Qualcomm's GPUs, `/dev/dri/renderD*`.
+    Msm,
     /// The PCI device itself, without a kernel driver.
     Pci,
     /// A PCI device behind a USB bridge.
@@ -112,6 +114,7 @@ impl Transport {
             Transport::Kfd => "KFD",
             Transport::Nvk => "NVK",
             Transport::Kgsl => "KGSL",
+            Transport::Msm => "MSM",
             Transport::Pci => "PCI",
             Transport::Usb => "USB",
         }

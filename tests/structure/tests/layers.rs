@@ -10,7 +10,7 @@ use structure::root;
 const COMPILER: &str = "codegen";
 
 /// Modules of crates, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 4] = [
+const LAYERS: [(&str, &[&str]); 5] = [
     (
         COMPILER,
         &[
@@ -52,6 +52,12 @@ const LAYERS: [(&str, &[&str]); 4] = [
         &[
             "chip", "options", "encode", "object", "backend", "rm", "nvk", "program", "hardware",
             "device",
+        ],
+    ),
+    (
+        "drivers/qcom",
+        &[
+            "options", "object", "encode", "backend", "kgsl", "msm", "program", "hardware", "device",
         ],
     ),
     (

@@ -38,13 +38,14 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Pages, from the root of the repository; all of a folder where it ends with a slash.
-const PAGES: [&str; 10] = [
+const PAGES: [&str; 11] = [
     "README.md",
     "codegen/README.md",
     "drivers/README.md",
     "drivers/amd/README.md",
     "drivers/asm24/README.md",
     "drivers/nv/README.md",
+    "drivers/qcom/README.md",
     "hcq/README.md",
     "scripts/README.md",
     "tensor/README.md",

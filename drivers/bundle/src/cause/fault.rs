@@ -219,7 +219,7 @@ fn broken(bundle: &Bundle, unit: &str, what: &str) -> Explanation {
 }
 
 /// Hardware exceptions: the unit's text, and its meaning.
-const REFUSALS: [(&str, &str, &str, &str); 13] = [
+const REFUSALS: [(&str, &str, &str, &str); 16] = [
     (
         "illegal instruction",
         "illegal-instruction",
@@ -291,6 +291,24 @@ const REFUSALS: [(&str, &str, &str, &str); 13] = [
         "kernel-exception",
         "a kernel raised an exception (a trap, an assertion, a bad access)",
         "Run the kernel alone; DEBUG=4 prints its source",
+    ),
+    (
+        "guilty, this context did it",
+        "gpu-hang",
+        "a submission has hung the GPU, or has run for longer than the kernel driver allows",
+        "Look for an endless loop, a barrier that some threads miss, or a wait for a signal that comes late",
+    ),
+    (
+        "innocent, another context did it",
+        "gpu-reset",
+        "another program has hung the GPU",
+        "Rerun without the other program",
+    ),
+    (
+        "after a hang or fault of the GPU",
+        "gpu-hang",
+        "the kernel driver has dropped work that hung the GPU",
+        "Look for an endless loop, a barrier that some threads miss, or an address outside of buffers",
     ),
     (
         "Xid",
@@ -393,6 +411,9 @@ mod tests {
             ("unknown packet", "bad-packet"),
             ("the channel has died: Xid 32 (CHANNEL)", "bad-packet"),
             ("the channel has died: Xid 999", "channel-died"),
+            ("its reset status: guilty, this context did it", "gpu-hang"),
+            ("its reset status: innocent, another context did it", "gpu-reset"),
+            ("dropped 1 submissions after a hang or fault of the GPU", "gpu-hang"),
             ("no reason", "refused"),
         ] {
             assert_eq!(told(what), cause, "{what}");

@@ -25,6 +25,8 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
         (DeviceKind::Amd, Some(Transport::Usb)) => "amd.usb",
         (DeviceKind::Amd, _) => "amd.kfd",
         (DeviceKind::Nv, _) => "nv.nvk",
+        (DeviceKind::Qcom, Some(Transport::Msm)) => "qcom.msm",
+        (DeviceKind::Qcom, _) => "qcom.kgsl",
         (other, _) => {
             let why = format!("there is no check for {} devices", other.name());
             return Ok(Outcome::Skipped(why));

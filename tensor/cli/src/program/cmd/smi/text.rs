@@ -15,8 +15,8 @@ pub fn title(card: &Gauges) -> String {
     }
     match (&card.card.driver, card.way) {
         (_, Way::Usb) => text += ", on USB",
-        (Some(driver), Way::Pci) => text += &format!(", driver {driver}"),
-        (None, Way::Pci) => text += ", no kernel driver",
+        (Some(driver), Way::Pci | Way::Soc) => text += &format!(", driver {driver}"),
+        (None, Way::Pci | Way::Soc) => text += ", no kernel driver",
     }
     if let Some(link) = &card.link {
         text += &format!(", {link}");
@@ -75,7 +75,7 @@ pub fn sensors(card: &Gauges) -> Vec<String> {
 /// Who has it, a line each.
 pub fn users(card: &Gauges) -> Vec<String> {
     match (card.users_known, card.way) {
-        (false, Way::Pci) => return vec!["its driver does not report processes".into()],
+        (false, Way::Pci | Way::Soc) => return vec!["its driver does not report processes".into()],
         (false, Way::Usb) => return vec!["users unknown until it is opened".into()],
         (true, _) => {}
     }

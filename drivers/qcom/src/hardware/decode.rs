@@ -1,0 +1,179 @@
+//! Decodes the packets of submissions, for messages and traces. Not on the submission path.
+
+use drivers_gpu::core::Core;
+use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words, wide};
+use drivers_spec::qcom::packet::{
+    self, LoadState, event_write_0, event_writes, load_state6_0 as load, op, wait_reg_mem_0 as wait,
+};
+use drivers_spec::qcom::regs::{SP_CS_BASE, SP_CS_CNTL_0, dword};
+
+use super::way::buffers;
+use crate::encode::Setup;
+
+/// Maximum number of decoded packets. The rest is reported as one unknown packet.
+const MOST: usize = 4096;
+
+/// What the indirect buffers do that words name, in order. Positions are those of the calls: `start` for all.
+pub(super) fn decode(core: &Core, setup: &Setup, words: &[u32], start: u64) -> Vec<Packet> {
+    let mut all = Vec::new();
+    for buffer in buffers(words) {
+        match peek_words(core, buffer.address, buffer.dwords as usize) {
+            Some(words) => all.extend(walk(setup, &words)),
+            None => all.push(Doing::Unknown {
+                word: buffer.address as u32,
+            }),
+        }
+        if all.len() > MOST {
+            all.truncate(MOST);
+            all.push(Doing::Unknown { word: 0 });
+            break;
+        }
+    }
+    let packet = |doing| Packet {
+        position: start,
+        doing,
+    };
+    all.into_iter().map(packet).collect()
+}
+
+/// What packets do that shows what a queue runs or waits for.
+fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
+    let mut found = Vec::new();
+    // Of the next launch.
+    let (mut code, mut constants) = (0, 0);
+    for packet in packet::packets(words) {
+        let doing = match packet {
+            Ok((_, packet::Packet::Registers { first, values })) => {
+                let base = dword(&SP_CS_BASE);
+                if first == dword(&SP_CS_CNTL_0) && values.len() > (base - first) as usize {
+                    code = wide(values, (base - first) as usize);
+                }
+                None
+            }
+            Ok((_, packet::Packet::Command { op, body })) => match (op, body) {
+                (op::WAIT_REG_MEM, [control, _, _, value, mask, ..]) => Some(Doing::Wait {
+                    at: wide(body, 1),
+                    bytes: 4,
+                    mask: (*mask).into(),
+                    value: (*value).into(),
+                    test: test(*control),
+                }),
+                (op::EVENT_WRITE, [event, _, _, value]) => {
+                    let at = wide(body, 1);
+                    let writes = event_writes(event_write_0::EVENT.get(*event));
+                    (writes && at != setup.scratch.0).then_some(Doing::Signal {
+                        at,
+                        value: (*value).into(),
+                    })
+                }
+                (op::LOAD_STATE6_FRAG, [state, ..]) => {
+                    let state = LoadState::decode(*state);
+                    if (state.kind, state.block) == (load::ST6_CONSTANTS, load::SB6_CS_SHADER) {
+                        constants = wide(body, 1);
+                    }
+                    None
+                }
+                (op::EXEC_CS | op::RUN_OPENCL, _) => {
+                    let at = std::mem::take(&mut constants);
+                    Some(Doing::Launch {
+                        code,
+                        arguments: (at != 0).then_some(at).into_iter().collect(),
+                    })
+                }
+                _ => None,
+            },
+            Err(_) => {
+                let word = words.first().copied().unwrap_or(0);
+                Some(Doing::Unknown { word })
+            }
+        };
+        match (doing, found.last_mut()) {
+            // The upper half of a signal's value.
+            (
+                Some(Doing::Signal { at, value }),
+                Some(Doing::Signal {
+                    at: low,
+                    value: all,
+                }),
+            ) if at == *low + 4 && *low % 8 == 0 => {
+                *all |= value << 32;
+            }
+            (doing, _) => found.extend(doing),
+        }
+    }
+    found
+}
+
+/// How a wait compares.
+fn test(control: u32) -> Test {
+    match wait::FUNCTION.get(control) {
+        wait::WRITE_LT => Test::Less,
+        wait::WRITE_LE => Test::LessEqual,
+        wait::WRITE_EQ => Test::Equal,
+        wait::WRITE_NE => Test::NotEqual,
+        wait::WRITE_GE => Test::GreaterEqual,
+        wait::WRITE_GT => Test::Greater,
+        _ => Test::Always,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hcq::{Command, CommandBuffer, Compare, Scope, Val, Width};
+
+    use super::*;
+    use crate::encode::tests::encoder;
+
+    #[test]
+    fn what_was_encoded_is_read_back() {
+        let encoder = encoder();
+        let mut out = CommandBuffer::new();
+        encoder.begin(&mut out);
+        let commands = [
+            Command::Poll {
+                at: Val::Const(0x60_0000_1000),
+                mask: 0xff,
+                value: Val::Const(7),
+                compare: Compare::Equal,
+                width: Width::W32,
+            },
+            Command::Barrier {
+                scope: Scope::Queue,
+            },
+            Command::Fill {
+                at: Val::Const(0x60_1000_0000),
+                value: 1,
+                bytes: 2048,
+            },
+            Command::Write {
+                at: Val::Const(0x60_0000_1008),
+                value: Val::Const(3 << 32 | 5),
+                width: Width::W64,
+            },
+        ];
+        encoder.encode(&commands, &mut out).unwrap();
+        let found = walk(encoder.setup(), &out.words);
+        let [wait, launch, signal] = &found[..] else {
+            panic!("{found:?}");
+        };
+        let expected = Doing::Wait {
+            at: 0x60_0000_1000,
+            bytes: 4,
+            mask: 0xff,
+            value: 7,
+            test: Test::Equal,
+        };
+        assert_eq!(*wait, expected);
+        assert!(matches!(launch, Doing::Launch { code, .. } if *code != 0));
+        let expected = Doing::Signal {
+            at: 0x60_0000_1008,
+            value: 3 << 32 | 5,
+        };
+        assert_eq!(*signal, expected);
+        out.words.push(0x1234_5678);
+        assert!(matches!(
+            walk(encoder.setup(), &out.words).last(),
+            Some(Doing::Unknown { .. })
+        ));
+    }
+}

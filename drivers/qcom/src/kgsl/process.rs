@@ -1,0 +1,64 @@
+//! [`Process`]: the open file of this process and what it has of the GPU. It lives as long as a device or memory of it.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, Weak};
+
+use drivers_gpu::backend::Space;
+use hcq::sync::lock;
+use hcq::transport::{DevFile, Machine};
+
+use super::memory::Memory;
+use super::survey::{self, Found};
+use crate::backend::Unusable;
+use crate::backend::heap::Heap;
+
+/// KGSL's side of this process.
+pub(super) struct Process {
+    /// The file.
+    pub(super) file: Arc<dyn DevFile>,
+    /// The GPU behind it.
+    pub(super) found: Found,
+    /// The names of its addresses.
+    pub(super) space: Arc<Space>,
+    /// Its memory.
+    pub(super) heap: Heap<Memory>,
+    /// Memory of the process and of others that was imported.
+    pub(super) imported: Mutex<Vec<(Source, Weak<Memory>)>>,
+}
+
+/// What was imported: an address or a descriptor, and bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    User(u64, u64),
+    DmaBuf(i32, u64),
+}
+
+#[derive(Default)]
+struct Slot(Mutex<Weak<Process>>);
+
+impl Process {
+    /// The process on a machine; the same for every device that is opened on it.
+    ///
+    /// # Errors
+    /// [`Unusable`].
+    pub(super) fn on(machine: &dyn Machine) -> Result<Arc<Process>, Unusable> {
+        let Ok(slot) = machine
+            .kept()
+            .get_or_make(|| Ok::<_, Infallible>(Slot::default()));
+        // Set in one step, after everything that can fail.
+        let mut slot = lock(&slot.0);
+        if let Some(process) = slot.upgrade() {
+            return Ok(process);
+        }
+        let (file, found) = survey::look(machine)?;
+        let process = Arc::new(Process {
+            file,
+            found,
+            space: Arc::default(),
+            heap: Heap::default(),
+            imported: Mutex::default(),
+        });
+        *slot = Arc::downgrade(&process);
+        Ok(process)
+    }
+}

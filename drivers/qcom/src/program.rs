@@ -1,0 +1,71 @@
+//! Kernels on the device: code in its memory, registered by name for fault messages.
+
+use std::borrow::Cow;
+use std::fmt::Display;
+use std::sync::Arc;
+
+use drivers_gpu::core::Core;
+use drivers_gpu::engine::load::{PlacedKernel, place, refused};
+use drivers_gpu::memory::pool::Pool;
+use drivers_spec::qcom::chip::Chip;
+use hcq::{KernelImage, Program, Result};
+
+use crate::backend::arch;
+use crate::encode::builtin::{CODE_ALIGN, FETCHED};
+use crate::encode::launch;
+use crate::object::{Error, Object};
+
+/// Puts a compiled kernel into device memory. Returns it with the bytes of private memory that it needs for each fiber.
+///
+/// # Errors
+/// [`hcq::Error::Program`], [`hcq::Error::OutOfMemory`], the loss of the device.
+pub(crate) fn load(
+    core: &Arc<Core>,
+    pool: &Arc<Pool>,
+    chip: &'static Chip,
+    image: &KernelImage,
+) -> Result<(Program, u32)> {
+    let refused = |why: &dyn Display| refused(core, image, why);
+    let here = arch(chip);
+    if image.arch != here {
+        let asked = &image.arch;
+        return Err(refused(&format!(
+            "compiled for {asked}, expected {here}: compile it for this device"
+        )));
+    }
+    let mut object = Object::parse(&image.bytes).map_err(|e| refused(&e))?;
+    object.shared_bytes = object.shared_bytes.max(image.local_bytes);
+    check_layout(&object, image).map_err(|e| refused(&e))?;
+    let code: Vec<u8> = object
+        .code
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .collect();
+    let room = (code.len() as u64 + FETCHED, CODE_ALIGN);
+    let program = place((core, pool), image, room, |base| -> Result<_, Error> {
+        Ok(PlacedKernel {
+            launch_words: launch::words(chip, &object, base.0)?,
+            code: Cow::Owned(code),
+            entry: 0,
+            local_bytes: object.shared_bytes,
+        })
+    })?;
+    Ok((program, object.private_bytes))
+}
+
+/// Checks the arguments that launches will write against those that the kernel reads.
+fn check_layout(object: &Object, image: &KernelImage) -> Result<(), String> {
+    let room = object.argument_bytes;
+    for (i, field) in image.args.fields.iter().enumerate() {
+        let fits = field.end().is_some_and(|end| end <= room) && field.offset % 4 == 0;
+        if !fits {
+            return Err(format!(
+                "argument {i} at {} of {} bytes, expected a multiple of 4 within the {room} bytes of arguments that the code \
+                 reads: pass the layout that belongs to the code",
+                field.offset,
+                field.kind.bytes()
+            ));
+        }
+    }
+    Ok(())
+}
