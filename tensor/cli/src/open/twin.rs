@@ -72,6 +72,9 @@ mod simulated {
                 (DeviceKind::Qcom, Some(Transport::Kgsl)) => {
                     (Twin::qcom, "debug=0,kernel=kgsl".to_owned())
                 }
+                (DeviceKind::Qcom, Some(Transport::Msm)) => {
+                    (Twin::qcom, "debug=0,kernel=msm".to_owned())
+                }
                 _ => return Ok(None),
             };
             if let Some(chip) = target
@@ -272,6 +275,7 @@ mod tests {
             ("TWINUSB+AMD::gfx1201", "gfx1201"),
             ("TWINKGSL+QCOM", "a630"),
             ("TWINKGSL+QCOM::a650", "a650"),
+            ("TWINMSM+QCOM::a643", "a643"),
         ] {
             let twin = twin(target, Some("seed=3")).unwrap().unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, chip), "{target}");

@@ -18,9 +18,10 @@ fn library() -> PathBuf {
 }
 
 /// A program, compiled into a folder.
-fn client(folder: &Path) -> PathBuf {
+fn client(folder: &Path, name: &str) -> PathBuf {
     let program = folder.join("client");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client.c");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let source = tests.join(name);
     let mut compiler = Command::new("cc");
     compiler.args(["-pthread", "-o"]).arg(&program).arg(source);
     assert!(compiler.status().unwrap().success());
@@ -29,9 +30,13 @@ fn client(folder: &Path) -> PathBuf {
 
 /// Runs a step; the rules that it broke.
 fn run(config: &str, step: &str) -> (Output, Vec<&'static str>) {
+    run_of("client.c", config, step)
+}
+
+fn run_of(name: &str, config: &str, step: &str) -> (Output, Vec<&'static str>) {
     let folder = TempDir::new().unwrap();
     let server = Server::start(config).unwrap();
-    let mut command = Command::new(client(folder.path()));
+    let mut command = Command::new(client(folder.path(), name));
     command.arg(step).env("LD_PRELOAD", library());
     command.env(wire::VARIABLE, server.folder());
     let output = command.output().unwrap();
@@ -41,7 +46,11 @@ fn run(config: &str, step: &str) -> (Output, Vec<&'static str>) {
 }
 
 fn right(config: &str, step: &str) {
-    let (output, broken) = run(config, step);
+    right_of("client.c", config, step);
+}
+
+fn right_of(name: &str, config: &str, step: &str) {
+    let (output, broken) = run_of(name, config, step);
     let said = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{step}: {said}{errors}");
@@ -74,6 +83,12 @@ fn what_a_process_broke_is_known_however_it_ends() {
         let (_, broken) = run("chip=gfx942,xcc=1", step);
         assert_eq!(broken, ["KFD-UNKNOWN-IOCTL"], "{step}");
     }
+}
+
+#[test]
+fn qualcomm_s_kernel_drivers_have_a_gpu() {
+    right_of("adreno.c", "chip=a630", "kgsl");
+    right_of("adreno.c", "chip=a660,kernel=msm", "msm");
 }
 
 #[test]

@@ -59,7 +59,7 @@ static LANDED: Rule = Rule {
 };
 
 static PAGE_FAULT: Rule = Rule {
-    name: "GPU-PAGE-FAULT",
+    name: "ADRENO-PAGE-FAULT",
     text: "an access of the GPU is to memory that is mapped for it, and to be written where it writes",
     source: "KGSL, kgsl_iommu.c, kgsl_iommu_fault_handler; Linux, drivers/gpu/drm/msm/adreno/adreno_gpu.c, \
              adreno_fault_handler",
@@ -434,7 +434,7 @@ mod tests {
         let denied = bench.with(|view| view.read(Path::Uche, AT - 1, &mut [0; 2]));
         let address = AT - 1;
         assert_eq!(denied, Err(Denied::Unmapped { address }));
-        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        fires("ADRENO-PAGE-FAULT").only(&bench.broken());
         let mut bench = Bench::new(false);
         let stored = bench.with(|view| view.store(AT + 4094, &[1; 4]));
         let fault = PageFault {
@@ -443,7 +443,7 @@ mod tests {
         };
         assert_eq!(stored, Err(fault));
         assert_eq!(bench.read(Path::Uche, 4094), 0);
-        fires("GPU-PAGE-FAULT").only(&bench.broken());
+        fires("ADRENO-PAGE-FAULT").only(&bench.broken());
         let mut bench = Bench::new(false);
         bench.listed.clear();
         bench.read(Path::Uche, 0);

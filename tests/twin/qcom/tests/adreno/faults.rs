@@ -102,12 +102,12 @@ fn an_address_without_a_page_is_a_fault() {
     let rig = Rig::new("");
     let last = rig.submit(&write(0x7f_0000_0000, 1).words()).unwrap();
     rig.wait(last).unwrap();
-    fires("GPU-PAGE-FAULT").only(&rig.broken());
+    fires("ADRENO-PAGE-FAULT").only(&rig.broken());
     let rig = Rig::new("");
     let only = kgsl::Memory::GPUREADONLY.bits();
     let (_, at) = rig.object(4096, only).unwrap();
     rig.run(&write(at, 1).words());
-    fires("GPU-PAGE-FAULT").only(&rig.broken());
+    fires("ADRENO-PAGE-FAULT").only(&rig.broken());
     // One that the config asks for breaks no rule.
     let rig = Rig::new("fault=page:1");
     rig.run(&nop());

@@ -75,7 +75,7 @@ struct Recorded {
 
 impl Recorded {
     fn new() -> Recorded {
-        let node = Node::new("chip=a630,kernel=msm,seed=3");
+        let node = Node::new("chip=a630,kernel=msm,seed=3,timeout=60000");
         let memory = PLACES.map(|(_, at, bytes)| node.alloc_at(bytes, Some(at)));
         let recorded = Recorded {
             node,

@@ -160,7 +160,8 @@ pub fn in_future(milliseconds: u32) -> msm::Timespec {
     }
 }
 
-const MSM: &str = "kernel=msm,chip=a660";
+/// Where what waits is not taken to hang, however slow the host is.
+const MSM: &str = "kernel=msm,chip=a660,timeout=60000";
 
 fn write(at: u64, value: u32) -> Stream {
     Stream::default().command(op::MEM_WRITE, &[at as u32, (at >> 32) as u32, value])

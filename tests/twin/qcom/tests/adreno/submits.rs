@@ -156,7 +156,7 @@ fn submissions_are_checked() {
 
 #[test]
 fn submissions_wait_for_timestamps_of_other_contexts() {
-    let rig = Rig::new("");
+    let rig = Rig::new("timeout=60000");
     let other = rig.create(Context::empty()).unwrap();
     let memory = rig.alloc(4096, memory::WRITECOMBINE);
     let first = wait_for(memory.gpu, 1).then(write(memory.gpu + 4, 2));
@@ -204,7 +204,7 @@ fn submissions_of_a_context_run_in_order() {
 
 #[test]
 fn rings_take_turns() {
-    let rig = Rig::new("");
+    let rig = Rig::new("timeout=60000");
     let high = Context::from_bits_retain(1 << kgsl::context::PRIORITY_SHIFT);
     let other = rig.create(high).unwrap();
     let memory = rig.alloc(4096, memory::WRITECOMBINE);

@@ -80,7 +80,7 @@ fn submit(node: &Node, memory: Gem, ins: &[(u32, u64)], outs: &[(u32, u64)]) -> 
 
 #[test]
 fn syncobjs_are_signalled_and_waited_for() {
-    let node = Node::new("kernel=msm");
+    let node = Node::new("kernel=msm,timeout=60000");
     let (one, signalled) = (create(&node, 0).unwrap(), create(&node, 1).unwrap());
     assert_eq!(create(&node, 2), Err(Errno::EINVAL));
     assert_eq!(wait(&node, &mut [signalled], 10, 0), Ok(0));
@@ -103,7 +103,7 @@ fn syncobjs_are_signalled_and_waited_for() {
 
 #[test]
 fn submissions_wait_for_syncobjs_and_signal_them() {
-    let node = Node::new("kernel=msm");
+    let node = Node::new("kernel=msm,timeout=60000");
     let memory = node.alloc_at(4096, None);
     let (first, second) = (create(&node, 0).unwrap(), create(&node, 0).unwrap());
     assert_eq!(
@@ -124,7 +124,7 @@ fn submissions_wait_for_syncobjs_and_signal_them() {
 
 #[test]
 fn timelines_have_points() {
-    let node = Node::new("kernel=msm");
+    let node = Node::new("kernel=msm,timeout=60000");
     let memory = node.alloc_at(4096, None);
     let line = create(&node, 0).unwrap();
     assert_eq!(timelines(&node, 0xcb, line, 77), Ok(0));
@@ -146,7 +146,7 @@ fn timelines_have_points() {
 
 #[test]
 fn fences_have_descriptors() {
-    let node = Node::new("kernel=msm");
+    let node = Node::new("kernel=msm,timeout=60000");
     let memory = node.alloc_at(4096, None);
     let words = wait_for(memory.gpu);
     let out = |args: &mut msm::GemSubmit| args.flags |= Submit::FENCE_FD_OUT.bits();
