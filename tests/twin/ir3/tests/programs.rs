@@ -350,15 +350,8 @@ fn constants_of_buffers() {
 
 #[test]
 fn fibers_exchange() {
-    let lane = |n: usize| {
-        values(
-            &format!(
-                "{}",
-                ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"][n]
-            ),
-            &numbers(),
-        )
-    };
+    let shuffles = ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"];
+    let lane = |n: usize| values(shuffles[n], &numbers());
     let input = numbers();
     assert!(lane(0).iter().enumerate().all(|(n, v)| *v == input[n ^ 1]));
     assert!(
