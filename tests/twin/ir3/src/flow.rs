@@ -201,7 +201,7 @@ mod tests {
         let mut flow = Flow::new(0, 0b111, 1);
         flow.branch(0b001, 80).unwrap();
         flow.branch(0b010, 72).unwrap();
-        assert_eq!(rule(flow.branch(0b100, 64)), "IR3-BRANCH-STACK");
+        assert_eq!(rule(flow.branch(0b100, 88)), "IR3-BRANCH-STACK");
     }
 
     #[test]

@@ -203,10 +203,11 @@ impl Grid {
 
     /// The cycles of the whole: issuing bounds it, and waits as far as other waves do not fill them.
     fn finish(&self) -> Done {
-        let cores = u64::from(self.launch.chip.cores.max(1));
-        let waves = u64::from(self.done.occupancy.max(1)).min(self.done.waves.max(1));
+        // A workgroup is on one shader processor, a wave waits by itself.
+        let cores = u64::from(self.launch.chip.cores).clamp(1, self.done.groups.max(1));
+        let waves = (u64::from(self.done.occupancy) * cores).clamp(1, self.done.waves.max(1));
         let issue = self.done.issue_cycles.div_ceil(cores);
-        let time = self.waited.div_ceil(cores * waves);
+        let time = self.waited.div_ceil(waves);
         Done {
             cycles: issue.max(time),
             ..self.done

@@ -110,7 +110,7 @@ impl Group {
             }
             let chosen = ready[random(&mut self.random) as usize % ready.len()];
             // Few instructions at a time, so that waves overtake one another.
-            let burst = u64::from(random(&mut self.random) % 32 + 1);
+            let burst = u64::from(random(&mut self.random) % 32 + 1).min(budget - issued);
             issued += self.run(shared, chosen, burst)?;
         }
         Ok(issued)

@@ -2,7 +2,8 @@
 //!
 //! Source: Mesa src/freedreno/ir3/ir3_legalize.c (`sync_update`, `ir3_required_sync_flags`, `delay_update`,
 //! `ir3_required_delay`), ir3_delay.c and ir3_compiler.c (`delay_slots`): results of arithmetic are ready after a fixed
-//! number of slots, results of other units behind (ss) or (sy). State is kept for each fiber, as a branch that other
+//! number of slots, results of other units behind (ss) or (sy). Cycles of a wait count as slots: code that Mesa compiles
+//! for separate register files relies on it, where a load to a half register is waited for. State is kept for each fiber, as a branch that other
 //! fibers took changes nothing for these.
 
 use crate::fault::{Result, Stop};

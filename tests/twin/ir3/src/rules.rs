@@ -395,7 +395,7 @@ pub static UBO_RANGE: Rule = Rule {
 /// An angle that was not reduced.
 pub static SIN_RANGE: Rule = Rule {
     name: "IR3-SIN-RANGE",
-    text: "arguments of sin and cos are from -pi to pi",
+    text: "arguments of 32 bits of sin and cos are from -pi to pi",
     source: "Mesa src/freedreno/ir3/ir3_nir_trig.py",
     proof: Proof::Guess,
 };

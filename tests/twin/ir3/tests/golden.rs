@@ -58,9 +58,17 @@ fn shown_full(op: Op) -> bool {
     matches!(op, Op::Ldl | Op::Stl | Op::Stp | Op::Ldlw | Op::Stlw)
 }
 
+/// The mnemonic; the text of ldc.k has its count before the k.
+fn name(op: other::Op) -> &'static str {
+    match op {
+        other::Op::LdcK => "ldc.k",
+        op => op.name(),
+    }
+}
+
 fn compare(word: u64, ours: &Inst, theirs: &other::Inst) {
     let text = theirs.to_string();
-    assert_eq!(ours.op.name(), theirs.op.name(), "{word:016x} {text}");
+    assert_eq!(ours.op.name(), name(theirs.op), "{word:016x} {text}");
     let mut ours = ours.clone();
     if shown_full(ours.op) {
         ours.dsts
@@ -209,9 +217,14 @@ fn both_have_the_same_operations() {
         .collect();
     let theirs: BTreeSet<_> = other::Op::ALL
         .iter()
-        .map(|op| (op.category(), op.name()))
+        .map(|op| (op.category(), name(*op)))
         .collect();
     assert_eq!(ours, theirs);
+}
+
+/// Whether an operand is r63.
+fn discards(operand: &Operand) -> bool {
+    matches!(operand.value, Value::Reg(number) if number >= 63 << 2)
 }
 
 /// Single bits of every word: the two agree on what is reserved.
@@ -227,6 +240,9 @@ fn they_agree_on_reserved_bits() {
             match (decode(word), other::decode(word)) {
                 (Ok(ours), Ok(theirs)) => compare(word, &ours, &theirs),
                 (Err(_), Err(_)) => {}
+                // The size of what is discarded has no text: the other decoder takes the one that its encoder writes.
+                (Ok(ours), Err(other::DecodeError::Hidden { bits, .. }))
+                    if bits == 1 << 46 && ours.dsts.iter().any(discards) => {}
                 (ours, theirs) => panic!("{word:016x}: {ours:?} {theirs:?}"),
             }
             checked += 1;

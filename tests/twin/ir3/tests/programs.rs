@@ -350,15 +350,8 @@ fn constants_of_buffers() {
 
 #[test]
 fn fibers_exchange() {
-    let lane = |n: usize| {
-        values(
-            &format!(
-                "{}",
-                ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"][n]
-            ),
-            &numbers(),
-        )
-    };
+    let shuffles = ["shfl.xor.u32 r3.x, r2.x, 1", "shfl.rup.u32 r3.x, r2.x, 3"];
+    let lane = |n: usize| values(shuffles[n], &numbers());
     let input = numbers();
     assert!(lane(0).iter().enumerate().all(|(n, v)| *v == input[n ^ 1]));
     assert!(
@@ -403,7 +396,7 @@ fn a_preamble_runs_once_before_all() {
 fn grids_with_partial_groups() {
     // Each fiber stores its number in the grid; fibers beyond 100 do not run.
     let text = "mov.u32u32 r1.x, c0.x; mov.u32u32 r1.y, c0.y; add.u r2.x, r0.x, r50.x; (rpt5)nop
-                add.u r2.y, r2.x, 1000; (rpt5)nop
+                add.u r2.y, r2.x, 500; (rpt5)nop
                 stg.a.u32 g[r1.x+(r2.x<<2)], r2.y, 1";
     let mut machine = Machine::new(text).with(|launch| {
         launch.global_size = [100, 1, 1];
@@ -411,7 +404,7 @@ fn grids_with_partial_groups() {
     });
     let done = machine.run().unwrap_or_else(|e| panic!("{e}"));
     let out = machine.ram.words(OUT, 128);
-    assert!((0..100).all(|n| out[n] == 1000 + n as u32));
+    assert!((0..100).all(|n| out[n] == 500 + n as u32));
     assert!(out[100..].iter().all(|v| *v == 0));
     assert_eq!((done.groups, done.waves), (2, 2));
 }

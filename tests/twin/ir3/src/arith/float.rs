@@ -65,8 +65,8 @@ fn extreme(a: f32, b: f32, max: bool) -> f32 {
     match (a.is_nan(), b.is_nan()) {
         (true, _) => b,
         (_, true) => a,
-        _ if max == (a > b) => a,
         _ if a == b && max == a.is_sign_positive() => a,
+        _ if a != b && max == (a > b) => a,
         _ => b,
     }
 }

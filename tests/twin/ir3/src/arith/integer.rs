@@ -100,8 +100,11 @@ pub fn one(op: Op) -> Option<fn(u32, bool) -> u32> {
     })
 }
 
+/// An operation on three integers; the last argument says whether they have 32 bits.
+type Three = fn(u32, u32, u32, bool) -> u32;
+
 /// Operations on three.
-pub fn three(op: Op) -> Option<fn(u32, u32, u32, bool) -> u32> {
+pub fn three(op: Op) -> Option<Three> {
     Some(match op {
         Op::MadU16 | Op::MadS16 => |a, b, c, full| cut(a.wrapping_mul(b).wrapping_add(c), full),
         // The upper half of the first, the lower of the second.

@@ -38,7 +38,8 @@ pub fn category4(op: Op, full: bool, mask: Mask, source: &Lanes) -> Result<Lanes
         let what = format!("{} with a {size} source", op.name());
         return broken(&rules::OPERANDS, what);
     }
-    let angle = matches!(op, Op::Sin | Op::Cos);
+    // Mesa reduces angles of 32 bits alone: ir3_nir_trig.py.
+    let angle = full && matches!(op, Op::Sin | Op::Cos);
     let mut result = [0; super::super::regs::LANES];
     for lane in lanes(mask) {
         let source = f64::from(value(source[lane], full));

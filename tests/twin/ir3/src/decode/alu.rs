@@ -73,10 +73,12 @@ fn three(b: &mut Bits, low: u32, half: bool, wide: Wide) -> Result<Operand, Deco
     Ok(operand)
 }
 
-/// The destination of arithmetic: DST_CONV says that it has the other size. Predicates have none.
+/// The destination of arithmetic: DST_CONV says that it has the other size. Predicates have none, and the size of what
+/// is discarded does not matter.
 fn destination(b: &mut Bits, full: bool) -> Operand {
     let number = b.byte(39, 32);
-    let half = number < 0xf8 && full == b.flag(46);
+    let predicate = (0xf8..0xfc).contains(&number);
+    let half = !predicate && full == b.flag(46) && number < 0xfc;
     Operand::new(Value::Reg(number), half)
 }
 

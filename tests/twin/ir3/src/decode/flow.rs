@@ -111,13 +111,14 @@ struct Move {
     dst: Operand,
 }
 
-fn moved(b: &mut Bits) -> Result<Move, DecodeError> {
+fn moved(b: &mut Bits, movs: bool) -> Result<Move, DecodeError> {
     let (ty, src_ty) = (b.ty(48, 46)?, b.ty(52, 50)?);
     let number = b.byte(39, 32);
-    let address = matches!(
-        (number, ty, src_ty),
-        (0xf4, Type::S16, Type::S16) | (0xf5, Type::U16, Type::U16)
-    );
+    let address = !movs
+        && matches!(
+            (number, ty, src_ty),
+            (0xf4, Type::S16, Type::S16) | (0xf5, Type::U16, Type::U16)
+        );
     // The address registers have no relative form.
     let value = match !address && b.flag(49) {
         true => Value::RelReg(number.into()),
@@ -143,12 +144,13 @@ pub(super) fn category1(b: &mut Bits) -> Result<Inst, DecodeError> {
     let mut inst = empty(Op::Mov, marks);
     inst.mods.round = round(b);
     inst.repeat = b.byte(41, 40);
-    let mov = moved(b)?;
+    let kind = b.take(54, 53);
+    let movs = kind == 0 && b.peek(31, 31) != 0;
+    let mov = moved(b, movs)?;
     inst.mods.ty = Some(mov.ty);
     inst.mods.src_ty = Some(mov.src_ty);
     inst.dsts.push(mov.dst);
     let half = move_half(mov.src_ty);
-    let kind = b.take(54, 53);
     let mut source = match kind {
         2 => Operand::new(Value::Imm(immediate(b, mov.src_ty)), false),
         1 => Operand::new(Value::Const(b.take(10, 0) as u16), half),
