@@ -164,8 +164,8 @@ impl Wanted {
     /// It does not; what it has.
     pub fn check(&self, model: &Model) -> Result<(), Error> {
         let has = |name: &str| {
-            let all = model.inputs().chain(model.defaults());
-            all.into_iter().any(|(input, _)| input == name)
+            let mut all = model.inputs().chain(model.defaults());
+            all.any(|(input, _)| input == name)
         };
         if let Some(given) = self.given.iter().find(|given| !has(&given.name)) {
             let inputs: Vec<&str> = model.inputs().map(|(name, _)| name).collect();
