@@ -116,6 +116,14 @@ impl Backend {
             None => emitter.into(),
         }
     }
+
+    /// The compiler with its version, for people; without one, the emitter.
+    pub fn release(&self) -> String {
+        match &self.tools.compiler {
+            Some(c) => c.release(),
+            None => self.tools.emitter.name().into(),
+        }
+    }
 }
 
 /// Options of a compilation.

@@ -30,10 +30,6 @@ pub struct Built {
     pub stages: Vec<Stage>,
     /// Memory that the stages need.
     pub scratch: Vec<ScratchSpec>,
-    /// Arithmetic operations of one run on floats and integers other than indices.
-    pub flops: f64,
-    /// Bytes of the buffers that are read or written, each element counted once.
-    pub bytes: f64,
     /// Report of the compilation.
     pub report: Report,
     /// The content key of the kernel for this backend and these options.
@@ -139,8 +135,6 @@ fn found_or_made(kernel: &Kernel, backend: &Backend, options: &Options) -> Resul
         return Ok(Built {
             stages,
             scratch: kept.scratch,
-            flops: kept.flops,
-            bytes: kept.bytes,
             report,
             key,
         });
@@ -168,8 +162,6 @@ fn found_or_made(kernel: &Kernel, backend: &Backend, options: &Options) -> Resul
         let kept = CacheEntry {
             stages,
             scratch: built.scratch.clone(),
-            flops: built.flops,
-            bytes: built.bytes,
             opts: built.report.opts.clone(),
             resources: built.report.resources.clone(),
         };
@@ -190,7 +182,6 @@ fn compile(
     let mut report = Report::new(backend);
     let mut start = kernel.clone();
     start.sink = simplify(&mut start.graph, start.sink);
-    let (flops, bytes) = estimate(&start);
     let (stages, scratch) = planned(&start, planning, options)?;
 
     if options.explain {
@@ -201,6 +192,7 @@ fn compile(
         let Planned {
             kernel: staged,
             steps,
+            flops,
         } = stage;
         report.opts.push(
             steps
@@ -234,16 +226,15 @@ fn compile(
             &program,
             target,
             (object.bytes, module),
-            kernel,
+            (kernel, &staged),
             content,
             &stored,
+            flops,
         )?);
     }
     Ok(Built {
         stages: built,
         scratch,
-        flops,
-        bytes,
         report,
         key,
     })
@@ -322,6 +313,8 @@ pub struct Planned {
     pub kernel: Kernel,
     /// The steps that were applied.
     pub steps: Vec<Opt>,
+    /// The operations of the original kernel that it does.
+    pub flops: f64,
 }
 
 /// Splits a kernel into the kernels that run on a target in order, with the scratch memory between them.
@@ -334,18 +327,43 @@ pub fn planned(
     options: &Options,
 ) -> Result<(Vec<Planned>, Vec<ScratchSpec>)> {
     let (stages, scratch, mut opts) = plan(kernel, target, options)?;
-    let finish = |(i, stage): (usize, StageKernel)| {
+    let shares = shares(estimate(kernel).0, &stages);
+    let finish = |(i, (stage, flops)): (usize, (StageKernel, f64))| {
         let StageKernel { mut kernel, fixed } = stage;
         let mut steps = std::mem::take(&mut opts);
         if !fixed && !options.noopt && (i > 0 || options.opts.is_none()) {
             steps.extend(opt::optimise(&mut kernel, target));
         }
-        Planned { kernel, steps }
+        Planned {
+            kernel,
+            steps,
+            flops,
+        }
     };
-    Ok((
-        stages.into_iter().enumerate().map(finish).collect(),
-        scratch,
-    ))
+    let stages = stages.into_iter().zip(shares).enumerate();
+    Ok((stages.map(finish).collect(), scratch))
+}
+
+/// How many of the operations of a kernel each of its stages does. Those before and after a product are counted; the
+/// product has the rest, since its loops are in tiles already, which are larger than the operands at their ends.
+fn shares(whole: f64, stages: &[StageKernel]) -> Vec<f64> {
+    if let [_] = stages {
+        return vec![whole];
+    }
+    let counted = |stage: &StageKernel| match stage.fixed {
+        true => None,
+        false => Some(estimate(&stage.kernel).0),
+    };
+    let counted: Vec<Option<f64>> = stages.iter().map(counted).collect();
+    let others: f64 = counted.iter().flatten().sum();
+    let products = counted.iter().filter(|one| one.is_none()).count();
+    if products == 0 {
+        // Both count what a sum in parts combines.
+        let scale = if others > 0.0 { whole / others } else { 0.0 };
+        return counted.iter().flatten().map(|one| one * scale).collect();
+    }
+    let rest = (whole - others).max(0.0) / products as f64;
+    counted.iter().map(|one| one.unwrap_or(rest)).collect()
 }
 
 /// The kernels to compile, the scratch between them, and the steps that were applied so far.
@@ -433,9 +451,10 @@ fn stage_of(
     program: &Program,
     target: &Target,
     (object, module): (Arc<[u8]>, [u8; 32]),
-    kernel: &Kernel,
+    (kernel, staged): (&Kernel, &Kernel),
     content: [u8; 32],
     stored: &[u16],
+    flops: f64,
 ) -> Result<Stage> {
     let own = kernel.params.len();
     let buffer = |slot: u16| match usize::from(slot) < own {
@@ -443,7 +462,13 @@ fn stage_of(
         false => StageArg::Scratch(slot - own as u16),
     };
     let (mut args, mut writes) = (Vec::new(), Vec::new());
+    let mut touched = Vec::new();
     for arg in &program.args {
+        if let Arg::Buffer { slot, .. } | Arg::Tensor(Tensor { slot, .. }) = *arg
+            && !touched.contains(&slot)
+        {
+            touched.push(slot);
+        }
         args.push(match *arg {
             Arg::Buffer { slot, .. } => buffer(slot),
             Arg::Var { slot } => StageArg::Var(slot),
@@ -461,6 +486,10 @@ fn stage_of(
         writes.push(matches!(arg, Arg::Buffer { slot, .. } if stored.contains(slot)));
         writes.resize(args.len(), false);
     }
+    let params = touched
+        .iter()
+        .filter_map(|&slot| staged.params.get(usize::from(slot)));
+    let bytes = params.map(|p| (p.len * p.dtype.size()) as f64).sum();
     let too_many = |what: &str, n: i64| Error::Invalid {
         kernel: kernel.name.clone(),
         what: format!("{n} {what}, more than a launch can hold"),
@@ -487,5 +516,7 @@ fn stage_of(
             // It is on the stack, and the code knows how much.
             TargetKind::Cpu => 0,
         },
+        flops,
+        bytes,
     })
 }

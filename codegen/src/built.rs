@@ -15,8 +15,6 @@ pub(crate) struct CacheEntry {
     /// Their names are without that of the kernel.
     pub stages: Vec<Stage>,
     pub scratch: Vec<ScratchSpec>,
-    pub flops: f64,
-    pub bytes: f64,
     /// The steps that were applied, per stage.
     pub opts: Vec<String>,
     /// What each stage takes of a GPU.
@@ -76,8 +74,6 @@ impl CacheEntry {
     /// As bytes.
     pub fn encode(&self) -> Arc<[u8]> {
         let mut w = Writer(Vec::new());
-        w.number(self.flops.to_bits());
-        w.number(self.bytes.to_bits());
         w.number(self.scratch.len() as u64);
         for s in &self.scratch {
             w.number(s.bytes as u64);
@@ -115,6 +111,8 @@ impl CacheEntry {
                 w.number(u64::from(*n));
             }
             w.number(u64::from(stage.local_bytes));
+            w.number(stage.flops.to_bits());
+            w.number(stage.bytes.to_bits());
         }
         w.0.into()
     }
@@ -122,8 +120,6 @@ impl CacheEntry {
     /// From bytes; `None` if anything is not as [`CacheEntry::encode`] makes it.
     pub fn decode(bytes: &[u8]) -> Option<CacheEntry> {
         let mut r = Reader(bytes);
-        let flops = f64::from_bits(r.number()?);
-        let size = f64::from_bits(r.number()?);
         let scratch = r.list(|r| {
             Some(ScratchSpec {
                 bytes: r.small()?,
@@ -169,14 +165,14 @@ impl CacheEntry {
                 grid,
                 block,
                 local_bytes: r.small()?,
+                flops: f64::from_bits(r.number()?),
+                bytes: f64::from_bits(r.number()?),
             })
         })?;
         let whole = r.0.is_empty() && !stages.is_empty();
         whole.then_some(CacheEntry {
             stages,
             scratch,
-            flops,
-            bytes: size,
             opts,
             resources,
         })
@@ -206,13 +202,13 @@ mod tests {
                 grid: [4, 1, 1],
                 block: [1, 1, 1],
                 local_bytes: 0,
+                flops: 2.5,
+                bytes: 12.0,
             }],
             scratch: vec![ScratchSpec {
                 bytes: 640,
                 align: 64,
             }],
-            flops: 2.5,
-            bytes: 12.0,
             opts: vec!["vec(0, 16)".into()],
             resources: vec![Resources::of_words([1, 2, 3, 4, 5, 6, 7])],
         };
@@ -221,7 +217,8 @@ mod tests {
         assert_eq!(again.encode(), bytes);
         assert_eq!(again.stages[0].args, kept.stages[0].args);
         assert_eq!(again.stages[0].writes, kept.stages[0].writes);
-        assert_eq!((again.flops, again.bytes), (2.5, 12.0));
+        let stage = &again.stages[0];
+        assert_eq!((stage.flops, stage.bytes), (2.5, 12.0));
         assert_eq!(again.resources, kept.resources);
         for n in 0..bytes.len() {
             assert!(CacheEntry::decode(&bytes[..n]).is_none(), "{n} bytes");

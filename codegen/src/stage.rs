@@ -29,6 +29,10 @@ pub struct Stage {
     pub block: [u32; 3],
     /// Local memory per group in bytes; 0 on CPUs, where it is on the stack.
     pub local_bytes: u32,
+    /// Its arithmetic operations of one run, on floats and integers other than indices.
+    pub flops: f64,
+    /// Bytes of the buffers and scratch blocks that it reads or writes, each element counted once.
+    pub bytes: f64,
 }
 
 /// Where an argument of a stage comes from.

@@ -358,7 +358,7 @@ fn present_amd(machine: &Arc<dyn Machine>, twin: bool, settings: &Settings) -> V
 
 /// The error of a target that cannot be used.
 fn unusable(target: &Target, why: &Unusable) -> Error {
-    let (asked, text) = (target.to_string(), why.to_string());
+    let (asked, text) = (asked(target), why.to_string());
     match why {
         Unusable::NoPermission { .. } | Unusable::Cgroup { .. } | Unusable::Hidden { .. } => {
             Error::NoPermission { asked, why: text }
@@ -375,8 +375,23 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
 }
 
 fn none(target: &Target, why: String) -> Error {
-    let asked = target.to_string();
+    let asked = asked(target);
     Error::NoDevice { asked, why }
+}
+
+/// What a target asks for, for errors: each interface counts its GPUs from 0.
+fn asked(target: &Target) -> String {
+    let numbers = target.indices.as_ref().map_or(0, Vec::len);
+    match (target.interface, target.device.transports().first()) {
+        (None, Some(first)) if numbers > 0 => {
+            let full = Target {
+                interface: Some(first.interface(false)),
+                ..target.clone()
+            };
+            format!("{target} (that is {full}: each interface counts its GPUs from 0)")
+        }
+        _ => target.to_string(),
+    }
 }
 
 #[cfg(test)]
@@ -444,6 +459,13 @@ mod tests {
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();
         assert!(text.contains("2 devices selected"), "{text}");
+        let error = none(&target("AMD:1"), "why".into()).to_string();
+        assert_eq!(
+            error,
+            "no device for AMD:1 (that is KFD:1+AMD: each interface counts its GPUs from 0): why"
+        );
+        let error = none(&target("CPU:1"), "why".into()).to_string();
+        assert_eq!(error, "no device for CPU:1: why");
         let mut other = target("CPU");
         other.arch = Some("riscv64".into());
         let text = open(&other).unwrap_err().to_string();

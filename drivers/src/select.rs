@@ -184,10 +184,12 @@ impl fmt::Display for Target {
         match (self.interface, indices.is_empty()) {
             (Some(interface), true) => write!(f, "{interface}+")?,
             (Some(interface), false) => write!(f, "{interface}:{indices}+")?,
-            (None, false) => write!(f, ":{indices}+")?,
-            (None, true) => {}
+            (None, _) => {}
         }
         f.write_str(self.device.name())?;
+        if self.interface.is_none() && !indices.is_empty() {
+            write!(f, ":{indices}")?;
+        }
         match (self.renderer, &self.arch) {
             (renderer, Some(arch)) => write!(f, ":{}:{arch}", renderer.unwrap_or_default()),
             (Some(renderer), None) => write!(f, ":{renderer}"),

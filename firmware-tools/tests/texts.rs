@@ -120,7 +120,7 @@ fn list_says_what_to_install() {
     let folder = folder();
     let (code, out, _) = fwtool(folder.path(), &["list", "--chip", "gfx1100", "--from", "."]);
     let lines: Vec<&str> = out.lines().collect();
-    assert_eq!(lines[0], "gfx1100 (Navi 31)");
+    assert_eq!(lines[0], "gfx1100 (Radeon RX 7900; Navi 31)");
     let mec = lines.iter().find(|line| line.contains("mec.bin")).unwrap();
     assert!(
         mec.starts_with("  gc_11_0_0_mec.bin        0x00000035 unknown release; tested: 0x"),

@@ -140,6 +140,10 @@ impl Compiler for ClangCompiler {
         format!("{} {flags}", self.version)
     }
 
+    fn release(&self) -> String {
+        format!("{}, {}", self.version, self.path.display())
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         let mut command = Command::new(&self.path);
         match (s.language, t.kind) {

@@ -408,6 +408,11 @@ impl Compiler for ComgrCompiler {
         format!("{major}.{minor} {path} ({clang}) {flags}")
     }
 
+    fn release(&self) -> String {
+        let (major, minor) = self.library.version;
+        format!("comgr {major}.{minor}, {}", self.library.path.display())
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         let failed = |stage, message| Error::Compile {
             compiler: "comgr",

@@ -179,6 +179,10 @@ impl Compiler for JitLinkCompiler {
         format!("{} {bytes} -O3", path.display())
     }
 
+    fn release(&self) -> String {
+        format!("nvJitLink {}", self.library.path.display())
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         let failed = |stage, message| Error::Compile {
             compiler: "nvjitlink",

@@ -139,6 +139,11 @@ impl Compiler for LlvmCompiler {
         format!("{major}.{minor}.{patch} {PASSES} {GPU_PASSES}")
     }
 
+    fn release(&self) -> String {
+        let (major, minor, patch) = inkwell::support::get_llvm_version();
+        format!("LLVM {major}.{minor}.{patch}")
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         compile(s, t, FileType::Object)
     }

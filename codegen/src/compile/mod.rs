@@ -47,6 +47,10 @@ pub trait Compiler: Send + Sync {
     fn name(&self) -> &'static str;
     /// Version of the compiler; part of the key of the compile cache.
     fn version(&self) -> String;
+    /// Name and version for people, without the options that [`Compiler::version`] may have.
+    fn release(&self) -> String {
+        format!("{} {}", self.name(), self.version())
+    }
     /// A relocatable ELF object with the entry point of the source.
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>>;
     /// What an object of a target takes of a GPU, with so many work-items in a group.

@@ -49,6 +49,14 @@ impl Compiler for NvptxCompiler {
         format!("{llvm}, {} {}", assembler.name(), assembler.version())
     }
 
+    fn release(&self) -> String {
+        format!(
+            "{}, {}",
+            LlvmCompiler::new().release(),
+            self.assembler.release()
+        )
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         // LLVM takes the version of PTX for a feature.
         let on = Target {

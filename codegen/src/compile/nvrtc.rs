@@ -254,6 +254,11 @@ impl Compiler for NvrtcCompiler {
         format!("{major}.{minor} {path} {}", FLAGS.join(" "))
     }
 
+    fn release(&self) -> String {
+        let (major, minor) = self.library.version;
+        format!("NVRTC {major}.{minor}, {}", self.library.path.display())
+    }
+
     fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
         let failed = |stage, message| Error::Compile {
             compiler: "nvrtc",

@@ -9,7 +9,7 @@ use codegen::lower::decomp::Caps;
 use codegen::lower::{exec, lower, narrow};
 use codegen::opt::contract::{Blocking, Contraction, Staged, blocks};
 use codegen::target::{Target, TargetKind};
-use codegen::{DType, Options};
+use codegen::{DType, Options, estimate};
 use conformance::part::Part;
 use support::*;
 
@@ -484,6 +484,31 @@ fn long_reductions_go_in_parts() {
             }
             let (stages, scratch) = planned(&kernel, &targets()[0], &Options::default()).unwrap();
             assert_eq!((stages.len(), scratch.len()), (2, 1), "{n}");
+        }
+    }
+}
+
+/// Rates of stages are of their own work: a product is not credited to what packs its operands, nor a sum to what adds
+/// its parts.
+#[test]
+fn each_stage_has_its_own_work() {
+    let product = product(512, 512, 512, DType::F32, DType::F32);
+    let sum = cube_sum([1, 100_000, 1], 1, ReduceOp::Add, DType::I32);
+    for (kernel, target, most) in [
+        (&product, Target::host(2), "_tile"),
+        (&sum, targets().swap_remove(0), "_part"),
+    ] {
+        let whole = estimate(kernel).0;
+        let (stages, _) = planned(kernel, &target, &Options::default()).unwrap();
+        assert!(whole > 0.0 && stages.len() > 1, "{}", stages.len());
+        let all: f64 = stages.iter().map(|stage| stage.flops).sum();
+        assert!((all / whole - 1.0).abs() < 1e-9, "{all} of {whole}");
+        let found: Vec<(&str, f64)> = stages
+            .iter()
+            .map(|stage| (&*stage.kernel.name, stage.flops))
+            .collect();
+        for (name, flops) in &found {
+            assert_eq!(*flops > 0.98 * whole, name.ends_with(most), "{found:?}");
         }
     }
 }

@@ -16,6 +16,11 @@
 //! | [`function`] | [`open`]: the function at their end |
 //! | [`machine`] | a machine whose PCI functions are those behind its bridges |
 //!
+//! The function behind the bridge is made of single PCIe requests and of streams of them: power and link, bus numbers, the
+//! windows of intermediate bridges, the BARs of the card, registers, memory. Requests are compared with recorded ones
+//! (tests/golden/asm24). libusb and Linux's USB stack are tested in a virtual machine, where the simulated bridge is a USB3
+//! device (`scripts/lab usb`).
+//!
 //! A wait costs more than a transfer: writes are gathered and sent with as few waits as the firmware allows.
 //!
 //! | what | transfers | waits |

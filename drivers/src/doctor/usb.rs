@@ -73,11 +73,7 @@ fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row
     }
     let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);
     if let Err(error) = files.may_write(&file) {
-        let fix = format!(
-            "add to /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again: SUBSYSTEM==\"usb\", \
-             ATTR{{idVendor}}==\"{:04x}\", ATTR{{idProduct}}==\"{:04x}\", TAG+=\"uaccess\"",
-            bridge.vendor, bridge.product
-        );
+        let fix = "add the udev rule that `doorbell setup --print usb` prints, log in again, and plug the bridge in again";
         return Row::new(check, Status::Fail, format!("{seen}; {file}: {error}")).fix(fix);
     }
     if cfg!(not(feature = "usb")) {
@@ -151,7 +147,7 @@ mod tests {
         assert!(stock.fix.contains("flash the open firmware"), "{stock:?}");
         let closed = seen(&[], false);
         assert_eq!(closed.status, Status::Fail);
-        assert!(closed.fix.contains("udev"), "{closed:?}");
+        assert!(closed.fix.contains("doorbell setup --print usb"), "{closed:?}");
         assert!(closed.detail.contains("/dev/bus/usb/002/009"), "{closed:?}");
         let good = seen(&[], true);
         assert!(

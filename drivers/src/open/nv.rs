@@ -7,7 +7,7 @@ use drivers_nv::nvk::{Found, Unfit, Unusable, survey};
 use drivers_spec::nv::chip::CHIPS;
 use hcq::{Device, DeviceId, DeviceInfo, Error, Result};
 
-use super::{Present, Twin, is_twin, keep, none};
+use super::{Present, Twin, asked, is_twin, keep, none};
 use crate::env::Settings;
 use crate::select::{DeviceKind, Target, Transport};
 
@@ -117,7 +117,7 @@ pub(super) fn present(machine: &Twin, twin: bool, settings: &Settings) -> Vec<Pr
 
 /// The error of a target that cannot be used.
 fn unusable(target: &Target, why: &Unusable) -> Error {
-    let (asked, text) = (target.to_string(), why.to_string());
+    let (asked, text) = (asked(target), why.to_string());
     match why {
         Unusable::NoPermission { .. }
         | Unusable::Cgroup { .. }

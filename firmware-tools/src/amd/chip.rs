@@ -78,6 +78,8 @@ pub struct Chip {
     pub gfx: &'static str,
     /// AMD's name.
     pub name: &'static str,
+    /// The cards that have it.
+    pub cards: &'static str,
     /// Versions of its blocks.
     pub blocks: Blocks,
 }
@@ -86,17 +88,46 @@ pub struct Chip {
 ///
 /// Source: Linux, Documentation/gpu/amdgpu/dgpu-asic-info-table.csv.
 pub const CHIPS: [Chip; 6] = [
-    chip("gfx942", "MI300X", [9, 4, 3], [4, 4, 2], [13, 0, 6]),
-    chip("gfx1100", "Navi 31", [11, 0, 0], [6, 0, 0], [13, 0, 0]),
-    chip("gfx1101", "Navi 32", [11, 0, 3], [6, 0, 3], [13, 0, 10]),
-    chip("gfx1102", "Navi 33", [11, 0, 2], [6, 0, 2], [13, 0, 7]),
-    chip("gfx1200", "Navi 44", [12, 0, 0], [7, 0, 0], [14, 0, 2]),
-    chip("gfx1201", "Navi 48", [12, 0, 1], [7, 0, 1], [14, 0, 3]),
+    chip(
+        ["gfx942", "MI300X", "Instinct MI300X"],
+        [9, 4, 3],
+        [4, 4, 2],
+        [13, 0, 6],
+    ),
+    chip(
+        ["gfx1100", "Navi 31", "Radeon RX 7900"],
+        [11, 0, 0],
+        [6, 0, 0],
+        [13, 0, 0],
+    ),
+    chip(
+        ["gfx1101", "Navi 32", "Radeon RX 7700 and 7800"],
+        [11, 0, 3],
+        [6, 0, 3],
+        [13, 0, 10],
+    ),
+    chip(
+        ["gfx1102", "Navi 33", "Radeon RX 7600"],
+        [11, 0, 2],
+        [6, 0, 2],
+        [13, 0, 7],
+    ),
+    chip(
+        ["gfx1200", "Navi 44", "Radeon RX 9060"],
+        [12, 0, 0],
+        [7, 0, 0],
+        [14, 0, 2],
+    ),
+    chip(
+        ["gfx1201", "Navi 48", "Radeon RX 9070"],
+        [12, 0, 1],
+        [7, 0, 1],
+        [14, 0, 3],
+    ),
 ];
 
 const fn chip(
-    gfx: &'static str,
-    name: &'static str,
+    [gfx, name, cards]: [&'static str; 3],
     gc: Version,
     sdma: Version,
     mp: Version,
@@ -107,7 +138,12 @@ const fn chip(
         psp: mp,
         smu: mp,
     };
-    Chip { gfx, name, blocks }
+    Chip {
+        gfx,
+        name,
+        cards,
+        blocks,
+    }
 }
 
 #[cfg(test)]

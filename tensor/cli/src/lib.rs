@@ -51,6 +51,7 @@ mod open;
 #[doc(hidden)]
 pub mod program;
 pub mod recipes;
+mod talk;
 
 /// The examples of the front page; one of them needs simulated devices.
 #[cfg(all(doctest, feature = "twin"))]

@@ -12,7 +12,6 @@ use codegen::Backend;
 use drivers::Front;
 use drivers::env::{Recorded, Settings};
 use drivers::select::{self, DeviceKind, Selection, Target};
-use hcq::text::plain;
 use hcq::{Device, DeviceInfo};
 use tensor::Engine;
 use tensor::exec::{DeviceExecutor, Observer, Options};
@@ -297,15 +296,14 @@ impl Setup {
         let backend = self.backend(info)?;
         if debug >= 1 {
             let simulated = self.twin.as_ref().map_or("", |_| ", simulated");
-            let opened = format!(
+            crate::talk::line(format_args!(
                 "{} {} {}, {} units{simulated}, {}",
                 info.id,
                 info.arch,
                 info.name,
                 info.units,
                 backend.describe()
-            );
-            eprintln!("{}", plain(&opened)); // Names of devices are theirs.
+            ));
         }
         let cached = settings.compile_cache && settings.cache_level > 0;
         let codegen = codegen::Options {

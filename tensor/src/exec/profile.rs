@@ -13,9 +13,9 @@ pub struct Run {
     pub start_ns: u64,
     /// End on the same clock.
     pub end_ns: u64,
-    /// Bytes that the kernel touches, each once; on the first stage only.
+    /// Bytes that the stage touches, each once.
     pub bytes: f64,
-    /// Arithmetic operations; on the first stage only.
+    /// Arithmetic operations of the stage.
     pub flops: f64,
 }
 

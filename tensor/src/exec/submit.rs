@@ -36,7 +36,7 @@ struct Item<'a> {
     reads: Range<usize>,
     /// Bytes written, among all spans.
     writes: Range<usize>,
-    /// Bytes and operations, for rates; 0 but for the first command of a kernel.
+    /// Bytes and operations, for rates.
     cost: (f64, f64),
 }
 
@@ -370,7 +370,6 @@ impl Emit<'_, '_> {
         } = &self.kernels[kernel];
         let name = &kernel.name;
         let single = code.launches.len() == 1;
-        let mut first = true;
         for (i, launch) in code.launches.iter().enumerate() {
             let number = (step.site, i);
             let again = !when.first && self.once.launches.contains(&number);
@@ -440,13 +439,12 @@ impl Emit<'_, '_> {
                 },
                 reads: at..middle,
                 writes: middle..self.out.spans.len(),
-                cost: if first {
-                    (code.built.bytes, code.built.flops)
-                } else {
-                    (0.0, 0.0)
-                },
+                cost: code
+                    .built
+                    .stages
+                    .get(i)
+                    .map_or((0.0, 0.0), |stage| (stage.bytes, stage.flops)),
             });
-            first = false;
         }
         Ok(())
     }

@@ -267,7 +267,7 @@ impl Backend for Kfd {
     fn evidence(&self, _: Option<&Exception>) -> Evidence {
         let missing = [
             "registers and page tables: owned by the kernel driver; read them with `umr` as root",
-            "waves: the kernel driver shows them to debuggers only; use `rocgdb`",
+            "waves: only debuggers can read them; use `rocgdb`",
         ];
         Evidence {
             missing: missing.map(str::to_owned).into(),

@@ -51,7 +51,7 @@ pub(super) fn rest(bundle: &Bundle) -> Vec<String> {
         let last = queue.recent.iter().rev().take(SHOWN).rev();
         lines.extend(last.map(|one| {
             format!(
-                "  submission {} made {}, dwords {:#x} to {:#x}, doorbell {}: {}",
+                "  submission {} (signal value {}), dwords {:#x} to {:#x}, doorbell {}: {}",
                 one.number,
                 one.signal_value,
                 one.place[0],

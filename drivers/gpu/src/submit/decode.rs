@@ -126,7 +126,7 @@ pub fn sentence(core: &Core, doing: &Doing) -> String {
             let sign = test.sign();
             let now = match peek_bytes(core, *at, *bytes) {
                 Some(now) => format!("which is {:#x}", now & mask),
-                None => "which is not visible to the host".into(),
+                None => "which is not readable by the host".into(),
             };
             let whose = core.ranges().describe(*at);
             format!("a wait for memory at {at:#x} {sign} {value:#x}, {now} ({whose})")

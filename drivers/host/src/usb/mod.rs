@@ -45,10 +45,8 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
         move |error| match error {
             rusb::Error::Access => {
                 let why = format!(
-                    "{file}: permission denied: add the udev rule \
-                     SUBSYSTEM==\"usb\", ATTR{{idVendor}}==\"{:04x}\", ATTR{{idProduct}}==\"{:04x}\", \
-                     TAG+=\"uaccess\" to /etc/udev/rules.d/70-doorbell-usb.rules and plug the bridge in again",
-                    device.vendor, device.product
+                    "{file}: permission denied: add the udev rule that `doorbell setup --print usb` prints, log in \
+                     again, and plug the bridge in again"
                 );
                 TransportError::new(port, operation, Fault::Unsupported(why))
             }

@@ -5,13 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use codegen::Built;
 use hcq::DeviceId;
-use hcq::text::plain;
 use tensor::exec::{Observer, Run};
 
-/// Prints what may have names of models in it.
 macro_rules! say {
     ($($part:tt)*) => {
-        eprintln!("{}", plain(&format!($($part)*)))
+        crate::talk::line(format_args!($($part)*))
     };
 }
 

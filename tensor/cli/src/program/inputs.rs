@@ -1,5 +1,6 @@
-//! The inputs of a model, from files or made up, as the command line names them.
+//! The inputs of a model, from files or generated, as the command line names them.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use tensor::io::{npy, npz};
@@ -12,10 +13,10 @@ use crate::program::error::Error;
 #[derive(clap::Args, Default)]
 pub struct Wanted {
     /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
-    /// or NAME=rand:SEED; those that are not given are made up
+    /// or NAME=rand:SEED; those that are not given are random
     #[arg(long = "input", value_name = "NAME=FROM", value_parser = given)]
     given: Vec<Given>,
-    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N
+    /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N; default: 1
     #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
     dims: Vec<(String, usize)>,
 }
@@ -93,13 +94,31 @@ fn dim(text: &str) -> Result<(String, usize), String> {
     Ok((name.into(), size.parse().map_err(|_| bad())?))
 }
 
+/// The names by which a size of an input can be given: that of the model, if it has one, and the place.
+fn names(input: &str, axis: usize, dim: &Dim) -> Option<(Option<String>, String)> {
+    let alone = format!("{input}.{axis}");
+    match dim {
+        Dim::Fixed(_) => None,
+        Dim::Named(name) => Some((Some(name.clone()), alone)),
+        Dim::Any => Some((None, alone)),
+    }
+}
+
+/// The dimensions that a type declares.
+fn declared(ty: &Type) -> &[Dim] {
+    match ty {
+        Type::Tensor(_, Some(dims)) | Type::Strings(Some(dims)) => dims,
+        _ => &[],
+    }
+}
+
 /// The shape of an input whose file does not say it: declared sizes, and what `dims` says of the
-/// others. `open` is asked for a size that nobody gave, by what to call it on the command line.
+/// others. `assumed` is told of each size that nobody gave, by what to call it on the command line: it is 1.
 fn shape(
     name: &str,
     ty: &Type,
     dims: &[(String, usize)],
-    mut open: impl FnMut(&str) -> Option<usize>,
+    mut assumed: impl FnMut(&str),
 ) -> Result<Vec<usize>, Error> {
     let (Type::Tensor(_, declared) | Type::Strings(declared)) = ty else {
         return Err(Error::Usage(format!(
@@ -113,22 +132,17 @@ fn shape(
     };
     let given = |key: &str| dims.iter().find(|(name, _)| name == key).map(|(_, n)| *n);
     let sizes = declared.iter().enumerate().map(|(axis, dim)| {
-        let alone = format!("{name}.{axis}");
-        let shared = match dim {
-            Dim::Fixed(n) => return Ok(*n),
-            Dim::Named(name) => Some(name),
-            Dim::Any => None,
+        let Some((shared, alone)) = names(name, axis, dim) else {
+            return if let Dim::Fixed(n) = dim { *n } else { 1 };
         };
         // One name may stand for several sizes: what is said of this one goes first.
-        let found = given(&alone).or_else(|| given(shared?));
-        let key = shared.filter(|name| is_word(name)).unwrap_or(&alone);
-        found.or_else(|| open(key)).ok_or_else(|| {
-            Error::Usage(format!(
-                "input {name}: {ty} has no fixed size on axis {axis}; pass --dim {key}=N"
-            ))
+        let found = given(&alone).or_else(|| given(shared.as_deref()?));
+        found.unwrap_or_else(|| {
+            assumed(shared.as_deref().filter(|name| is_word(name)).unwrap_or(&alone));
+            1
         })
     });
-    sizes.collect()
+    Ok(sizes.collect())
 }
 
 /// Whether a name is one that people chose and that a shell leaves alone. Others (`?`, `None`,
@@ -144,25 +158,79 @@ impl Wanted {
         self.given.iter().any(|g| g.name == name)
     }
 
-    /// Every input of a model: those that are given from where they are given, the others random.
-    /// `note` is told what was made up. `open` is asked for sizes that nobody gave, by what to call
-    /// them on the command line.
+    /// Whether a model has the inputs and the open sizes that are given.
+    ///
+    /// # Errors
+    /// It does not; what it has.
+    pub fn check(&self, model: &Model) -> Result<(), Error> {
+        let has = |name: &str| {
+            let mut all = model.inputs().chain(model.defaults());
+            all.any(|(input, _)| input == name)
+        };
+        if let Some(given) = self.given.iter().find(|given| !has(&given.name)) {
+            let inputs: Vec<&str> = model.inputs().map(|(name, _)| name).collect();
+            return Err(Error::Usage(format!(
+                "no input {}; inputs: {}",
+                given.name,
+                listed(&inputs)
+            )));
+        }
+        let (mut open, mut known) = (Vec::new(), HashSet::new());
+        for (input, ty) in model.inputs().chain(model.defaults()) {
+            for (axis, dim) in declared(ty).iter().enumerate() {
+                let Some((shared, alone)) = names(input, axis, dim) else {
+                    continue;
+                };
+                let word = shared.clone().filter(|name| is_word(name));
+                let shown = word.unwrap_or_else(|| alone.clone());
+                if !open.contains(&shown) {
+                    open.push(shown);
+                }
+                known.extend(shared.into_iter().chain([alone]));
+            }
+        }
+        match self.dims.iter().find(|(name, _)| !known.contains(name)) {
+            Some((name, _)) if open.is_empty() => Err(Error::Usage(format!(
+                "--dim {name}: the model has no open size"
+            ))),
+            Some((name, _)) => Err(Error::Usage(format!(
+                "--dim {name}: the model has no such open size; open sizes: {}",
+                listed(&open)
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Every input of a model: those that are given from where they are given, the others random; sizes that nobody
+    /// gave are 1. `made` is told which inputs are random, `assumed` which sizes are 1.
+    ///
+    /// # Errors
+    /// As [`Wanted::check`]; files that cannot be read, types that cannot be generated.
     pub fn all(
         &self,
         model: &Model,
         engine: &Engine,
-        mut note: impl FnMut(String),
-        mut open: impl FnMut(&str) -> Option<usize>,
+        mut made: impl FnMut(String),
+        mut assumed: impl FnMut(String),
     ) -> Result<Vec<(String, Value)>, Error> {
+        self.check(model)?;
         let mut values = Vec::new();
+        let mut noted = HashSet::new();
+        let mut one = |key: &str| {
+            if noted.insert(key.to_owned()) {
+                assumed(format!(
+                    "note: assuming {key}=1; set it with --dim {key}=N"
+                ));
+            }
+        };
         let mut value = |from: &Source, name: &str, ty: &Type| match from {
             Source::File(path) => read(path, name, ty, engine),
             Source::Number(number) => {
-                let shape = shape(name, ty, &self.dims, &mut open)?;
+                let shape = shape(name, ty, &self.dims, &mut one)?;
                 filled(&shape, ty, *number, name, engine)
             }
             Source::Random(seed) => {
-                let shape = shape(name, ty, &self.dims, &mut open)?;
+                let shape = shape(name, ty, &self.dims, &mut one)?;
                 random(&shape, ty, *seed, name, engine)
             }
         };
@@ -171,7 +239,7 @@ impl Wanted {
                 Some(g) => value(&g.from, name, ty)?,
                 None if matches!(ty, Type::Optional(_)) => continue,
                 None => {
-                    note(format!("input {name}: {ty}, random with seed 0"));
+                    made(format!("input {name}: {ty}, random with seed 0"));
                     value(&Source::Random(0), name, ty)?
                 }
             };
@@ -181,12 +249,23 @@ impl Wanted {
             if values.iter().any(|(name, _)| *name == g.name) {
                 continue;
             }
-            // An input with a default, or one that the model does not have: it will say so.
+            // An input with a default.
             let known = model.defaults().find(|(name, _)| *name == g.name);
             let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
             values.push((g.name.clone(), value(&g.from, &g.name, &ty)?));
         }
         Ok(values)
+    }
+}
+
+/// Names as a list, the first of many.
+fn listed(names: &[impl AsRef<str>]) -> String {
+    const SHOWN: usize = 12;
+    let shown: Vec<&str> = names.iter().take(SHOWN).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(SHOWN) {
+        0 if names.is_empty() => "none".into(),
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
     }
 }
 
@@ -283,7 +362,7 @@ fn random(
     Ok(Array { tensor, elem }.into())
 }
 
-/// Elements of an input that is made up.
+/// Elements of a generated input.
 const MOST: usize = 1 << 30;
 
 /// The next number of splitmix64 (Steele, Lea, Flood 2014): any seed will do, and it is the same
@@ -335,20 +414,16 @@ mod tests {
         let ty = Type::Tensor(DType::F32.into(), Some(dims.to_vec()));
         let of = |given: &[(&str, usize)]| {
             let given: Vec<_> = given.iter().map(|(n, s)| (n.to_string(), *s)).collect();
-            shape("x", &ty, &given, |_| None).map_err(|e| e.to_string())
+            let mut asked = Vec::new();
+            let shape = shape("x", &ty, &given, |key| asked.push(key.to_string()));
+            (shape.ok(), asked)
         };
-        let all = [("n", 1), ("?", 2), ("x.2", 3), ("x.3", 4)];
-        assert_eq!(of(&all), Ok(vec![1, 2, 3, 4]));
-        for (given, option) in [(0, "--dim n=N"), (1, "--dim x.1=N"), (3, "--dim x.3=N")] {
-            let error = of(&all[..given]).unwrap_err();
-            assert!(error.contains(option), "{error}");
-        }
-        let mut asked = Vec::new();
-        let made = shape("x", &ty, &[], |key| {
-            asked.push(key.to_string());
-            Some(7)
-        });
-        assert_eq!(made.ok(), Some(vec![7; 4]));
+        let all = [("n", 5), ("?", 2), ("x.2", 3), ("x.3", 4)];
+        assert_eq!(of(&all), (Some(vec![5, 2, 3, 4]), vec![]));
+        let some = (Some(vec![5, 2, 2, 1]), vec!["x.3".to_string()]);
+        assert_eq!(of(&all[..2]), some);
+        let (made, asked) = of(&[]);
+        assert_eq!(made, Some(vec![1; 4]));
         assert_eq!(asked, ["n", "x.1", "x.2", "x.3"]);
         let strange = [
             "",

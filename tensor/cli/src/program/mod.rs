@@ -19,6 +19,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use drivers::select::DeviceKind;
 
 use crate::Setup;
 
@@ -29,7 +30,7 @@ use crate::program::output::say;
 #[derive(Parser)]
 #[command(name = "doorbell", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
 struct Cli {
-    /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:RENDERER[:ARCH]]`
+    /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:IDX][:RENDERER[:ARCH]]`
     #[arg(long, global = true, value_name = "TARGET")]
     dev: Option<String>,
     #[command(subcommand)]
@@ -279,6 +280,13 @@ fn record(
     let (front, log) = cmd::trace::record(args, &words)?;
     let setup = chosen(cli.dev.as_deref())?.front(front);
     let outcome = on_device(&cli.command, &setup, started);
+    if setup.target().device == DeviceKind::Cpu && outcome.is_ok() {
+        say!(
+            "warning: {}: nothing was recorded: the command ran on the CPU, whose accesses are not recorded; select a \
+             GPU with DEV or --dev (`doorbell help targets`)",
+            args.file.display()
+        );
+    }
     drop(setup);
     match log.failed() {
         Some(kind) => Err(Error::File {

@@ -33,7 +33,9 @@ pub fn start_log() {
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(colours)
-        .with_writer(std::io::stderr);
+        .with_writer(std::io::stderr)
+        // They would be printed on stderr, which is what failed.
+        .log_internal_errors(false);
     // Fails only if a log runs already, and then that one is used.
     let _ = tracing_subscriber::registry()
         .with(lines)

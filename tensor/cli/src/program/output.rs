@@ -1,7 +1,8 @@
 //! Printing data: JSON with a versioned schema, or lines for people. All that a terminal gets passes here, since what is
 //! printed may come from devices and from files of others: nothing in it acts on the terminal.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
 
 use hcq::text::{plain, plain_json};
 use serde::Serialize;
@@ -28,16 +29,26 @@ pub fn line(text: std::fmt::Arguments<'_>) -> Result<(), Error> {
     writeln!(std::io::stdout().lock(), "{}", plain(&text.to_string())).map_err(Error::Output)
 }
 
-/// Prints talk, on stderr.
-pub fn talk(text: std::fmt::Arguments<'_>) {
-    // Nobody is left to be told that stderr is gone.
-    let _ = writeln!(std::io::stderr().lock(), "{}", plain(&text.to_string()));
+/// Whether somebody reads what is printed, for work that takes long: stdout is the pipe of stderr, whose reader has gone.
+///
+/// # Errors
+/// Nobody reads it, as a write to stdout would say.
+pub fn is_read() -> Result<(), Error> {
+    let same = || {
+        let of = |file| std::fs::metadata(file).ok();
+        let pair = of("/proc/self/fd/1").zip(of("/proc/self/fd/2"));
+        pair.is_some_and(|(a, b)| (a.dev(), a.ino()) == (b.dev(), b.ino()))
+    };
+    match crate::talk::is_unheard() && same() {
+        true => Err(Error::Output(ErrorKind::BrokenPipe.into())),
+        false => Ok(()),
+    }
 }
 
 /// Prints talk on stderr, as `eprintln` does, with nothing in it that acts on a terminal.
 macro_rules! say {
     ($($part:tt)*) => {
-        $crate::program::output::talk(format_args!($($part)*))
+        $crate::talk::line(format_args!($($part)*))
     };
 }
 pub(crate) use say;

@@ -484,7 +484,10 @@ fn wrong_inputs_are_explained() {
             assert!(err.contains(text), "{text} is not in {err}");
         }
     };
-    fails(&["--input", "data=rand:1"], &["data", "data_0"]);
+    fails(
+        &["--input", "data=rand:1"],
+        &["no input data; inputs: data_0"],
+    );
     fails(
         &["--input", "data_0=x.txt"],
         &[".npy, .npz or .pb", "x.txt"],

@@ -171,6 +171,7 @@ fn fit(net: &Net, engine: &Engine, train: &Set, work: &Work) -> Result<f32, Erro
             let x = Tensor::from_slice(engine, &set.images, &[BATCH, 1, 8, 8])?;
             let y = Tensor::from_slice(engine, &set.labels, &[BATCH])?;
             losses.extend(step.call(&[x, y])?);
+            output::is_read()?;
             bar.inc(1);
         }
         // Read once per epoch: the device runs ahead of the host until then.

@@ -17,6 +17,9 @@ pub struct Args {
     /// Print JSON (schema doorbell.doctor/1)
     #[arg(long)]
     json: bool,
+    /// Print the options of compilers, too; JSON always has them
+    #[arg(long)]
+    verbose: bool,
     /// Read the system files from this folder instead of this machine
     #[arg(long, value_name = "FOLDER")]
     root: Option<PathBuf>,
@@ -44,7 +47,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
             examine(&system, &*Host::at(system.clone()), &cpu, &places)
         }
     };
-    rows.splice(1..1, compilers(setup));
+    rows.splice(1..1, compilers(setup, args.json || args.verbose));
     if let Some(twin) = setup.twin() {
         let files = System::at(args.root.as_deref().unwrap_or(Path::new("/")));
         rows.extend(examine_twin(&*twin.machine(), &files, &places));
@@ -96,8 +99,8 @@ fn arch(setup: &Setup, device: &str) -> String {
     }
 }
 
-/// The rows about compilers.
-fn compilers(setup: &Setup) -> Vec<Row> {
+/// The rows about compilers: with all of their options, or only their versions.
+fn compilers(setup: &Setup, whole: bool) -> Vec<Row> {
     let row = |row: &codegen::Row| {
         let found = row.open(&arch(setup, row.device), 1);
         Row {
@@ -111,7 +114,8 @@ fn compilers(setup: &Setup) -> Vec<Row> {
                 Err(_) => row.fix.into(),
             },
             detail: match found {
-                Ok(backend) => backend.describe(),
+                Ok(backend) if whole => backend.describe(),
+                Ok(backend) => backend.release(),
                 // The row has its own line with what to do.
                 Err(codegen::Error::NoCompiler {
                     compiler,

@@ -27,7 +27,7 @@ pub fn run(args: &Args, mut cli: Command) -> Result<(), Error> {
     // So that subcommands know their full names.
     cli.build();
     let text = match &args.names[..] {
-        [name] if page(name).is_some() => page(name).unwrap_or_default().to_string(),
+        [name] if page(name).is_some() => unlinked(page(name).unwrap_or_default()),
         names => {
             let mut command = &mut cli;
             for name in names {
@@ -48,10 +48,52 @@ fn page(name: &str) -> Option<&'static str> {
     found.map(|(_, text)| *text)
 }
 
+/// A page with the texts of its links alone: a terminal follows none.
+fn unlinked(page: &str) -> String {
+    let mut out = String::with_capacity(page.len());
+    let mut rest = page;
+    while let Some((before, after)) = rest.split_once('[') {
+        out += before;
+        let link = after
+            .split_once("](")
+            .filter(|(text, _)| !text.contains([']', '[', '\n']));
+        match link.and_then(|(text, after)| Some((text, after.split_once(')')?.1))) {
+            Some((text, after)) => {
+                out += text;
+                rest = after;
+            }
+            None => {
+                out.push('[');
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
 fn unknown(names: &[String]) -> Error {
     let pages = PAGES.map(|(name, _)| name).join(", ");
     let names = names.join(" ");
     Error::Usage(format!(
         "help {names}: expected a page ({pages}) or a command (`doorbell --help` lists them), found {names:?}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_become_their_texts_and_other_brackets_stay() {
+        for (page, text) in [
+            ("see [the list](#list-of-all), or [b](c.md).", "see the list, or b."),
+            ("DEV=[IFACE[:IDX]+]DEVICE [x] (y) [", "DEV=[IFACE[:IDX]+]DEVICE [x] (y) ["),
+            ("[a[0]](b) [open](", "[a[0]](b) [open]("),
+        ] {
+            assert_eq!(unlinked(page), text);
+        }
+        for (name, text) in PAGES {
+            assert!(!unlinked(text).contains("]("), "{name}");
+        }
+    }
 }

@@ -89,6 +89,7 @@ struct Row {
 /// Looks and prints; a model that cannot be run is no failure of looking.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let model = Model::open(&args.model)?;
+    args.inputs.check(&model)?;
     let summary = model.summary();
     let planned = match summary.missing.is_empty() {
         true => plan(&model, args, setup).map_err(|e| e.to_string()),
@@ -106,15 +107,8 @@ type Planned = (Prepared, Option<Schedule>);
 
 fn plan(model: &Model, args: &Args, setup: &Setup) -> Result<Planned, Error> {
     let opened = setup.open()?;
-    let mut noted: Vec<String> = Vec::new();
-    let one = |key: &str| {
-        if !noted.iter().any(|k| k == key) {
-            say!("note: assuming {key}=1; set it with --dim {key}=N");
-            noted.push(key.into());
-        }
-        Some(1)
-    };
-    let given = args.inputs.all(model, &opened.engine, |_| (), one)?;
+    let assumed = |n: String| say!("{n}");
+    let given = args.inputs.all(model, &opened.engine, |_| (), assumed)?;
     Ok(model.on(&opened.engine).plan(given)?)
 }
 

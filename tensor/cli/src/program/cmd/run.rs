@@ -69,7 +69,7 @@ pub fn model(
     let opened = setup.observe(steps.observer()).open()?;
     let engine = &opened.engine;
     let note = |n: String| steps.say(&n);
-    let given = inputs.all(&model, engine, note, |_| None)?;
+    let given = inputs.all(&model, engine, note, note)?;
     let session = model.on(engine);
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();
@@ -81,6 +81,7 @@ pub fn model(
         outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
         engine.synchronize()?;
         seconds.push(start.elapsed().as_secs_f64());
+        output::is_read()?;
     }
     steps.done();
     let first = seconds[0];

@@ -11,18 +11,20 @@ use tensor::{Engine, Tensor};
 
 use super::{Args, Row, TIME};
 use crate::program::error::Error;
+use crate::program::output::say;
 
 /// Later runs that are timed, at least and at most, where their number is not given.
 const RUNS: Range<usize> = 3..1000;
 
 /// Rows `first run` (seconds from the start of the program), `steady` (ms) and `peak memory` (MB of
 /// the process, everything included), and of what the first run consists. Inputs that are not given are
-/// made up; their integers are 1.
+/// random; their integers are 1.
 pub fn rows(path: &Path, args: &Args, started: Instant, setup: &Setup) -> Result<Vec<Row>, Error> {
     let model = Model::load(path)?;
     let opened = setup.open()?;
     let threads = opened.device.info().units as usize;
-    let mut given = args.inputs.all(&model, &opened.engine, |_| (), |_| None)?;
+    let assumed = |n: String| say!("{n}");
+    let mut given = args.inputs.all(&model, &opened.engine, |_| (), assumed)?;
     for (name, value) in &mut given {
         if !args.inputs.gives(name) {
             ones(value, &opened.engine)?;
