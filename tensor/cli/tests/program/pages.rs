@@ -51,14 +51,13 @@ const EXCEPTIONS: &[(&str, Run)] = &[
     ("DEV=NV target/release/doorbell demo", CARD),
     ("DEV=USB+AMD doorbell bringup", CARD),
     ("DEV=USB+AMD doorbell demo --epochs 1 --at-least 0", CARD),
-    ("sudo DEV=PCI+AMD doorbell bringup", CARD),
     ("sudo DEV=PCI+AMD target/release/doorbell bringup", CARD),
-    ("sudo DEV=PCI+AMD doorbell demo", CARD),
+    ("sudo DEV=PCI+AMD target/release/doorbell demo", CARD),
     (
-        "sudo doorbell regs read GRBM_STATUS --at 0000:03:00.0",
+        "sudo target/release/doorbell regs read GRBM_STATUS --at 0000:03:00.0",
         CARD,
     ),
-    ("sudo doorbell smi --smu", MACHINE),
+    ("sudo target/release/doorbell smi --smu", MACHINE),
     ("doorbell bind 0000:03:00.0 --plan", MACHINE),
     ("sudo target/release/doorbell bind 0000:03:00.0", MACHINE),
     (
