@@ -147,7 +147,10 @@ mod tests {
         assert!(stock.fix.contains("flash the open firmware"), "{stock:?}");
         let closed = seen(&[], false);
         assert_eq!(closed.status, Status::Fail);
-        assert!(closed.fix.contains("doorbell setup --print usb"), "{closed:?}");
+        assert!(
+            closed.fix.contains("doorbell setup --print usb"),
+            "{closed:?}"
+        );
         assert!(closed.detail.contains("/dev/bus/usb/002/009"), "{closed:?}");
         let good = seen(&[], true);
         assert!(

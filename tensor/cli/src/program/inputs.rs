@@ -138,7 +138,12 @@ fn shape(
         // One name may stand for several sizes: what is said of this one goes first.
         let found = given(&alone).or_else(|| given(shared.as_deref()?));
         found.unwrap_or_else(|| {
-            assumed(shared.as_deref().filter(|name| is_word(name)).unwrap_or(&alone));
+            assumed(
+                shared
+                    .as_deref()
+                    .filter(|name| is_word(name))
+                    .unwrap_or(&alone),
+            );
             1
         })
     });
@@ -218,9 +223,7 @@ impl Wanted {
         let mut noted = HashSet::new();
         let mut one = |key: &str| {
             if noted.insert(key.to_owned()) {
-                assumed(format!(
-                    "note: assuming {key}=1; set it with --dim {key}=N"
-                ));
+                assumed(format!("note: assuming {key}=1; set it with --dim {key}=N"));
             }
         };
         let mut value = |from: &Source, name: &str, ty: &Type| match from {

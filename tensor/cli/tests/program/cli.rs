@@ -190,7 +190,11 @@ fn fw_opens_no_device_and_says_what_is_missing() {
     // Of chips that nobody asked for, files may be missing.
     let ran = place.run(&["fw", "list"], &[]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{}", ran.out);
-    assert!(ran.out.contains("\ngfx1100 (Radeon RX 7900; "), "{}", ran.out);
+    assert!(
+        ran.out.contains("\ngfx1100 (Radeon RX 7900; "),
+        "{}",
+        ran.out
+    );
     for (args, code, text) in [
         (
             &["fw", "dump", "no.bin"][..],
@@ -303,7 +307,11 @@ fn the_demonstration_learns_saves_and_traces() {
     assert_eq!(row["inputs"][0]["type"], "FLOAT [n, 1, 8, 8]");
     let ran = place.run(&["run", "net.onnx"], &[]);
     assert_eq!(ran.code, 0, "{}", ran.err);
-    assert!(ran.out.starts_with("logits: FLOAT [1, 10]\n"), "{}", ran.out);
+    assert!(
+        ran.out.starts_with("logits: FLOAT [1, 10]\n"),
+        "{}",
+        ran.out
+    );
     let noted = "note: assuming n=1; set it with --dim n=N";
     assert_eq!(ran.err.matches(noted).count(), 1, "{}", ran.err);
     let bench = ["bench", "model", "net.onnx", "--repeat", "1"];

@@ -86,8 +86,14 @@ mod tests {
     #[test]
     fn links_become_their_texts_and_other_brackets_stay() {
         for (page, text) in [
-            ("see [the list](#list-of-all), or [b](c.md).", "see the list, or b."),
-            ("DEV=[IFACE[:IDX]+]DEVICE [x] (y) [", "DEV=[IFACE[:IDX]+]DEVICE [x] (y) ["),
+            (
+                "see [the list](#list-of-all), or [b](c.md).",
+                "see the list, or b.",
+            ),
+            (
+                "DEV=[IFACE[:IDX]+]DEVICE [x] (y) [",
+                "DEV=[IFACE[:IDX]+]DEVICE [x] (y) [",
+            ),
             ("[a[0]](b) [open](", "[a[0]](b) [open]("),
         ] {
             assert_eq!(unlinked(page), text);
