@@ -16,7 +16,9 @@ const LEVELS: [(&str, &[&str]); 4] = [
     ),
     (
         "x86-64-v3",
-        &["avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe"],
+        &[
+            "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe",
+        ],
     ),
     (
         "x86-64-v4",
@@ -68,7 +70,12 @@ impl Target {
         };
         let known: Vec<&str> = match is_arm {
             true => ARM.to_vec(),
-            false => LEVELS.iter().flat_map(|l| l.1).chain(&EXTENSIONS).copied().collect(),
+            false => LEVELS
+                .iter()
+                .flat_map(|l| l.1)
+                .chain(&EXTENSIONS)
+                .copied()
+                .collect(),
         };
         for word in words {
             let (on, feature) = match word.strip_prefix('-') {
@@ -247,7 +254,10 @@ fn host_features() -> Vec<&'static str> {
 #[cfg(target_arch = "aarch64")]
 fn host_features() -> Vec<&'static str> {
     let found = [
-        ("dotprod", std::arch::is_aarch64_feature_detected!("dotprod")),
+        (
+            "dotprod",
+            std::arch::is_aarch64_feature_detected!("dotprod"),
+        ),
         ("i8mm", std::arch::is_aarch64_feature_detected!("i8mm")),
     ];
     let on = found.into_iter().filter(|(_, on)| *on);

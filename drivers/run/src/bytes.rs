@@ -165,7 +165,10 @@ mod tests {
         w.list(&[1u64, 2, 3], |w, n| w.u64(*n));
         let mut r = Reader::new(&w.0);
         assert_eq!(r.text("a name").unwrap(), "weights");
-        assert_eq!(r.list("numbers", 8, |r| r.u64("a number")), Ok(vec![1, 2, 3]));
+        assert_eq!(
+            r.list("numbers", 8, |r| r.u64("a number")),
+            Ok(vec![1, 2, 3])
+        );
         r.end("the section").unwrap();
 
         let mut many = Writer::default();

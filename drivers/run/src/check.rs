@@ -15,7 +15,10 @@ pub(crate) fn interface(interface: &Interface, constants: u64) -> Read<()> {
         let mut names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
         names.sort_unstable();
         if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Fault::new("different names", format!("{:?} twice", twice[0])));
+            return Err(Fault::new(
+                "different names",
+                format!("{:?} twice", twice[0]),
+            ));
         }
         for port in ports {
             if port.bytes().is_none_or(|bytes| bytes > MOST_BYTES) {
@@ -48,7 +51,9 @@ pub(crate) fn target(
         }
     }
     let steps = plan.prologue.iter().chain(&plan.steps);
-    steps.into_iter().try_for_each(|step| self::step(plan, step))
+    steps
+        .into_iter()
+        .try_for_each(|step| self::step(plan, step))
 }
 
 fn regions(plan: &TargetPlan, interface: &Interface, constants: u64) -> Read<()> {
@@ -160,7 +165,11 @@ fn launch(plan: &TargetPlan, launch: &Launch) -> Read<()> {
     let kinds = kinds.map(|argument| matches!(argument, Argument::Address(_)));
     if !kinds.eq(object.addresses.iter().copied()) {
         return Err(Fault::new(
-            format!("the {} arguments of {}", object.addresses.len(), object.name),
+            format!(
+                "the {} arguments of {}",
+                object.addresses.len(),
+                object.name
+            ),
             format!("{} of other kinds", launch.arguments.len()),
         ));
     }

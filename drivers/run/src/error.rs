@@ -46,7 +46,9 @@ pub enum Error {
         own: &'static str,
     },
     /// A file that is damaged or truncated.
-    #[error("{file}: {section}: expected {expected}, found {found}. Copy the file again, or compile the model again")]
+    #[error(
+        "{file}: {section}: expected {expected}, found {found}. Copy the file again, or compile the model again"
+    )]
     Damaged {
         /// The file.
         file: String,
@@ -68,7 +70,9 @@ pub enum Error {
         has: String,
     },
     /// The code is for another chip.
-    #[error("{device}: expected {expected}, the chips that {file} has code for, found {found}. Compile it with --target {fix}")]
+    #[error(
+        "{device}: expected {expected}, the chips that {file} has code for, found {found}. Compile it with --target {fix}"
+    )]
     Chip {
         /// The device.
         device: String,

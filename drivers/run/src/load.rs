@@ -29,7 +29,10 @@ pub(crate) struct Loaded {
 /// Whether the host copies through memory of its own: of a device with memory that only it is near to.
 fn is_far(device: &dyn Device) -> bool {
     let info = device.info();
-    let copies = info.queues.iter().any(|q| q.0 == QueueKind::Copy && q.1 > 0);
+    let copies = info
+        .queues
+        .iter()
+        .any(|q| q.0 == QueueKind::Copy && q.1 > 0);
     copies && info.id.vendor() != "CPU"
 }
 
@@ -48,7 +51,6 @@ pub(crate) fn load(
     }
     constants(bundle, plan, &regions)?;
     let parts = Parts {
-        plan,
         programs: &programs,
         regions: &regions,
         device,
@@ -212,7 +214,6 @@ impl Ports {
 
 /// What commands are made of.
 struct Parts<'a> {
-    plan: &'a TargetPlan,
     programs: &'a [Arc<Program>],
     regions: &'a [Buffer],
     device: &'a Arc<dyn Device>,

@@ -55,7 +55,9 @@ fn args(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
             "--output" => args.outputs.push(pair(value()?)?),
             "--help" | "-h" => return Err(String::new()),
             option if option.starts_with("--") => return Err(format!("unknown option {option}")),
-            _ if file.is_some() => return Err(format!("expected one file, found {word:?} as well")),
+            _ if file.is_some() => {
+                return Err(format!("expected one file, found {word:?} as well"));
+            }
             _ => file = Some(PathBuf::from(word)),
         }
     }
@@ -102,12 +104,18 @@ fn run(args: &Args) -> Result<(), Error> {
     let about = bundle.about();
     let info = model.device().info();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    say(&format!("model    {} by doorbell {}", about.model, about.doorbell));
+    say(&format!(
+        "model    {} by doorbell {}",
+        about.model, about.doorbell
+    ));
     say(&format!("device   {} {} {}", info.id, info.arch, info.name));
     say(&format!("memory   {:.1} MB", model.memory() as f64 / 1e6));
     say(&format!("opened   {:.3} ms", ms(opened)));
     say(&format!("loaded   {:.3} ms", ms(loaded)));
-    say(&format!("first    {:.3} ms, from the start to the first result", ms(first)));
+    say(&format!(
+        "first    {:.3} ms, from the start to the first result",
+        ms(first)
+    ));
     times.sort_unstable();
     if let (Some(least), Some(middle)) = (times.first(), times.get(times.len() / 2)) {
         let n = times.len();
@@ -122,7 +130,10 @@ fn run(args: &Args) -> Result<(), Error> {
         // FNV-1a (Fowler, Noll, Vo): tells two results apart.
         let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
         let sum = bytes.iter().fold(0xcbf2_9ce4_8422_2325, mix);
-        say(&format!("output   {}: {port}, checksum {sum:016x}", port.name));
+        say(&format!(
+            "output   {}: {port}, checksum {sum:016x}",
+            port.name
+        ));
     }
     Ok(())
 }

@@ -59,7 +59,9 @@ impl Element {
     fn row(self) -> (u8, &'static str, u64) {
         // Every variant has a row, which a test checks.
         let row = ELEMENTS.iter().find(|row| row.0 == self);
-        row.map_or((0, "", 1), |&(_, number, name, bytes)| (number, name, bytes))
+        row.map_or((0, "", 1), |&(_, number, name, bytes)| {
+            (number, name, bytes)
+        })
     }
 
     /// The number in the file.

@@ -34,7 +34,9 @@ impl Source {
             let about = file.metadata()?;
             match about.is_file() {
                 true => Ok((file, about.len())),
-                false => Err(std::io::Error::other("expected a file, found something else")),
+                false => Err(std::io::Error::other(
+                    "expected a file, found something else",
+                )),
             }
         });
         let (file, len) = opened.map_err(|source| Error::Io {

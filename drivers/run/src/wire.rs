@@ -2,8 +2,8 @@
 
 use crate::bytes::{Fault, Read, Reader, Writer};
 use crate::plan::{
-    About, Argument, CodeObject, Content, Element, Extent, Launch, Place, Port, Region, State, Step,
-    TargetPlan,
+    About, Argument, CodeObject, Content, Element, Extent, Launch, Place, Port, Region, State,
+    Step, TargetPlan,
 };
 
 /// Inputs, outputs and states.

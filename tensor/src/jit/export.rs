@@ -475,9 +475,8 @@ impl Planner {
                 BufferKind::Result(result) => {
                     let number = traced.numbers.get(*result);
                     let slot = number.and_then(|&number| self.outputs.get(number));
-                    slot.copied().ok_or_else(|| {
-                        capture("a result has no output; this is a bug".into())
-                    })?
+                    slot.copied()
+                        .ok_or_else(|| capture("a result has no output; this is a bug".into()))?
                 }
                 BufferKind::Leaf(tensor) if used[i] => {
                     let id = BufferId(i as u32);

@@ -153,7 +153,8 @@ impl FrozenSteps {
                         slots.iter().filter_map(|&s| args[s as usize]).collect();
                     let made = launch.packed(executor, &sources, &slots, &mut staging)?;
                     out.done.launches.insert((site, i));
-                    out.done.blocks
+                    out.done
+                        .blocks
                         .insert((site, block), Val::Const(made.0.va().0));
                     out.operands.push(made);
                 }

@@ -92,6 +92,8 @@ pub(super) fn narrowed(
     if !weights.is_empty() {
         freeze::computed(executor, &weights)?;
     }
-    let found = roots.iter().filter_map(|root| known.get(&root.id()).cloned());
+    let found = roots
+        .iter()
+        .filter_map(|root| known.get(&root.id()).cloned());
     Ok(found.collect())
 }

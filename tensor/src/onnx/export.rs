@@ -111,9 +111,7 @@ impl Session {
         let (program, engine) = (self.program(), self.engine());
         let inputs = collected(inputs);
         let given = bind::inputs(program, engine, &mut self.hints(), inputs)?;
-        let refused = |what: String| {
-            program.engine_error(crate::Error::Capture { what })
-        };
+        let refused = |what: String| program.engine_error(crate::Error::Capture { what });
         let Some((signature, arrays)) = signed(&given) else {
             return Err(refused("strings are not supported in a bundle".into()));
         };
@@ -123,15 +121,18 @@ impl Session {
                 Trace::of(engine, held, trace)
             })?
         };
-        let (trace, outputs) = made.map_err(|why| {
-            refused(format!("the model depends on values of its inputs: {why}"))
-        })?;
+        let (trace, outputs) = made
+            .map_err(|why| refused(format!("the model depends on values of its inputs: {why}")))?;
         let open = (0..arrays.len()).filter(|i| !fixed.iter().any(|f| f.tensor == *i));
         let mut ports = Vec::new();
         for (i, tensor) in open.zip(&trace.inputs) {
             let name = input_name(program, &signature, i);
             if !matches!(arrays[i].elem, Elem::Plain(_)) {
-                let what = format!("input {}: {} has no type in a bundle", Quoted::new(&name), arrays[i].elem);
+                let what = format!(
+                    "input {}: {} has no type in a bundle",
+                    Quoted::new(&name),
+                    arrays[i].elem
+                );
                 return Err(refused(what));
             }
             ports.push((name, tensor.clone()));
@@ -139,9 +140,13 @@ impl Session {
         let names = program.graph.outputs.iter().map(|port| port.name.clone());
         let mut results = Vec::with_capacity(outputs.len());
         for (name, output) in names.zip(&outputs) {
-            let value = result(output, &trace.results, engine).map_err(|e| program.engine_error(e))?;
+            let value =
+                result(output, &trace.results, engine).map_err(|e| program.engine_error(e))?;
             let value = value.ok_or_else(|| {
-                refused(format!("output {}: only tensors are supported in a bundle", Quoted::new(&name)))
+                refused(format!(
+                    "output {}: only tensors are supported in a bundle",
+                    Quoted::new(&name)
+                ))
             })?;
             results.push((name, value));
         }
@@ -157,7 +162,10 @@ impl Session {
         let exported_inputs = own.map(|(name, t)| port((name.clone(), t))).collect();
         let kept = carried.iter().zip(&states);
         let exported_states = kept.map(|(c, (t, _))| port((c.input.clone(), t))).collect();
-        let exported_outputs = results.iter().map(|(name, t)| port((name.clone(), t))).collect();
+        let exported_outputs = results
+            .iter()
+            .map(|(name, t)| port((name.clone(), t)))
+            .collect();
         let values = results.into_iter().map(|(_, value)| value).collect();
         let traced = trace.finish(values, states, half);
         Ok(Exported {
@@ -200,7 +208,10 @@ fn states(
         let found = all.iter().find(|(n, _)| n == name);
         found.map(|(_, t)| t.clone()).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|(n, _)| n.as_str()).collect();
-            wrong(format!("expected an {kind} of {}, found {name}", names.join(", ")))
+            wrong(format!(
+                "expected an {kind} of {}, found {name}",
+                names.join(", ")
+            ))
         })
     };
     let mut states: Vec<(Tensor, Tensor)> = Vec::with_capacity(carried.len());
@@ -210,7 +221,10 @@ fn states(
         carry,
     } in carried
     {
-        let (old, new) = (find(inputs, "input", input)?, find(outputs, "output", output)?);
+        let (old, new) = (
+            find(inputs, "input", input)?,
+            find(outputs, "output", output)?,
+        );
         if states.iter().any(|(other, _)| other.id() == old.id()) {
             return Err(wrong(format!("{input} is a state twice; name it once")));
         }
@@ -228,7 +242,10 @@ fn wrong(what: String) -> crate::Error {
 /// A queue without its oldest rows, and with new ones behind the others.
 fn appended(old: &Tensor, new: &Tensor, axis: usize) -> crate::Result<Tensor> {
     let Some(&len) = old.shape().get(axis) else {
-        return Err(wrong(format!("expected an axis of {:?}, found {axis}", old.shape())));
+        return Err(wrong(format!(
+            "expected an axis of {:?}, found {axis}",
+            old.shape()
+        )));
     };
     let row = old.numel() / len.max(1);
     let rows = new.numel() / row.max(1);

@@ -33,10 +33,9 @@ impl From<Error> for Failure {
             Error::Version { .. } => VERSION,
             Error::NoDevice { .. } => NO_DEVICE,
             Error::NoCode { .. } | Error::Chip { .. } => CHIP,
-            Error::Port { .. }
-            | Error::Chain { .. }
-            | Error::Select(_)
-            | Error::Variable(_) => ARGUMENT,
+            Error::Port { .. } | Error::Chain { .. } | Error::Select(_) | Error::Variable(_) => {
+                ARGUMENT
+            }
             Error::Late { .. } => LATE,
             _ => DEVICE,
         };
@@ -159,7 +158,10 @@ unsafe fn string<'a>(text: *const c_char) -> Result<&'a str, Failure> {
 unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
     // SAFETY: the caller's promise.
     let found = unsafe { pointer.as_ref() };
-    found.map_or_else(|| wrong("expected a pointer of this library, found null"), Ok)
+    found.map_or_else(
+        || wrong("expected a pointer of this library, found null"),
+        Ok,
+    )
 }
 
 /// # Safety
@@ -167,7 +169,10 @@ unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
 unsafe fn alone<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: the caller's promise.
     let found = unsafe { pointer.as_mut() };
-    found.map_or_else(|| wrong("expected a pointer of this library, found null"), Ok)
+    found.map_or_else(
+        || wrong("expected a pointer of this library, found null"),
+        Ok,
+    )
 }
 
 /// # Safety
