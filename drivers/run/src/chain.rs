@@ -164,7 +164,7 @@ fn choose(bundle: &ModelBundle, kind: &str, info: &DeviceInfo) -> Result<usize> 
     let of_kind = || targets().filter(|(_, plan)| plan.device == kind);
     let arch = of_kind().filter(|(_, plan)| plan.arch == info.arch);
     let fit = arch.filter(|(_, p)| !is_cpu || processor::missing(&p.features).is_empty());
-    let best = fit.max_by_key(|(_, plan)| plan.features.split(',').count());
+    let best = fit.max_by_key(|(_, plan)| processor::features(&plan.features).count());
     best.map(|(n, _)| n).ok_or_else(|| {
         let mut lacks = String::new();
         for (_, plan) in of_kind().filter(|(_, plan)| is_cpu && plan.arch == info.arch) {

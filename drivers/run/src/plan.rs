@@ -132,7 +132,7 @@ pub struct TargetPlan {
     pub device: String,
     /// The instruction set: `x86_64`, `gfx1100`, `sm_89`.
     pub arch: String,
-    /// What a processor has to have besides, as LLVM calls it, separated by commas; empty on GPUs.
+    /// What a processor has to have besides, separated by commas: a level of x86-64, features by LLVM's names; empty on GPUs.
     pub features: String,
     /// What compiled it.
     pub compiler: String,
@@ -149,9 +149,18 @@ pub struct TargetPlan {
 impl TargetPlan {
     /// As in `DEV` and `--target`.
     pub fn name(&self) -> String {
-        let features = self.features.split(',').filter(|f| !f.is_empty());
-        let features: String = features.map(|f| format!(",{f}")).collect();
-        format!("{}::{}{features}", self.device, self.arch)
+        let TargetPlan {
+            device,
+            arch,
+            features,
+            ..
+        } = self;
+        match features.as_str() {
+            "" => format!("{device}::{arch}"),
+            // A level of x86-64 says the architecture.
+            level if level.starts_with("x86-64-") => format!("{device}::{level}"),
+            others => format!("{device}::{arch},{others}"),
+        }
     }
 }
 

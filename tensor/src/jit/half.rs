@@ -1,8 +1,9 @@
 //! `f16` for what products of a traced function read: weights and activations. Sums stay `f32`.
 //!
 //! A product is a sum over elementwise products of two values, as matrix products and convolutions are. Each value that
-//! one reads, below what only moves elements, is rounded to `f16` for all of its users. Values of other operations
-//! (norms, softmax, what is added to a product) stay as they are, as do the bodies of loops.
+//! one reads, below what only moves elements, is rounded to `f16` for all of its users, and so are tables of which rows are
+//! taken. Values of other operations (norms, softmax, what is added to a product) stay as they are, as do the bodies of
+//! loops.
 
 use hashbrown::{HashMap, HashSet};
 
@@ -28,12 +29,19 @@ fn base(tensor: &Tensor) -> (Tensor, bool) {
     (at, shared)
 }
 
-/// The values that products among some tensors read.
+/// The values that products among some tensors read, and tables of which they take rows.
 fn operands(all: &[Tensor]) -> HashSet<u64> {
     let mut found = HashSet::new();
     for tensor in all {
         let is_sum = matches!(tensor.node().op, Op::Reduce(ReduceOp::Add, _));
         let source = tensor.node().src().first().cloned();
+        if let (Op::Gather(_), Some(rows)) = (&tensor.node().op, &source) {
+            let (table, _) = base(rows);
+            if table.dtype() == DType::F32 && table.storage().is_some() {
+                found.insert(table.id());
+            }
+            continue;
+        }
         let Some(product) = source.filter(|_| is_sum && tensor.storage().is_none()) else {
             continue;
         };
@@ -81,9 +89,14 @@ pub(super) fn narrowed(
         };
         let number = matches!(node.op, Op::Const(_) | Op::Iota);
         if operands.contains(&tensor.id()) && !number {
-            let narrow = made.cast(DType::F16)?;
-            if !varies.contains(&tensor.id()) {
-                weights.push(narrow.clone());
+            let mut narrow = made.cast(DType::F16)?;
+            match varies.contains(&tensor.id()) {
+                false => weights.push(narrow.clone()),
+                // In memory as `f16`: else its users might convert what is there as `f32`, each for itself.
+                true if !inputs.iter().any(|input| input.id() == tensor.id()) => {
+                    narrow = narrow.contiguous()?;
+                }
+                true => {}
             }
             made = narrow.cast(DType::F32)?;
         }

@@ -20,7 +20,9 @@ fn floats(dims: &[usize]) -> tensor::onnx::Type {
 fn weights(shape: &[usize], seed: u64) -> Tensor {
     let n: usize = shape.iter().product();
     let mix = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40;
-    let values: Vec<f32> = (0..n).map(|i| mix(i) as f32 / (1 << 23) as f32 - 1.0).collect();
+    let values: Vec<f32> = (0..n)
+        .map(|i| mix(i) as f32 / (1 << 23) as f32 - 1.0)
+        .collect();
     let scale = (n as f32 / shape[0] as f32).sqrt();
     let values: Vec<f32> = values.iter().map(|v| v / scale).collect();
     Tensor::from_slice(&Engine::reference(), &values, shape).unwrap()
@@ -73,7 +75,12 @@ fn recurrent() -> Vec<u8> {
     w.node("MatMul", &["h", "w"], &["a"], []);
     w.node("Add", &["a", "x"], &["b"], []);
     w.node("Tanh", &["b"], &["h_next"], []);
-    w.node("ReduceMean", &["queue"], &["mean"], [write::ints("axes", &[1]), write::int("keepdims", 0)]);
+    w.node(
+        "ReduceMean",
+        &["queue"],
+        &["mean"],
+        [write::ints("axes", &[1]), write::int("keepdims", 0)],
+    );
     w.node("Add", &["mean", "h_next"], &["y"], []);
     w.output("y", &floats(&[1, 8]));
     w.output("h_next", &floats(&[1, 8]));
@@ -120,21 +127,44 @@ fn nets_are_the_same_after_compiling_saving_and_loading() {
     let place = place(&[("mlp.onnx", mlp()), ("conv.onnx", conv())]);
     for name in ["mlp", "conv"] {
         let (onnx, dbx) = (format!("{name}.onnx"), format!("{name}.dbx"));
-        succeed(&place, &["compile", &onnx, "--target", "CPU", "-o", &dbx], CPU);
-        let text = succeed(&place, &["verify", &dbx, "--model", &onnx, "--tolerance", "1e-5"], CPU).out;
-        assert!(text.contains("largest difference") && text.contains("ok within"), "{text}");
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", &dbx],
+            CPU,
+        );
+        let text = succeed(
+            &place,
+            &["verify", &dbx, "--model", &onnx, "--tolerance", "1e-5"],
+            CPU,
+        )
+        .out;
+        assert!(
+            text.contains("largest difference") && text.contains("ok within"),
+            "{text}"
+        );
         let opened = bundle(&place, &dbx);
         let (one, two) = (runs(&opened, 3), runs(&bundle(&place, &dbx), 3));
         assert_eq!(one, two);
         assert!(one.iter().all(|bytes| bytes.iter().any(|&byte| byte != 0)));
         // Nothing in the file depends on when it was made.
-        succeed(&place, &["compile", &onnx, "--target", "CPU", "-o", "again.dbx"], CPU);
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", "again.dbx"],
+            CPU,
+        );
         let read = |file: &str| fs::read(place.path("work").join(file)).unwrap();
-        assert!(read(&dbx) == read("again.dbx"), "{name} differs when it is compiled again");
+        assert!(
+            read(&dbx) == read("again.dbx"),
+            "{name} differs when it is compiled again"
+        );
     }
     // `tanh(w2)` is in the file, and `w2` is not: as many bytes as the model has parameters.
     let constants = bundle(&place, "mlp.dbx").constant_bytes();
-    assert!((4 * (64 * 96 + 96 + 96 * 10)..4 * (64 * 96 + 96 + 2 * 96 * 10)).contains(&(constants as usize)), "{constants}");
+    assert!(
+        (4 * (64 * 96 + 96 + 96 * 10)..4 * (64 * 96 + 96 + 2 * 96 * 10))
+            .contains(&(constants as usize)),
+        "{constants}"
+    );
 }
 
 #[test]
@@ -144,25 +174,59 @@ fn states_go_from_one_run_to_the_next() {
     let first = Tensor::from_slice(&Engine::reference(), &first, &[1, 8]).unwrap();
     first.write_npy(place.path("work").join("h.npy")).unwrap();
     let args = [
-        "compile", "net.onnx", "--target", "CPU", "--state", "h=h_next", "--queue", "queue=h_next@1",
-        "--input", "h=h.npy", "-o", "net.dbx",
+        "compile",
+        "net.onnx",
+        "--target",
+        "CPU",
+        "--state",
+        "h=h_next",
+        "--queue",
+        "queue=h_next@1",
+        "--input",
+        "h=h.npy",
+        "-o",
+        "net.dbx",
     ];
     succeed(&place, &args, CPU);
-    let args = ["verify", "net.dbx", "--model", "net.onnx", "--runs", "9", "--tolerance", "1e-5"];
+    let args = [
+        "verify",
+        "net.dbx",
+        "--model",
+        "net.onnx",
+        "--runs",
+        "9",
+        "--tolerance",
+        "1e-5",
+    ];
     succeed(&place, &args, CPU);
     let opened = bundle(&place, "net.dbx");
-    let names: Vec<&str> = opened.states().iter().map(|s| s.port.name.as_str()).collect();
+    let names: Vec<&str> = opened
+        .states()
+        .iter()
+        .map(|s| s.port.name.as_str())
+        .collect();
     assert_eq!(names, ["h", "queue"]);
     assert_eq!(opened.inputs().len(), 1);
     assert_eq!(runs(&opened, 9), runs(&opened, 9));
     for (wrong, said) in [
-        (["--state", "h=nothing"], "expected an output of y, h_next, found nothing"),
+        (
+            ["--state", "h=nothing"],
+            "expected an output of y, h_next, found nothing",
+        ),
         (["--state", "x=queue"], "found queue"),
         (["--queue", "queue=y@7"], "expected an axis"),
     ] {
-        let args = [&["compile", "net.onnx", "--target", "CPU", "-o", "no.dbx"], &wrong[..]].concat();
+        let args = [
+            &["compile", "net.onnx", "--target", "CPU", "-o", "no.dbx"],
+            &wrong[..],
+        ]
+        .concat();
         let ran = place.run(&args, CPU);
-        assert!(ran.code != 0 && ran.err.contains(said), "{wrong:?}: {}", ran.err);
+        assert!(
+            ran.code != 0 && ran.err.contains(said),
+            "{wrong:?}: {}",
+            ran.err
+        );
     }
 }
 
@@ -170,12 +234,27 @@ fn states_go_from_one_run_to_the_next() {
 fn half_takes_half_of_the_weights() {
     let place = place(&[("mlp.onnx", mlp()), ("conv.onnx", conv())]);
     for name in ["mlp", "conv"] {
-        let (onnx, whole, half) = (format!("{name}.onnx"), format!("{name}.dbx"), format!("{name}-half.dbx"));
-        succeed(&place, &["compile", &onnx, "--target", "CPU", "-o", &whole], CPU);
-        succeed(&place, &["compile", &onnx, "--target", "CPU", "--half", "-o", &half], CPU);
+        let (onnx, whole, half) = (
+            format!("{name}.onnx"),
+            format!("{name}.dbx"),
+            format!("{name}-half.dbx"),
+        );
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", &whole],
+            CPU,
+        );
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "--half", "-o", &half],
+            CPU,
+        );
         let text = succeed(&place, &["verify", &half, "--model", &onnx], CPU).out;
         assert!(text.contains("ok within 0.02"), "{text}");
-        let ran = place.run(&["verify", &half, "--model", &onnx, "--tolerance", "1e-7"], CPU);
+        let ran = place.run(
+            &["verify", &half, "--model", &onnx, "--tolerance", "1e-7"],
+            CPU,
+        );
         assert_eq!(ran.code, 1, "{}", ran.out);
         let (whole, half) = (bundle(&place, &whole), bundle(&place, &half));
         let sizes = (whole.constant_bytes(), half.constant_bytes());
@@ -186,29 +265,52 @@ fn half_takes_half_of_the_weights() {
 #[test]
 fn a_bundle_is_inspected_and_run() {
     let place = place(&[("mlp.onnx", mlp())]);
-    let targets = ["--target", "CPU", "--target", "CPU:CLANG:aarch64", "--target", "AMD::gfx1100"];
+    let targets = [
+        "--target",
+        "CPU",
+        "--target",
+        "CPU:CLANG:aarch64",
+        "--target",
+        "AMD::gfx1100",
+    ];
     let args = [&["compile", "mlp.onnx", "-o", "mlp.dbx"], &targets[..]].concat();
     let said = succeed(&place, &args, CPU).out;
     assert!(said.contains("target   CPU::aarch64: "), "{said}");
-    let found = rows(&succeed(&place, &["inspect", "mlp.dbx", "--json"], CPU), "doorbell.inspect-bundle/1");
+    let found = rows(
+        &succeed(&place, &["inspect", "mlp.dbx", "--json"], CPU),
+        "doorbell.inspect-bundle/1",
+    );
     let row = &found[0];
     assert_eq!(row["model"], "mlp.onnx");
     assert_eq!(row["inputs"][0]["shape"], serde_json::json!([4, 64]));
     assert_eq!(row["targets"][2]["target"], "AMD::gfx1100");
     // Weights are in the file once.
-    let all: u64 = (0..3).map(|i| row["targets"][i]["weight_bytes"].as_u64().unwrap()).sum();
+    let all: u64 = (0..3)
+        .map(|i| row["targets"][i]["weight_bytes"].as_u64().unwrap())
+        .sum();
     assert!(row["constant_bytes"].as_u64().unwrap() * 2 < all, "{row}");
     let text = succeed(&place, &["inspect", "mlp.dbx"], CPU).out;
-    assert!(text.contains("all hashes are right") && text.contains("target      CPU::aarch64"), "{text}");
+    assert!(
+        text.contains("all hashes are right") && text.contains("target      CPU::aarch64"),
+        "{text}"
+    );
 
-    let args = ["run", "mlp.dbx", "--input", "x=0.25", "--output", "out", "--repeat", "3"];
+    let args = [
+        "run", "mlp.dbx", "--input", "x=0.25", "--output", "out", "--repeat", "3",
+    ];
     let ran = succeed(&place, &args, CPU);
     assert!(ran.err.contains("later "), "{}", ran.err);
-    succeed(&place, &["run", "mlp.onnx", "--input", "x=0.25", "--output", "plain"], CPU);
+    succeed(
+        &place,
+        &["run", "mlp.onnx", "--input", "x=0.25", "--output", "plain"],
+        CPU,
+    );
     let read = |folder: &str| {
         let array = npy::read(place.path("work").join(folder).join("y.npy")).unwrap();
         let words = array.data.chunks_exact(4);
-        words.map(|w| f32::from_le_bytes(w.try_into().unwrap())).collect::<Vec<f32>>()
+        words
+            .map(|w| f32::from_le_bytes(w.try_into().unwrap()))
+            .collect::<Vec<f32>>()
     };
     for (a, b) in read("out").iter().zip(read("plain")) {
         assert!((a - b).abs() < 1e-6, "{a} {b}");
@@ -219,14 +321,22 @@ fn a_bundle_is_inspected_and_run() {
     assert_eq!(ran.code, 6, "{}", ran.err);
     assert!(ran.err.contains("no code for NV"), "{}", ran.err);
     let ran = place.run(&["run", "mlp.dbx", "--input", "z=1"], CPU);
-    assert!(ran.code == 2 && ran.err.contains("expected one of x"), "{}", ran.err);
+    assert!(
+        ran.code == 2 && ran.err.contains("expected one of x"),
+        "{}",
+        ran.err
+    );
     let path = place.path("work").join("mlp.dbx");
     let mut bytes = fs::read(&path).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     fs::write(&path, &bytes).unwrap();
     let ran = place.run(&["inspect", "mlp.dbx"], CPU);
-    assert!(ran.code == 1 && ran.err.contains("section code 2: expected SHA-256"), "{}", ran.err);
+    assert!(
+        ran.code == 1 && ran.err.contains("section code 2: expected SHA-256"),
+        "{}",
+        ran.err
+    );
     let ran = place.run(&["verify", "mlp.dbx"], CPU);
     assert_eq!(ran.code, 1, "{}", ran.err);
 }
@@ -263,11 +373,28 @@ mod gpus {
             succeed(&place, &all, &[CPU, env].concat());
         };
         compile(&["mlp.onnx", "-o", "mlp.dbx"]);
-        compile(&["net.onnx", "-o", "net.dbx", "--state", "h=h_next", "--queue", "queue=h_next@1"]);
+        compile(&[
+            "net.onnx",
+            "-o",
+            "net.dbx",
+            "--state",
+            "h=h_next",
+            "--queue",
+            "queue=h_next@1",
+        ]);
         let on = [("DEV", dev)];
         for args in [
             &["verify", "mlp.dbx", "--tolerance", "1e-5"][..],
-            &["verify", "net.dbx", "--model", "net.onnx", "--runs", "7", "--tolerance", "1e-5"],
+            &[
+                "verify",
+                "net.dbx",
+                "--model",
+                "net.onnx",
+                "--runs",
+                "7",
+                "--tolerance",
+                "1e-5",
+            ],
         ] {
             let ran = succeed(&place, args, &on);
             assert!(ran.out.contains("ok within"), "{}", ran.out);
@@ -282,7 +409,18 @@ mod gpus {
     #[test]
     fn a_bundle_of_another_chip_is_refused() {
         let place = place(&[("mlp.onnx", mlp())]);
-        succeed(&place, &["compile", "mlp.onnx", "--target", "AMD::gfx1201", "-o", "mlp.dbx"], CPU);
+        succeed(
+            &place,
+            &[
+                "compile",
+                "mlp.onnx",
+                "--target",
+                "AMD::gfx1201",
+                "-o",
+                "mlp.dbx",
+            ],
+            CPU,
+        );
         let ran = place.run(&["run", "mlp.dbx"], &[("DEV", "TWINKFD+AMD::gfx1100")]);
         assert_eq!(ran.code, 6, "{}", ran.err);
         let said = "expected AMD::gfx1201, the chips that mlp.dbx has code for, found gfx1100";

@@ -200,10 +200,10 @@ fn print(row: &Row) -> Result<(), Error> {
     }
     output::line(format_args!("constants   {:.3} MB", mb(row.constant_bytes)))?;
     for target in &row.targets {
-        output::line(format_args!(
-            "target      {}, by {}",
-            target.target, target.compiler
-        ))?;
+        // Options of the compiler follow its version.
+        let compiler = target.compiler.split(" -x ").next().unwrap_or_default();
+        let compiler: String = compiler.chars().take(60).collect();
+        output::line(format_args!("target      {}, by {compiler}", target.target))?;
         output::line(format_args!(
             "            {} kernels, {:.3} MB of code; a run: {} launches, {} copies; once: {} launches",
             target.kernels,
