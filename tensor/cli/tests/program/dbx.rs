@@ -346,7 +346,7 @@ fn what_cannot_be_compiled_is_refused() {
     let place = place(&[("mlp.onnx", mlp())]);
     for (args, code, said) in [
         (&["--target", "AMD"][..], 2, "AMD::gfx1100"),
-        (&["--target", "AMD::gfx9999"], 1, "gfx9999"),
+        (&["--target", "AMD::gfx9999"], 2, "gfx9999"),
         (&["--target", "CPU::x86_64,neon"], 1, "neon"),
         (&["--target", "METAL"], 2, "expected CPU, AMD or NV"),
         (&["--target", "CPU", "--state", "x"], 2, "INPUT=OUTPUT"),
