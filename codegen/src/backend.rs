@@ -108,6 +108,15 @@ impl Backend {
         }
     }
 
+    /// The same tools for another machine of the same kind: a processor that is not here.
+    #[must_use]
+    pub fn targeting(self, target: Target) -> Backend {
+        Backend {
+            target: self.tools.emitter.target(target),
+            ..self
+        }
+    }
+
     /// Emitter, and compiler with its version.
     pub fn describe(&self) -> String {
         let emitter = self.tools.emitter.name();

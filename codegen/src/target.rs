@@ -2,6 +2,7 @@
 //! device.
 
 pub(crate) mod amd;
+mod cpu;
 #[cfg(test)]
 mod fragments;
 pub(crate) mod nv;
@@ -187,67 +188,6 @@ pub struct Target {
 }
 
 impl Target {
-    /// The machine that runs this program, with its best instruction set.
-    pub fn host(cores: usize) -> Target {
-        let mut target = Target {
-            arch: std::env::consts::ARCH.to_string(),
-            triple: format!("{}-unknown-linux-gnu", std::env::consts::ARCH),
-            kind: TargetKind::Cpu,
-            cpu: "generic".into(),
-            features: String::new(),
-            vector_bytes: 16,
-            vector_regs: 16,
-            cores: cores.max(1),
-            l1_bytes: cache_bytes("index0").unwrap_or(32 << 10),
-            l2_bytes: cache_bytes("index2").unwrap_or(1 << 20),
-            max_local_bytes: 0,
-            wave: 1,
-            max_items: 1,
-            max_groups: [u32::MAX, 1, 1],
-            offset_bytes: 0,
-            registers: None,
-            groups: None,
-            native: vec![
-                DType::Bool,
-                DType::I8,
-                DType::I16,
-                DType::I32,
-                DType::I64,
-                DType::U8,
-                DType::U16,
-                DType::U32,
-                DType::U64,
-                DType::F32,
-                DType::F64,
-            ],
-            f16_convert: false,
-            f8_convert: false,
-            atomics: Atomics {
-                sums: &[],
-                swaps: 8,
-            },
-            any_order: false,
-            mma: Vec::new(),
-        };
-        host_features(&mut target);
-        let regs = target.vector_regs;
-        // Integers through packed 32-bit operands: a product and a sum instead of one instruction.
-        for acc in [DType::F32, DType::F64, DType::I32] {
-            let lanes = target.vector_bytes / acc.size();
-            if let Some((rows, vectors)) = outer_product_tile(regs) {
-                target.mma.push(MmaDesc {
-                    m: rows as u16,
-                    n: (vectors * lanes) as u16,
-                    k: 1,
-                    operands: [acc; 2],
-                    acc,
-                    fragments: None,
-                });
-            }
-        }
-        target
-    }
-
     /// Lanes of a full vector of a type.
     pub fn lanes(&self, dtype: DType) -> usize {
         (self.vector_bytes / dtype.size()).max(1)
@@ -269,106 +209,9 @@ impl Target {
     }
 }
 
-/// Rows and vectors per row of the accumulator tile with the most work per load that leaves room
-/// for one row of B and one broadcast: `rows * vectors + vectors + 1 < regs`.
-fn outer_product_tile(regs: usize) -> Option<(usize, usize)> {
-    (2..=3)
-        .filter_map(|vectors| {
-            let rows = regs.checked_sub(vectors + 2)? / vectors;
-            (rows > 0).then_some((rows, vectors))
-        })
-        .max_by(|a, b| {
-            let score = |(r, v): (usize, usize)| (r * v) as f64 / (r + v) as f64;
-            score(*a).total_cmp(&score(*b))
-        })
-}
-
-/// Size of a cache of core 0, as Linux describes it in
-/// `/sys/devices/system/cpu/cpu0/cache/<index>/size` ("48K").
-fn cache_bytes(index: &str) -> Option<usize> {
-    let path = format!("/sys/devices/system/cpu/cpu0/cache/{index}/size");
-    let text = std::fs::read_to_string(path).ok()?;
-    let text = text.trim();
-    let (digits, scale) = match text.strip_suffix('K') {
-        Some(d) => (d, 1 << 10),
-        None => match text.strip_suffix('M') {
-            Some(d) => (d, 1 << 20),
-            None => (text, 1),
-        },
-    };
-    digits.parse::<usize>().ok()?.checked_mul(scale)
-}
-
-#[cfg(target_arch = "x86_64")]
-fn host_features(target: &mut Target) {
-    // Detection looks at CPUID and at what the kernel saves on a context switch.
-    macro_rules! detect {
-        ($($rust:tt => $llvm:literal),* $(,)?) => {
-            [$(($llvm, std::arch::is_x86_feature_detected!($rust))),*]
-        };
-    }
-    let found = detect! {
-        "sse3" => "sse3", "ssse3" => "ssse3", "sse4.1" => "sse4.1", "sse4.2" => "sse4.2",
-        "popcnt" => "popcnt", "avx" => "avx", "avx2" => "avx2", "fma" => "fma", "f16c" => "f16c",
-        "bmi1" => "bmi", "bmi2" => "bmi2", "lzcnt" => "lzcnt", "avx512f" => "avx512f",
-        "avx512bw" => "avx512bw", "avx512cd" => "avx512cd", "avx512dq" => "avx512dq",
-        "avx512vl" => "avx512vl", "avx512vnni" => "avx512vnni", "avx512vbmi" => "avx512vbmi",
-        "avx512vbmi2" => "avx512vbmi2", "avxvnni" => "avxvnni",
-    };
-    let has = |name: &str| found.iter().any(|&(n, on)| n == name && on);
-    let list: Vec<String> = found
-        .iter()
-        .filter(|(_, on)| *on)
-        .map(|(n, _)| format!("+{n}"))
-        .collect();
-    target.features = list.join(",");
-    target.cpu = "x86-64".into();
-    if has("avx512f") && has("avx512bw") && has("avx512dq") && has("avx512vl") {
-        target.cpu = "x86-64-v4".into();
-        target.vector_bytes = 64;
-        target.vector_regs = 32;
-    } else if has("avx2") && has("fma") {
-        target.cpu = "x86-64-v3".into();
-        target.vector_bytes = 32;
-    }
-    target.f16_convert = has("f16c");
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn host_features(target: &mut Target) {
-    // Every 64-bit Arm core has 32 vector registers of 16 bytes.
-    if target.arch == "aarch64" {
-        target.vector_regs = 32;
-        target.f16_convert = true;
-    }
-    #[cfg(target_arch = "aarch64")]
-    {
-        let found = [
-            (
-                "+dotprod",
-                std::arch::is_aarch64_feature_detected!("dotprod"),
-            ),
-            ("+i8mm", std::arch::is_aarch64_feature_detected!("i8mm")),
-        ];
-        let list: Vec<&str> = found.iter().filter(|f| f.1).map(|f| f.0).collect();
-        target.features = list.join(",");
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tiles_fit_the_registers() {
-        // 27 products for 12 operands; two vectors would be 28 for 16.
-        assert_eq!(outer_product_tile(32), Some((9, 3)));
-        for regs in [16, 32] {
-            let (rows, vectors) = outer_product_tile(regs).unwrap();
-            assert!(rows * vectors + vectors + 1 < regs);
-        }
-        assert_eq!(outer_product_tile(2), None);
-    }
 
     #[test]
     fn the_fingerprint_tells_targets_apart() {

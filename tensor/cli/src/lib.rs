@@ -45,6 +45,7 @@
 //! `default-features = false, features = ["llvm"]`.
 #![forbid(unsafe_code)]
 
+pub mod model_bundle;
 mod open;
 /// The command line, for the programs of this package.
 #[cfg(feature = "cli")]

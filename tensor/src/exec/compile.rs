@@ -34,7 +34,7 @@ fn yield_to_others() {
 }
 
 /// What an argument is to the device.
-fn kind(arg: &StageArg) -> ArgKind {
+pub(crate) fn kind(arg: &StageArg) -> ArgKind {
     match arg {
         StageArg::Param(_) | StageArg::Scratch(_) => ArgKind::Buffer,
         StageArg::Var(_) | StageArg::Number(_) => ArgKind::Value(Width::W64),
@@ -134,7 +134,11 @@ impl Compiler {
             keys
         };
         if !missing.is_empty() {
-            let work = || self.build_all(&missing, observer);
+            let kernels: Vec<&Kernel> = missing.iter().map(|(_, kernel)| kernel).collect();
+            let work = || {
+                let (backend, options) = (&self.backend, &self.options);
+                build_all(&kernels, backend, options, self.threads, observer)
+            };
             let built = self.ledger.timed(|p| &mut p.compiling, work);
             for ((key, kernel), built) in missing.into_iter().zip(built) {
                 let built = built.map_err(|e| Error::Kernel {
@@ -168,76 +172,8 @@ impl Compiler {
         .collect()
     }
 
-    fn build_all(
-        &self,
-        kernels: &[(Key, Kernel)],
-        observer: Option<&dyn Observer>,
-    ) -> Vec<codegen::Result<Built>> {
-        let next = AtomicUsize::new(0);
-        let done = AtomicUsize::new(0);
-        let work = || {
-            let mut out = Vec::new();
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some((_, kernel)) = kernels.get(at) else {
-                    return out;
-                };
-                let built = codegen::build(kernel, &self.backend, &self.options);
-                out.push((at, built));
-                if let Some(observer) = observer {
-                    observer.compiling(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
-                }
-            }
-        };
-        let threads = self.threads.min(kernels.len());
-        let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
-        std::thread::scope(|scope| {
-            let start = || {
-                let thread = std::thread::Builder::new().name("compile".into());
-                thread.stack_size(STACK).spawn_scoped(scope, || {
-                    yield_to_others();
-                    work()
-                })
-            };
-            let started: Vec<_> = (0..threads).map_while(|_| start().ok()).collect();
-            if started.is_empty() {
-                // The system has no thread to give.
-                all = work();
-            }
-            for thread in started {
-                match thread.join() {
-                    Ok(part) => all.extend(part),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-        });
-        all.sort_by_key(|(at, _)| *at);
-        all.into_iter().map(|(_, built)| built).collect()
-    }
-
     fn load(&self, built: Built) -> Result<Compiled> {
-        let mut launches = Vec::with_capacity(built.stages.len());
-        for stage in &built.stages {
-            launches.push(Launch {
-                program: self.program(stage)?,
-                args: stage.args.clone(),
-                grid: stage.grid,
-                block: stage.block,
-            });
-        }
-        let mut scratch = Vec::with_capacity(built.scratch.len());
-        let mut scratch_bytes = 0u64;
-        for spec in &built.scratch {
-            scratch_bytes = scratch_bytes.next_multiple_of((spec.align as u64).max(64));
-            scratch.push(scratch_bytes);
-            scratch_bytes += spec.bytes as u64;
-        }
-        Ok(Compiled {
-            launches,
-            built,
-            scratch,
-            scratch_bytes,
-        })
+        Compiled::of(built, |stage| self.program(stage))
     }
 
     /// The code of a stage on the device. Stages of one module share it, under the name of the first one.
@@ -266,4 +202,54 @@ impl Compiler {
         programs.table.insert((stage.module, kinds), weak);
         Ok(program)
     }
+}
+
+/// Compiles kernels, so many at the same time.
+pub(crate) fn build_all(
+    kernels: &[&Kernel],
+    backend: &Backend,
+    options: &codegen::Options,
+    threads: usize,
+    observer: Option<&dyn Observer>,
+) -> Vec<codegen::Result<Built>> {
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let work = || {
+        let mut out = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(kernel) = kernels.get(at) else {
+                return out;
+            };
+            let built = codegen::build(kernel, backend, options);
+            out.push((at, built));
+            if let Some(observer) = observer {
+                observer.compiling(done.fetch_add(1, Ordering::Relaxed) + 1, kernels.len());
+            }
+        }
+    };
+    let threads = threads.min(kernels.len());
+    let mut all: Vec<(usize, codegen::Result<Built>)> = Vec::new();
+    std::thread::scope(|scope| {
+        let start = || {
+            let thread = std::thread::Builder::new().name("compile".into());
+            thread.stack_size(STACK).spawn_scoped(scope, || {
+                yield_to_others();
+                work()
+            })
+        };
+        let started: Vec<_> = (0..threads).map_while(|_| start().ok()).collect();
+        if started.is_empty() {
+            // The system has no thread to give.
+            all = work();
+        }
+        for thread in started {
+            match thread.join() {
+                Ok(part) => all.extend(part),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    all.sort_by_key(|(at, _)| *at);
+    all.into_iter().map(|(_, built)| built).collect()
 }

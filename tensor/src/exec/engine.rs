@@ -147,18 +147,8 @@ impl DeviceExecutor {
             n => n,
         };
         let units = device.info().units;
-        let limits = options.limits.unwrap_or(match backend.target.kind {
-            TargetKind::Cpu => Limits {
-                parallel: units as u64 * 4,
-                ..Limits::default()
-            },
-            // A row has a group of work-items to itself, and a launch costs more than idle units.
-            TargetKind::Gpu => Limits {
-                parallel: units.into(),
-                small: 1 << 18,
-                ..Limits::default()
-            },
-        });
+        let of_device = || Limits::of(backend.target.kind, units.into());
+        let limits = options.limits.unwrap_or_else(of_device);
         if backend.target.kind == TargetKind::Gpu && units > 0 {
             backend.target.cores = units as usize;
         }
@@ -512,7 +502,7 @@ impl DeviceExecutor {
             )
         };
         let places = temporaries(schedule, arena.as_ref().map_or(0, |b| b.va().0));
-        let base = scratch.as_ref().map_or(0, |b| b.va().0);
+        let base = Val::Const(scratch.as_ref().map_or(0, |b| b.va().0));
         let with = |mut items, buffers: &[Option<Buffer>]| -> Result<Items<'_>> {
             let address = |b: BufferId| match &buffers[b.0 as usize] {
                 Some(buffer) => Val::Const(buffer.va().0),

@@ -18,23 +18,33 @@ use crate::schedule::{BufferId, Instance, LoopNode, Schedule, Step, Work};
 /// Commands without a barrier between them at most: what each touches is compared with all of them.
 const MOST_BESIDE: usize = 64;
 
-/// The spans of one launch while it is made.
-type Touched = SmallVec<[Span; 8]>;
+/// Bytes that a command touches: the place and how many. Unlike a [`Span`] it can be taken apart again.
+pub(crate) type Extent = (Val, u64);
+
+/// The extents of one launch while it is made.
+type Touched = SmallVec<[Extent; 8]>;
+
+/// The spans of one command.
+type Spans = SmallVec<[Span; 8]>;
+
+fn span(&(at, bytes): &Extent) -> Span {
+    Span::new(at, bytes)
+}
 
 /// Commands with the bytes that they touch. What they have several of lies in one list for all.
 #[derive(Default)]
 pub struct Items<'a> {
     list: Vec<Item<'a>>,
-    spans: Vec<Span>,
+    extents: Vec<Extent>,
     args: Vec<Val>,
 }
 
 /// One command.
 struct Item<'a> {
     work: Run<'a>,
-    /// Bytes read, among all spans.
+    /// Bytes read, among all extents.
     reads: Range<usize>,
-    /// Bytes written, among all spans.
+    /// Bytes written, among all extents.
     writes: Range<usize>,
     /// Bytes and operations, for rates.
     cost: (f64, f64),
@@ -47,6 +57,28 @@ enum Run<'a> {
         program: &'a Arc<Program>,
         /// Among all arguments.
         args: Range<usize>,
+        grid: [u32; 3],
+        block: [u32; 3],
+    },
+    Copy {
+        dst: Val,
+        src: Val,
+        bytes: u64,
+    },
+}
+
+/// A command with the bytes that it touches.
+pub(crate) struct Entry<'i> {
+    pub work: EntryWork<'i>,
+    pub reads: &'i [Extent],
+    pub writes: &'i [Extent],
+}
+
+/// What a command does.
+pub(crate) enum EntryWork<'i> {
+    Exec {
+        program: &'i Program,
+        args: &'i [Val],
         grid: [u32; 3],
         block: [u32; 3],
     },
@@ -70,9 +102,8 @@ impl<'a> Items<'a> {
     }
 
     fn copied(&mut self, src: Val, dst: Val, bytes: u64) {
-        let first = self.spans.len();
-        self.spans
-            .extend([Span::new(src, bytes), Span::new(dst, bytes)]);
+        let first = self.extents.len();
+        self.extents.extend([(src, bytes), (dst, bytes)]);
         self.list.push(Item {
             work: Run::Copy { dst, src, bytes },
             reads: first..first + 1,
@@ -89,6 +120,29 @@ impl<'a> Items<'a> {
     /// For traces: the names and the costs.
     pub fn named(&self) -> impl Iterator<Item = (String, (f64, f64))> {
         self.list.iter().map(|item| (item.name(), item.cost))
+    }
+
+    /// Each in order, for whoever writes them down.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.list.iter().map(|item| Entry {
+            work: match &item.work {
+                Run::Exec {
+                    program,
+                    args,
+                    grid,
+                    block,
+                    ..
+                } => EntryWork::Exec {
+                    program,
+                    args: &self.args[args.clone()],
+                    grid: *grid,
+                    block: *block,
+                },
+                &Run::Copy { dst, src, bytes } => EntryWork::Copy { dst, src, bytes },
+            },
+            reads: &self.extents[item.reads.clone()],
+            writes: &self.extents[item.writes.clone()],
+        })
     }
 
     /// Adds them to a graph, each to the lane for copies or the one for kernels, with its name; what each costs.
@@ -115,7 +169,7 @@ impl<'a> Items<'a> {
                 },
                 &Run::Copy { dst, src, bytes } => Node::Copy { dst, src, bytes },
             };
-            let spans = |of: &Range<usize>| self.spans[of.clone()].iter().copied();
+            let spans = |of: &Range<usize>| self.extents[of.clone()].iter().map(span);
             graph.add(
                 lane,
                 &item.name(),
@@ -143,16 +197,15 @@ impl<'a> Items<'a> {
         let mut hazards = Hazards::new();
         let mut first = 0;
         for (i, item) in self.list[part].iter().enumerate() {
-            let (reads, writes) = (
-                &self.spans[item.reads.clone()],
-                &self.spans[item.writes.clone()],
-            );
-            let depends = !hazards.step(i, reads, writes).is_empty();
+            let spans = |of: &Range<usize>| self.extents[of.clone()].iter().map(span);
+            let (reads, writes): (Spans, Spans) =
+                (spans(&item.reads).collect(), spans(&item.writes).collect());
+            let depends = !hazards.step(i, &reads, &writes).is_empty();
             if i > 0 && (depends || stamps.is_some() || i - first >= MOST_BESIDE) {
                 out.push(barrier);
                 first = i;
                 hazards.clear();
-                hazards.step(i, reads, writes);
+                hazards.step(i, &reads, &writes);
             }
             if let Some((start, _)) = stamps.and_then(|s| s.get(i)) {
                 out.push(Command::Timestamp { signal: start });
@@ -206,8 +259,8 @@ impl Item<'_> {
 pub struct Done {
     /// Launches to leave out.
     pub launches: HashSet<(usize, usize)>,
-    /// Address of the blocks that are no longer in the common scratch memory.
-    pub blocks: HashMap<(usize, u16), u64>,
+    /// Places of the blocks that are no longer in the common scratch memory.
+    pub blocks: HashMap<(usize, u16), Val>,
 }
 
 impl Done {
@@ -252,7 +305,7 @@ pub fn used(schedule: &Schedule, compiled: &[Arc<Compiled>], done: &Done) -> Vec
     used
 }
 
-/// Adds the commands of a schedule. `address` gives the place of each buffer, `scratch` is the address
+/// Adds the commands of a schedule. `address` gives the place of each buffer, `scratch` is the place
 /// of the scratch memory, which has [`LoopInvariant::bytes`].
 ///
 /// # Errors
@@ -262,7 +315,7 @@ pub fn items<'a>(
     schedule: &'a Schedule,
     compiled: &'a [Arc<Compiled>],
     address: &dyn Fn(BufferId) -> Val,
-    scratch: u64,
+    scratch: Val,
     done: &Done,
     once: &LoopInvariant,
 ) -> Result<()> {
@@ -276,7 +329,7 @@ pub fn items<'a>(
     };
     let operand = |b: BufferId| {
         let (at, bytes) = (address(b), schedule.buffers[b.0 as usize].bytes());
-        (at, Some(Span::new(at, bytes)))
+        (at, Some((at, bytes)))
     };
     let when = When {
         first: true,
@@ -288,7 +341,7 @@ pub fn items<'a>(
 struct Emit<'a, 'e> {
     kernels: &'a [Instance],
     compiled: &'a [Arc<Compiled>],
-    scratch: u64,
+    scratch: Val,
     done: &'e Done,
     once: &'e LoopInvariant,
     out: &'e mut Items<'a>,
@@ -303,7 +356,7 @@ struct When {
 }
 
 /// Where a buffer is, and the bytes to be remembered as touched.
-type Operand = (Val, Option<Span>);
+type Operand = (Val, Option<Extent>);
 
 impl Emit<'_, '_> {
     fn steps(
@@ -341,7 +394,7 @@ impl Emit<'_, '_> {
                 let part = repeat.part(b, step);
                 let at = at(part);
                 let touched = match repeat.works(b, step) {
-                    true => Some(Span::new(at, repeat.body.buffers[b.0 as usize].bytes())),
+                    true => Some((at, repeat.body.buffers[b.0 as usize].bytes())),
                     false if when.edge || !repeat.given(b) => operand(part.buffer).1,
                     false => None,
                 };
@@ -393,21 +446,21 @@ impl Emit<'_, '_> {
                     }
                     StageArg::Scratch(block) => {
                         if let Some(&at) = self.done.blocks.get(&(step.site, block)) {
-                            self.out.args.push(Val::Const(at));
+                            self.out.args.push(at);
                             continue;
                         }
                         let len = code.built.scratch[block as usize].bytes as u64;
                         let kept = self.once.blocks.get(&(step.site, block));
                         let at = *kept.unwrap_or(&code.scratch[block as usize]);
-                        let at = self.scratch + at;
+                        let at = offset(self.scratch, at);
                         let own = kept.is_some();
                         if !own || when.edge {
-                            reads.push(Span::at(at, len));
+                            reads.push((at, len));
                         }
                         if !own || self.once.launches.contains(&number) {
-                            writes.push(Span::at(at, len));
+                            writes.push((at, len));
                         }
-                        self.out.args.push(Val::Const(at));
+                        self.out.args.push(at);
                     }
                     StageArg::Number(n) => self.out.args.push(Val::Const(n as u64)),
                     StageArg::Var(slot) => match numbers.get(usize::from(slot)) {
@@ -425,10 +478,10 @@ impl Emit<'_, '_> {
                     },
                 }
             }
-            let at = self.out.spans.len();
+            let at = self.out.extents.len();
             let middle = at + reads.len();
-            self.out.spans.extend(reads);
-            self.out.spans.extend(writes);
+            self.out.extents.extend(reads);
+            self.out.extents.extend(writes);
             self.out.list.push(Item {
                 work: Run::Exec {
                     name: (name, (!single).then_some(i)),
@@ -438,7 +491,7 @@ impl Emit<'_, '_> {
                     block: launch.block,
                 },
                 reads: at..middle,
-                writes: middle..self.out.spans.len(),
+                writes: middle..self.out.extents.len(),
                 cost: code
                     .built
                     .stages
@@ -451,7 +504,7 @@ impl Emit<'_, '_> {
 }
 
 /// The place so many bytes after another.
-fn offset(at: Val, bytes: u64) -> Val {
+pub(crate) fn offset(at: Val, bytes: u64) -> Val {
     match at {
         Val::Const(va) => Val::Const(va + bytes),
         Val::Slot(slot, add) => Val::Slot(slot, add + bytes),

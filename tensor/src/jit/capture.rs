@@ -120,7 +120,7 @@ impl Capture {
         let once = LoopInvariant::of(schedule, &compiled, &frozen.done.launches);
         let scratch = executor.alloc(once.bytes)?;
         let places = temporaries(schedule, arena.va().0);
-        let base = scratch.va().0;
+        let base = Val::Const(scratch.va().0);
         let keep = vec![arena, scratch];
         let used = submit::used(schedule, &compiled, &frozen.done);
         let mut address: Vec<Val> = places.into_iter().map(Val::Const).collect();

@@ -99,7 +99,7 @@ pub(super) fn constants(
 }
 
 /// Computes tensors that are made of constant leaves.
-fn computed(executor: &DeviceExecutor, wanted: &[Tensor]) -> Result<()> {
+pub(super) fn computed(executor: &DeviceExecutor, wanted: &[Tensor]) -> Result<()> {
     // The leaves come into device memory for this only; who needs them later brings them again.
     let leaves: Vec<(Tensor, Storage)> = below(wanted, |_| false)
         .into_iter()
@@ -153,7 +153,9 @@ impl FrozenSteps {
                         slots.iter().filter_map(|&s| args[s as usize]).collect();
                     let made = launch.packed(executor, &sources, &slots, &mut staging)?;
                     out.done.launches.insert((site, i));
-                    out.done.blocks.insert((site, block), made.0.va().0);
+                    out.done
+                        .blocks
+                        .insert((site, block), Val::Const(made.0.va().0));
                     out.operands.push(made);
                 }
             }
@@ -164,7 +166,7 @@ impl FrozenSteps {
 
 /// If a launch only reads constant leaves and only writes one scratch block that is its own: the
 /// parameters that it reads, and the block.
-fn packs_constants(
+pub(super) fn packs_constants(
     code: &Compiled,
     args: &[Option<&Tensor>],
     i: usize,

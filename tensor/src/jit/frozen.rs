@@ -153,7 +153,7 @@ impl Frozen {
 }
 
 /// Inputs, and what the function makes of them.
-fn traced(
+pub(super) fn traced(
     engine: &Engine,
     signature: &[(Shape, DType)],
     function: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,

@@ -28,8 +28,10 @@
 //! including the first one of a captured function, does not: values that another thread sets in between are lost.
 
 mod capture;
+pub mod export;
 mod freeze;
 mod frozen;
+mod half;
 mod resolve;
 pub(crate) mod tracing;
 

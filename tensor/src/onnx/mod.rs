@@ -30,7 +30,7 @@
 //! - `load`, `sort`, `graph`, `types` from the file to a checked program
 //! - `eval`, `call`, [`value`] one walk over a program; `ops` what each operator means, which the
 //!   walk is given
-//! - `bind` what a caller gives; [`session`], `plans` captured graphs; [`backend`] the format's own test cases; [`summary`] what is in a
+//! - `bind` what a caller gives; [`session`], `plans` captured graphs; `export` plans for other machines; [`backend`] the format's own test cases; [`summary`] what is in a
 //!   model; [`mod@write`] the way back
 
 pub mod backend;
@@ -40,6 +40,7 @@ pub mod data;
 pub mod elem;
 pub mod error;
 mod eval;
+mod export;
 mod graph;
 mod load;
 mod model;
@@ -60,6 +61,7 @@ pub mod write;
 pub use data::Literal;
 pub use elem::Elem;
 pub use error::OnnxError;
+pub use export::{Carried, Carry, Exported, PortType};
 pub use graph::NEWEST_OPSET;
 pub use model::Model;
 pub use plans::{Prepared, Specialised};

@@ -58,6 +58,14 @@ impl Session {
         &self.engine
     }
 
+    pub(super) fn program(&self) -> &Program {
+        &self.program
+    }
+
+    pub(super) fn hints(&self) -> MutexGuard<'_, Hints> {
+        lock(&self.hints)
+    }
+
     /// Calls `f` with progress reports, in the threads that run the session. On [`Progress::Running`], `f` may run
     /// this session and others; before that, runs that need tracing are refused, because threads could wait for
     /// each other. This is detected for its own thread only: `f` must not wait for another thread that runs this
@@ -123,7 +131,7 @@ impl Session {
     }
 
     /// The tracer; waits for other threads that have it.
-    fn tracer(&self) -> Result<Held<'_>, OnnxError> {
+    pub(super) fn tracer(&self) -> Result<Held<'_>, OnnxError> {
         if tracing::is_inside(tracing::A_MODEL) {
             return Err(self.program.engine_error(crate::Error::Capture {
                 what: "a session was run from a progress report while a model is traced; run it after \
@@ -213,7 +221,7 @@ impl Session {
 }
 
 /// The inputs, before anything is locked: the iterator and the conversions may run the session, too.
-fn collected<N: AsRef<str>, V: Into<Value>>(
+pub(super) fn collected<N: AsRef<str>, V: Into<Value>>(
     inputs: impl IntoIterator<Item = (N, V)>,
 ) -> Vec<(String, Value)> {
     let inputs = inputs.into_iter();
@@ -223,7 +231,7 @@ fn collected<N: AsRef<str>, V: Into<Value>>(
 }
 
 /// The tracer of a session, and the note that this thread has it.
-struct Held<'a> {
+pub(super) struct Held<'a> {
     tracer: MutexGuard<'a, Tracer>,
     _inside: Inside,
 }
@@ -265,7 +273,7 @@ impl Next {
 }
 
 /// The forms of inputs and the tensors in them; none if there are strings.
-fn signed(given: &[(Slot, Value)]) -> Option<(Signature, Vec<Array>)> {
+pub(super) fn signed(given: &[(Slot, Value)]) -> Option<(Signature, Vec<Array>)> {
     let mut tensors = Vec::new();
     let forms = given
         .iter()

@@ -242,7 +242,7 @@ impl Tracer {
 }
 
 /// The name of the input that tensor `i` of all inputs is in.
-fn input_name(program: &Program, signature: &Signature, i: usize) -> String {
+pub(super) fn input_name(program: &Program, signature: &Signature, i: usize) -> String {
     let mut first = 0;
     let slot = signature.iter().find_map(|(slot, form)| {
         first += form.tensors();

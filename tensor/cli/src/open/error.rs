@@ -59,6 +59,17 @@ pub enum Error {
     /// From an npz archive.
     #[error(transparent)]
     Npz(Box<NpzError>),
+    /// From a model bundle, or the device that runs it.
+    #[error(transparent)]
+    ModelBundle(Box<doorbell_run::Error>),
+    /// A bundle that cannot be made in the requested way.
+    #[error("{asked}: {why}")]
+    Recipe {
+        /// The option.
+        asked: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A file of tensors could not be opened, read or written.
     #[error(transparent)]
     File(#[from] FileError),

@@ -124,9 +124,12 @@ where
 }
 
 fn library_code(e: &crate::Error) -> u8 {
-    use crate::Error::{Device, Model, NoCompiler, Select, Tensor, Twin, Variable};
+    use crate::Error::{
+        Device, Model, ModelBundle, NoCompiler, Recipe, Select, Tensor, Twin, Variable,
+    };
     match e {
-        Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } => 2,
+        Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } | Recipe { .. } => 2,
+        ModelBundle(e) => bundle_code(e),
         Device(e) | Tensor(tensor::Error::Device(e)) => device_code(e),
         Model(e) => match &**e {
             OnnxError::Engine { source, .. } => match &**source {
@@ -135,6 +138,19 @@ fn library_code(e: &crate::Error) -> u8 {
             },
             _ => 1,
         },
+        _ => 1,
+    }
+}
+
+fn bundle_code(e: &doorbell_run::Error) -> u8 {
+    use doorbell_run::Error;
+    match e {
+        Error::Foreign { .. } | Error::Port { .. } | Error::Chain { .. } | Error::Select(_) => 2,
+        Error::NoDevice { .. } => 3,
+        Error::Late { .. } => 5,
+        Error::NoCode { .. } | Error::Chip { .. } | Error::Version { .. } => 6,
+        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
+        Error::Device(e) => device_code(e),
         _ => 1,
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use doorbell_run::Port;
 use tensor::io::{npy, npz};
 use tensor::onnx::{Array, Dim, Elem, Model, Type, Value, backend};
 use tensor::{DType, Engine, Scalar, Tensor};
 
+use crate::model_bundle::dtype;
 use crate::program::error::Error;
 
 /// What the command line says of the inputs of a model.
@@ -256,6 +258,49 @@ impl Wanted {
             let known = model.defaults().find(|(name, _)| *name == g.name);
             let ty = known.map_or(Type::Other(String::new()), |(_, ty)| ty.clone());
             values.push((g.name.clone(), value(&g.from, &g.name, &ty)?));
+        }
+        Ok(values)
+    }
+}
+
+impl Wanted {
+    /// A value for each input of a model bundle: what is given, else random numbers, which `seed` tells apart.
+    pub fn of_ports(
+        &self,
+        ports: &[Port],
+        engine: &Engine,
+        seed: u64,
+    ) -> Result<Vec<(String, Tensor)>, Error> {
+        if let Some(unknown) = self
+            .given
+            .iter()
+            .find(|g| ports.iter().all(|p| p.name != g.name))
+        {
+            let names: Vec<&str> = ports.iter().map(|p| p.name.as_str()).collect();
+            return Err(Error::Usage(format!(
+                "--input {}: expected one of {}; the bundle has no such input",
+                unknown.name,
+                names.join(", ")
+            )));
+        }
+        let mut values = Vec::with_capacity(ports.len());
+        for port in ports {
+            let (name, shape) = (&port.name, port.shape.iter().map(|&n| n as usize));
+            let shape: Vec<usize> = shape.collect();
+            let dims = shape.iter().map(|&n| Dim::Fixed(n)).collect();
+            let ty = Type::Tensor(Elem::Plain(dtype(port.element)), Some(dims));
+            let given = self.given.iter().find(|g| g.name == *name);
+            let value = match given.map(|g| &g.from) {
+                Some(Source::File(path)) => read(path, name, &ty, engine)?,
+                Some(Source::Number(number)) => filled(&shape, &ty, *number, name, engine)?,
+                Some(Source::Random(seed)) => random(&shape, &ty, *seed, name, engine)?,
+                None => random(&shape, &ty, seed, name, engine)?,
+            };
+            let tensor = value.as_tensor().cloned();
+            values.push((
+                name.clone(),
+                tensor.ok_or_else(|| Error::Usage(format!("input {name}: expected {ty}")))?,
+            ));
         }
         Ok(values)
     }

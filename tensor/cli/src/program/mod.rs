@@ -59,9 +59,13 @@ enum Command {
     Bringup(cmd::bringup::Args),
     /// Measure the device
     Bench(cmd::bench::Args),
-    /// Run an ONNX model
+    /// Run an ONNX model, or a model bundle
     Run(cmd::run::Args),
-    /// Print what an ONNX model contains: inputs, outputs, operators, parameters, work, unsupported features
+    /// Compile an ONNX model for devices that need not be here into one file, a model bundle
+    Compile(cmd::compile::Args),
+    /// Compare the results of a model bundle with those of its model
+    Verify(cmd::verify::Args),
+    /// Print what an ONNX model or a model bundle contains: inputs, outputs, operators, parameters, work, what is missing
     Inspect(cmd::inspect::Args),
     /// Run a folder of ONNX backend test cases
     OnnxTest(cmd::onnx_test::Args),
@@ -202,6 +206,8 @@ fn do_on_device(
         Command::Bench(args) => cmd::bench::run(args, setup, started),
         Command::Run(args) => cmd::run::run(args, setup),
         Command::Inspect(args) => cmd::inspect::run(args, setup),
+        Command::Compile(args) => cmd::compile::run(args),
+        Command::Verify(args) => cmd::verify::run(args, setup),
         Command::OnnxTest(args) => cmd::onnx_test::run(args, setup),
         Command::Smi(args) => cmd::smi::run(args, setup),
         Command::Regs(command) => cmd::regs::run(command, setup),

@@ -6,6 +6,7 @@ mod amd;
 #[cfg(feature = "twin")]
 mod bringup;
 mod cli;
+mod dbx;
 #[cfg(feature = "twin")]
 mod exec;
 mod models;

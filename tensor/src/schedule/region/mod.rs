@@ -9,6 +9,7 @@ mod walk;
 use hashbrown::HashMap;
 use std::collections::BTreeMap;
 
+use codegen::target::TargetKind;
 use smallvec::SmallVec;
 
 use super::canon::Dag;
@@ -32,6 +33,24 @@ pub struct Limits {
     pub functions: usize,
     /// Buffers of one kernel.
     pub buffers: usize,
+}
+
+impl Limits {
+    /// Those of a machine with so many cores or compute units.
+    pub fn of(kind: TargetKind, units: u64) -> Limits {
+        match kind {
+            TargetKind::Cpu => Limits {
+                parallel: units.saturating_mul(4),
+                ..Limits::default()
+            },
+            // A row has a group of work-items to itself, and a launch costs more than idle units.
+            TargetKind::Gpu => Limits {
+                parallel: units,
+                small: 1 << 18,
+                ..Limits::default()
+            },
+        }
+    }
 }
 
 impl Default for Limits {

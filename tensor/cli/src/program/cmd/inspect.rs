@@ -7,23 +7,24 @@ use serde::Serialize;
 use tensor::onnx::{Model, Prepared, Summary};
 use tensor::schedule::Schedule;
 
+use crate::program::cmd::bundle;
 use crate::program::error::Error;
 use crate::program::inputs::Wanted;
 use crate::program::output::{self, say};
 
-/// Inspect an ONNX model: inputs, outputs, operators, parameters, work, unsupported features.
+/// Inspect an ONNX model (inputs, outputs, operators, parameters, work, unsupported features) or a model bundle.
 ///
 /// Only input shapes matter, and values that graphs are specialised on. Open sizes default to 1.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model
+    /// The model or bundle
     model: PathBuf,
     #[command(flatten)]
     inputs: Wanted,
     /// Print the kernels of one run, after fusion
     #[arg(long)]
     schedule: bool,
-    /// Print JSON (schema doorbell.inspect/1)
+    /// Print JSON (schema doorbell.inspect/1; of a bundle doorbell.inspect-bundle/1)
     #[arg(long)]
     json: bool,
 }
@@ -88,6 +89,9 @@ struct Row {
 
 /// Looks and prints; a model that cannot be run is no failure of looking.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
+    if bundle::is_one(&args.model) {
+        return bundle::inspect(&args.model, args.json);
+    }
     let model = Model::open(&args.model)?;
     args.inputs.check(&model)?;
     let summary = model.summary();

@@ -2,6 +2,8 @@
 
 pub mod bench;
 pub mod bringup;
+pub mod bundle;
+pub mod compile;
 pub mod demo;
 pub mod devices;
 pub mod doctor;
@@ -20,3 +22,4 @@ pub mod trace;
 #[cfg(feature = "twin")]
 pub mod twin;
 pub mod usb;
+pub mod verify;

@@ -8,15 +8,16 @@ use crate::Setup;
 use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
 use tensor::{DType, Tensor};
 
+use crate::program::cmd::bundle;
 use crate::program::error::Error;
 use crate::program::inputs::Wanted;
 use crate::program::observe::{Steps, write_trace};
 use crate::program::output::{self, say};
 
-/// Run an ONNX model.
+/// Run an ONNX model, or a model bundle that `doorbell compile` has written.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The model
+    /// The model or bundle
     model: PathBuf,
     #[command(flatten)]
     inputs: Wanted,
@@ -61,6 +62,14 @@ pub fn model(
     files: &Files,
     setup: &Setup,
 ) -> Result<(), Error> {
+    if bundle::is_one(path) {
+        if files.profile.is_some() {
+            return Err(Error::Usage(
+                "--profile: a bundle has no profile; profile its model".into(),
+            ));
+        }
+        return shown(&bundle::run(path, inputs, work.repeat, setup)?, work, files);
+    }
     let steps = Steps::new();
     let start = Instant::now();
     steps.show("loading");
@@ -101,11 +110,16 @@ pub fn model(
         write_trace(engine, path)?;
         say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
+    shown(&outputs, work, files)
+}
+
+/// Prints outputs, and writes them where that is wanted.
+fn shown(outputs: &Outputs, work: &Work, files: &Files) -> Result<(), Error> {
     for (name, value) in &outputs.0 {
         print(name, value, work.top)?;
     }
     if let Some(folder) = &files.output {
-        save(folder, &outputs)?;
+        save(folder, outputs)?;
     }
     Ok(())
 }

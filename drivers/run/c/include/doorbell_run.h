@@ -1,0 +1,89 @@
+/* Runs model bundles (.dbx), which `doorbell compile` writes. Link with -ldoorbell_run_c.
+ *
+ * Calls return 0, or one of DBX_...; dbx_error() then has the text, for the thread that made the call. Pointers that
+ * calls return live as long as what they were asked of. Different models may be used by different threads at once;
+ * one model by one thread at a time. After the first run, a run allocates nothing and makes one submission. */
+#ifndef DOORBELL_RUN_H
+#define DOORBELL_RUN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct dbx_bundle dbx_bundle;
+typedef struct dbx_model dbx_model;
+
+enum {
+    DBX_OK = 0,
+    DBX_FILE = -1,      /* the file cannot be read */
+    DBX_DAMAGED = -2,   /* no model bundle, or damaged */
+    DBX_VERSION = -3,   /* of a newer version */
+    DBX_NO_DEVICE = -4, /* no device of the chain can run it */
+    DBX_CHIP = -5,      /* no code for this device */
+    DBX_ARGUMENT = -6,  /* an argument, a name, a size or a variable */
+    DBX_LATE = -7,      /* the run was not over in time */
+    DBX_DEVICE = -8,    /* from a driver: lost, out of memory, no permission... */
+    DBX_BUG = -9        /* a bug of the library */
+};
+
+enum { DBX_INPUT = 0, DBX_OUTPUT = 1, DBX_STATE = 2, DBX_TARGET = 3 };
+
+/* An input, output or state. */
+typedef struct dbx_port_info {
+    const char *name;
+    const uint64_t *shape; /* rank sizes, outermost first */
+    uint64_t bytes;
+    uint32_t rank;
+    uint32_t element; /* TensorProto.DataType of ONNX: 1 float, 6 int32, 7 int64, 10 float16... */
+} dbx_port_info;
+
+/* The text of the last failure of this thread, until its next failure. */
+const char *dbx_error(void);
+/* The newest version of the format that is read. */
+uint32_t dbx_version(void);
+
+/* Opens a file, which must not change until bundle and models are closed. */
+int dbx_open(const char *path, dbx_bundle **out);
+/* Opens a copy of bytes in memory. */
+int dbx_open_memory(const void *bytes, size_t size, dbx_bundle **out);
+/* Checks the hashes of all sections; dbx_open checks those that it reads, dbx_place the rest that it needs. */
+int dbx_check(const dbx_bundle *bundle);
+void dbx_close(dbx_bundle *bundle);
+
+/* How many there are of a kind, DBX_INPUT to DBX_TARGET; negative on failure. */
+int dbx_count(const dbx_bundle *bundle, int kind);
+int dbx_port(const dbx_bundle *bundle, int kind, uint32_t index, dbx_port_info *out);
+/* A target as in DEV, "CPU::aarch64"; NULL if there is none of this number. */
+const char *dbx_target(const dbx_bundle *bundle, uint32_t index);
+
+/* Loads the model on the first device that can run it: "QCOM|CPU". NULL: as the variable DEV says. */
+int dbx_place(const dbx_bundle *bundle, const char *devices, dbx_model **out);
+/* Why it is not on the first device of the chain, a line for each that was left out; empty if it is. */
+const char *dbx_notes(const dbx_model *model);
+const char *dbx_device(const dbx_model *model);
+void dbx_free(dbx_model *model);
+
+/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port. */
+int dbx_write(dbx_model *model, int kind, const char *name, const void *bytes, size_t size);
+/* Copies the value of a DBX_OUTPUT or DBX_STATE. */
+int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t size);
+/* The memory of a DBX_INPUT or DBX_OUTPUT that the device uses, where the host can map it: nothing is copied. Not to be
+ * touched during a run. */
+int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, size_t *size);
+
+/* Runs once, for limit_ms at most. */
+int dbx_run(dbx_model *model, uint32_t limit_ms);
+/* The same in two steps. A model has one run under way at most: dbx_start waits for the one before. */
+int dbx_start(dbx_model *model, uint32_t limit_ms);
+int dbx_wait(dbx_model *model, uint32_t limit_ms);
+/* Sets all states to their first values. */
+int dbx_reset(dbx_model *model);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,533 @@
+//! The C interface of `doorbell-run`, as `include/doorbell_run.h` documents it.
+//!
+//! All `unsafe` of it is here. A C caller promises what the header says: pointers of this library, that live; strings
+//! with a terminating zero; buffers of the given size; one thread at a time per model. No panic crosses the boundary: one
+//! is a bug of the library and is `DBX_BUG` for the caller.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port};
+
+/// A file or argument that cannot be used: `DBX_...` of the header.
+const FILE: c_int = -1;
+const DAMAGED: c_int = -2;
+const VERSION: c_int = -3;
+const NO_DEVICE: c_int = -4;
+const CHIP: c_int = -5;
+const ARGUMENT: c_int = -6;
+const LATE: c_int = -7;
+const DEVICE: c_int = -8;
+const BUG: c_int = -9;
+
+/// What a call failed with, by code and text.
+struct Failure(c_int, String);
+
+impl From<Error> for Failure {
+    fn from(e: Error) -> Failure {
+        let code = match &e {
+            Error::Io { .. } => FILE,
+            Error::Foreign { .. } | Error::Damaged { .. } => DAMAGED,
+            Error::Version { .. } => VERSION,
+            Error::NoDevice { .. } => NO_DEVICE,
+            Error::NoCode { .. } | Error::Chip { .. } => CHIP,
+            Error::Port { .. } | Error::Chain { .. } | Error::Select(_) | Error::Variable(_) => {
+                ARGUMENT
+            }
+            Error::Late { .. } => LATE,
+            _ => DEVICE,
+        };
+        Failure(code, e.to_string())
+    }
+}
+
+fn wrong<T>(what: &str) -> Result<T, Failure> {
+    Err(Failure(ARGUMENT, what.into()))
+}
+
+thread_local! {
+    /// The text of the last failure of this thread.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// A text for C. Names from files may have zeros in them, which C would take for their end.
+fn text(text: &str) -> CString {
+    CString::new(text.replace('\0', "?")).unwrap_or_default()
+}
+
+/// Runs a call; its code, and its text for [`dbx_error`].
+fn guard(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    let done = catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(Failure(
+            BUG,
+            format!(
+                "a bug of doorbell-run: {}; please report it",
+                said.unwrap_or("a panic without a text")
+            ),
+        ))
+    });
+    match done {
+        Ok(()) => 0,
+        Err(Failure(code, why)) => {
+            LAST.with(|last| last.replace(text(&why)));
+            code
+        }
+    }
+}
+
+/// A port as C sees it.
+struct NamedPort {
+    name: CString,
+    port: Port,
+    bytes: u64,
+}
+
+/// A bundle, as C holds it.
+pub struct Bundle {
+    bundle: ModelBundle,
+    /// Inputs, outputs, states.
+    ports: [Vec<NamedPort>; 3],
+    targets: Vec<CString>,
+}
+
+/// A model on a device, as C holds it.
+pub struct Loaded {
+    model: Model,
+    notes: CString,
+    device: CString,
+}
+
+/// `struct dbx_port` of the header.
+#[repr(C)]
+pub struct PortInfo {
+    name: *const c_char,
+    shape: *const u64,
+    bytes: u64,
+    rank: u32,
+    element: u32,
+}
+
+const INPUT: c_int = 0;
+const OUTPUT: c_int = 1;
+const STATE: c_int = 2;
+const TARGET: c_int = 3;
+
+impl Bundle {
+    fn of(bundle: ModelBundle) -> Box<Bundle> {
+        let named = |port: &Port| NamedPort {
+            name: text(&port.name),
+            bytes: port.bytes().unwrap_or(u64::MAX),
+            port: port.clone(),
+        };
+        let ports = [
+            bundle.inputs().iter().map(named).collect(),
+            bundle.outputs().iter().map(named).collect(),
+            bundle.states().iter().map(|s| named(&s.port)).collect(),
+        ];
+        let targets = bundle.targets().iter().map(|t| text(&t.name()));
+        Box::new(Bundle {
+            targets: targets.collect(),
+            ports,
+            bundle,
+        })
+    }
+
+    fn of_kind(&self, kind: c_int) -> Option<&Vec<NamedPort>> {
+        self.ports.get(usize::try_from(kind).ok()?)
+    }
+}
+
+/// # Safety
+/// Null, or a string with a terminating zero that lives through the call.
+unsafe fn string<'a>(text: *const c_char) -> Result<&'a str, Failure> {
+    if text.is_null() {
+        return wrong("expected a string, found a null pointer");
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str()
+        .map_err(|e| Failure(ARGUMENT, format!("expected UTF-8: {e}")))
+}
+
+/// # Safety
+/// Null, or a pointer of this library that lives through the call.
+unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
+    // SAFETY: the caller's promise.
+    let found = unsafe { pointer.as_ref() };
+    found.map_or_else(
+        || wrong("expected a pointer of this library, found null"),
+        Ok,
+    )
+}
+
+/// # Safety
+/// Null, or a pointer of this library that lives through the call and that no other thread uses.
+unsafe fn alone<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
+    // SAFETY: the caller's promise.
+    let found = unsafe { pointer.as_mut() };
+    found.map_or_else(
+        || wrong("expected a pointer of this library, found null"),
+        Ok,
+    )
+}
+
+/// # Safety
+/// Null, or a place for a pointer.
+unsafe fn give<T>(out: *mut *mut T, value: Box<T>) -> Result<(), Failure> {
+    if out.is_null() {
+        return wrong("expected a place for the result, found a null pointer");
+    }
+    // SAFETY: the caller's promise.
+    unsafe { out.write(Box::into_raw(value)) };
+    Ok(())
+}
+
+/// The text of the last failure of this thread; empty before the first one.
+#[unsafe(no_mangle)]
+pub extern "C" fn dbx_error() -> *const c_char {
+    LAST.with(|last| last.borrow().as_ptr())
+}
+
+/// The newest version of the format that is read.
+#[unsafe(no_mangle)]
+pub extern "C" fn dbx_version() -> u32 {
+    doorbell_run::VERSION
+}
+
+/// Opens a file.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_open(path: *const c_char, out: *mut *mut Bundle) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let bundle = ModelBundle::open(unsafe { string(path) }?)?;
+        // SAFETY: the caller's promise.
+        unsafe { give(out, Bundle::of(bundle)) }
+    })
+}
+
+/// Opens a copy of bytes in memory.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_open_memory(
+    bytes: *const c_void,
+    size: usize,
+    out: *mut *mut Bundle,
+) -> c_int {
+    guard(|| {
+        if bytes.is_null() {
+            return wrong("expected bytes, found a null pointer");
+        }
+        // SAFETY: the caller's promise: so many bytes, which nobody changes during the call.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) };
+        let bundle = ModelBundle::from_bytes("memory", bytes.to_vec())?;
+        // SAFETY: the caller's promise.
+        unsafe { give(out, Bundle::of(bundle)) }
+    })
+}
+
+/// Checks the hashes of all sections.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_check(bundle: *const Bundle) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| Ok(unsafe { shared(bundle) }?.bundle.check()?))
+}
+
+/// Closes a bundle. Models that were loaded from it stay.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_close(bundle: *mut Bundle) {
+    if !bundle.is_null() {
+        // SAFETY: the caller's promise: it came from here and is not used again.
+        drop(unsafe { Box::from_raw(bundle) });
+    }
+}
+
+/// How many inputs, outputs, states or targets there are; negative on failure.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_count(bundle: *const Bundle, kind: c_int) -> c_int {
+    let mut count = 0;
+    let code = guard(|| {
+        // SAFETY: the caller's promise.
+        let bundle = unsafe { shared(bundle) }?;
+        let found = match kind {
+            TARGET => Some(bundle.targets.len()),
+            kind => bundle.of_kind(kind).map(Vec::len),
+        };
+        let Some(found) = found else {
+            return wrong("expected a kind of 0 to 3");
+        };
+        count = c_int::try_from(found).unwrap_or(c_int::MAX);
+        Ok(())
+    });
+    if code == 0 { count } else { code }
+}
+
+/// Describes an input, output or state.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_port(
+    bundle: *const Bundle,
+    kind: c_int,
+    index: u32,
+    out: *mut PortInfo,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let bundle = unsafe { shared(bundle) }?;
+        let ports = bundle.of_kind(kind);
+        let Some(found) = ports.and_then(|ports| ports.get(index as usize)) else {
+            return wrong("no such input, output or state");
+        };
+        if out.is_null() {
+            return wrong("expected a place for the result, found a null pointer");
+        }
+        let info = PortInfo {
+            name: found.name.as_ptr(),
+            shape: found.port.shape.as_ptr(),
+            bytes: found.bytes,
+            rank: found.port.shape.len() as u32,
+            element: found.port.element.number().into(),
+        };
+        // SAFETY: the caller's promise.
+        unsafe { out.write(info) };
+        Ok(())
+    })
+}
+
+/// The name of a target, or null.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_target(bundle: *const Bundle, index: u32) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let found = unsafe { bundle.as_ref() };
+    let name = found.and_then(|bundle| bundle.targets.get(index as usize));
+    name.map_or(std::ptr::null(), |name| name.as_ptr())
+}
+
+/// Loads a bundle on the first device of a chain that can run it.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_place(
+    bundle: *const Bundle,
+    devices: *const c_char,
+    out: *mut *mut Loaded,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let bundle = unsafe { shared(bundle) }?;
+        let chain = match devices.is_null() {
+            true => Chain::from_env()?,
+            // SAFETY: the caller's promise.
+            false => Chain::parse(unsafe { string(devices) }?)?,
+        };
+        let Placement { model, notes } = chain.place(&bundle.bundle)?;
+        let info = model.device().info();
+        let device = text(&format!("{} {} {}", info.id, info.arch, info.name));
+        let notes = text(&notes.join("\n"));
+        let loaded = Loaded {
+            model,
+            notes,
+            device,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { give(out, Box::new(loaded)) }
+    })
+}
+
+/// Why the first device of the chain was not chosen; empty if it was.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_notes(model: *const Loaded) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let found = unsafe { model.as_ref() };
+    found.map_or(std::ptr::null(), |model| model.notes.as_ptr())
+}
+
+/// The device that a model is on.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_device(model: *const Loaded) -> *const c_char {
+    // SAFETY: the caller's promise.
+    let found = unsafe { model.as_ref() };
+    found.map_or(std::ptr::null(), |model| model.device.as_ptr())
+}
+
+/// Frees a model.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_free(model: *mut Loaded) {
+    if !model.is_null() {
+        // SAFETY: the caller's promise: it came from here and is not used again.
+        drop(unsafe { Box::from_raw(model) });
+    }
+}
+
+/// Copies the value of an input or a state to the device.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_write(
+    model: *mut Loaded,
+    kind: c_int,
+    name: *const c_char,
+    bytes: *const c_void,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (loaded, name) = unsafe { (alone(model)?, string(name)?) };
+        if bytes.is_null() && size > 0 {
+            return wrong("expected bytes, found a null pointer");
+        }
+        let bytes = match size {
+            0 => &[],
+            // SAFETY: the caller's promise: so many bytes, which nobody changes during the call.
+            _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
+        };
+        match kind {
+            INPUT => Ok(loaded.model.write_input(name, bytes)?),
+            STATE => Ok(loaded.model.write_state(name, bytes)?),
+            _ => wrong("expected DBX_INPUT or DBX_STATE"),
+        }
+    })
+}
+
+/// Copies the value of an output or a state from the device.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_read(
+    model: *mut Loaded,
+    kind: c_int,
+    name: *const c_char,
+    into: *mut c_void,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (loaded, name) = unsafe { (alone(model)?, string(name)?) };
+        if into.is_null() && size > 0 {
+            return wrong("expected a place for bytes, found a null pointer");
+        }
+        let into: &mut [u8] = match size {
+            0 => &mut [],
+            // SAFETY: the caller's promise: so many bytes, which are the caller's alone.
+            _ => unsafe {
+                std::ptr::write_bytes(into.cast::<u8>(), 0, size);
+                std::slice::from_raw_parts_mut(into.cast::<u8>(), size)
+            },
+        };
+        match kind {
+            OUTPUT => Ok(loaded.model.read_output(name, into)?),
+            STATE => Ok(loaded.model.read_state(name, into)?),
+            _ => wrong("expected DBX_OUTPUT or DBX_STATE"),
+        }
+    })
+}
+
+/// The memory of an input or output itself.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_memory(
+    model: *const Loaded,
+    kind: c_int,
+    name: *const c_char,
+    out: *mut *mut c_void,
+    size: *mut usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (loaded, name) = unsafe { (shared(model)?, string(name)?) };
+        let view = match kind {
+            INPUT => loaded.model.input_memory(name)?,
+            OUTPUT => loaded.model.output_memory(name)?,
+            _ => return wrong("expected DBX_INPUT or DBX_OUTPUT"),
+        };
+        if out.is_null() || size.is_null() {
+            return wrong("expected places for the results, found a null pointer");
+        }
+        // SAFETY: the caller's promise. The memory is mapped as long as the model lives.
+        unsafe {
+            out.write(view.as_ptr().cast());
+            size.write(view.len());
+        }
+        Ok(())
+    })
+}
+
+fn limit(ms: u32) -> Duration {
+    Duration::from_millis(ms.into())
+}
+
+/// Runs a model once and waits for it.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_run(model: *mut Loaded, limit_ms: u32) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| Ok(unsafe { alone(model) }?.model.run(limit(limit_ms))?))
+}
+
+/// Submits a run.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_start(model: *mut Loaded, limit_ms: u32) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| Ok(unsafe { alone(model) }?.model.start(limit(limit_ms))?))
+}
+
+/// Waits for the last run.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_wait(model: *mut Loaded, limit_ms: u32) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| Ok(unsafe { alone(model) }?.model.wait(limit(limit_ms))?))
+}
+
+/// Sets all states to their first values.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_reset(model: *mut Loaded) -> c_int {
+    // SAFETY: the caller's promise.
+    guard(|| Ok(unsafe { alone(model) }?.model.reset()?))
+}

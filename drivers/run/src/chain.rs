@@ -1,0 +1,197 @@
+//! Which device runs a bundle: the first of a chain that can.
+
+use std::sync::Arc;
+
+use drivers::Twin;
+use drivers::env::Settings;
+use drivers::select::{DeviceKind, Target, parse_targets};
+use hcq::{Device, DeviceInfo};
+
+use crate::bundle::ModelBundle;
+use crate::error::{Error, Result};
+use crate::model::Model;
+use crate::plan::TargetPlan;
+use crate::processor;
+
+/// Devices in the order in which they are tried, with the settings of their drivers.
+#[derive(Clone)]
+pub struct Chain {
+    targets: Vec<Target>,
+    settings: Settings,
+    twin: Option<Twin>,
+}
+
+/// A model on the device that was chosen.
+pub struct Placement {
+    /// The model.
+    pub model: Model,
+    /// Why it is not on the first device of the chain: one text for each that was left out.
+    pub notes: Vec<String>,
+}
+
+/// The environment. Names and values that are not UTF-8 cannot be ours.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    let all = std::env::vars_os();
+    all.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
+}
+
+impl Chain {
+    /// Targets in the form of `DEV`, separated by `|`: `QCOM|CPU`. The other variables are those of the environment.
+    ///
+    /// # Errors
+    /// A target or a variable that is not understood.
+    pub fn parse(text: &str) -> Result<Chain> {
+        Chain::with(text, Settings::parse(environment())?)
+    }
+
+    /// The chain of the variable `DEV`; the CPU without it.
+    ///
+    /// # Errors
+    /// As [`Chain::parse`].
+    pub fn from_env() -> Result<Chain> {
+        let dev = std::env::var("DEV").unwrap_or_default();
+        match dev.trim() {
+            "" => Chain::parse("CPU"),
+            dev => Chain::parse(dev),
+        }
+    }
+
+    /// A chain with these settings.
+    ///
+    /// # Errors
+    /// A target that is not understood.
+    pub fn with(text: &str, settings: Settings) -> Result<Chain> {
+        let mut targets = Vec::new();
+        for one in text.split('|') {
+            let parsed = parse_targets(&format!("DEV={text}"), one.trim())?;
+            match &parsed[..] {
+                [_] => targets.extend(parsed),
+                _ => {
+                    return Err(Error::Chain {
+                        asked: text.into(),
+                        why: "expected one device between |, found several; separate them by |"
+                            .into(),
+                    });
+                }
+            }
+        }
+        Ok(Chain {
+            targets,
+            settings,
+            twin: None,
+        })
+    }
+
+    /// One target with the settings and the machine that a program has for it.
+    pub fn of(target: Target, settings: Settings, twin: Option<Twin>) -> Chain {
+        Chain {
+            targets: vec![target],
+            settings,
+            twin,
+        }
+    }
+
+    /// Loads a bundle on the first device that can run it.
+    ///
+    /// # Errors
+    /// A damaged file; [`Error::NoDevice`] with the reason of each device. Of a chain of one device, its error alone.
+    pub fn place(&self, bundle: &ModelBundle) -> Result<Placement> {
+        let mut notes = Vec::new();
+        for target in &self.targets {
+            match self.try_one(target, bundle) {
+                Ok(model) => {
+                    let device = model.device().info();
+                    if !notes.is_empty() {
+                        notes.push(format!("runs on {} ({}) instead", device.id, device.name));
+                    }
+                    return Ok(Placement { model, notes });
+                }
+                Err(e) if self.targets.len() == 1 || is_of_the_file(&e) => return Err(e),
+                Err(e) => notes.push(format!("{target}: {e}")),
+            }
+        }
+        let names: Vec<String> = self.targets.iter().map(Target::to_string).collect();
+        Err(Error::NoDevice {
+            asked: names.join("|"),
+            file: bundle.name().into(),
+            reasons: notes,
+        })
+    }
+
+    fn try_one(&self, target: &Target, bundle: &ModelBundle) -> Result<Model> {
+        let kind = target.device.name();
+        let mut codes = bundle.targets().iter().filter(|plan| plan.device == kind);
+        if codes.next().is_none() {
+            return Err(Error::NoCode {
+                file: bundle.name().into(),
+                asked: match &target.arch {
+                    Some(arch) => format!("{kind}::{arch}"),
+                    None => kind.into(),
+                },
+                has: listed(bundle.targets().iter()),
+            });
+        }
+        let device = drivers::open_with(target, &self.settings, self.twin.as_ref())?;
+        self.on(bundle, device, kind)
+    }
+
+    fn on(&self, bundle: &ModelBundle, device: Arc<dyn Device>, kind: &str) -> Result<Model> {
+        let n = choose(bundle, kind, device.info())?;
+        Model::load(bundle, n, device, self.settings.wait_timeout)
+    }
+}
+
+/// Errors that another device would not change.
+fn is_of_the_file(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Io { .. } | Error::Foreign { .. } | Error::Version { .. } | Error::Damaged { .. }
+    )
+}
+
+fn listed<'p>(plans: impl Iterator<Item = &'p TargetPlan>) -> String {
+    let names: Vec<String> = plans.map(TargetPlan::name).collect();
+    match names.is_empty() {
+        true => "nothing".into(),
+        false => names.join(" and "),
+    }
+}
+
+/// The target of a bundle for a device; of several, the one that asks for most.
+fn choose(bundle: &ModelBundle, kind: &str, info: &DeviceInfo) -> Result<usize> {
+    let is_cpu = kind == DeviceKind::Cpu.name();
+    let targets = || bundle.targets().iter().enumerate();
+    let of_kind = || targets().filter(|(_, plan)| plan.device == kind);
+    let arch = of_kind().filter(|(_, plan)| plan.arch == info.arch);
+    let fit = arch.filter(|(_, p)| !is_cpu || processor::missing(&p.features).is_empty());
+    let best = fit.max_by_key(|(_, plan)| processor::features(&plan.features).count());
+    best.map(|(n, _)| n).ok_or_else(|| {
+        let mut lacks = String::new();
+        for (_, plan) in of_kind().filter(|(_, plan)| is_cpu && plan.arch == info.arch) {
+            let missing = processor::missing(&plan.features);
+            lacks = format!(" without {}", missing.join(", "));
+        }
+        Error::Chip {
+            device: info.id.to_string(),
+            file: bundle.name().into(),
+            expected: listed(of_kind().map(|(_, plan)| plan)),
+            found: format!("{}{lacks}", info.arch),
+            fix: format!("{kind}::{}", info.arch),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_is_read_in_order() {
+        let chain = Chain::with("QCOM | CPU", Settings::default()).unwrap();
+        let names: Vec<String> = chain.targets.iter().map(Target::to_string).collect();
+        assert_eq!(names, ["QCOM", "CPU"]);
+        for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
+            assert!(Chain::with(wrong, Settings::default()).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Runs model bundles.
+//!
+//! A model bundle (`.dbx`) is a model that `doorbell compile` has compiled for one or several devices: machine code,
+//! weights, the plan of its memory, the order of its launches. This crate opens the file, chooses a device and
+//! the code for it, and runs it. There is no compiler here.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//! use doorbell_run::{Chain, ModelBundle, Placement};
+//!
+//! # fn main() -> Result<(), doorbell_run::Error> {
+//! let bundle = ModelBundle::open("model.dbx")?;
+//! let Placement { mut model, notes } = Chain::parse("QCOM|CPU")?.place(&bundle)?;
+//! notes.iter().for_each(|note| eprintln!("{note}"));
+//! model.write_input("x", &[0; 16])?;
+//! model.run(Duration::from_secs(1))?;
+//! let mut y = [0; 16];
+//! model.read_output("y", &mut y)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! After the first run, a run allocates nothing and makes one submission.
+//!
+//! A hash protects each section from damage, not from an attacker: the machine code of a bundle runs with the rights
+//! of the process. Open bundles of sources that you trust.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`plan`] | what a bundle says: ports, memory, code objects, launches |
+//! | `bytes`, `wire` | the same as bytes |
+//! | `check` | that a plan touches nothing but its own memory |
+//! | `container` | header, table of sections, hashes |
+//! | [`source`] | a file or bytes in memory |
+//! | [`bundle`], [`write`](mod@write) | reading and writing a whole file |
+//! | [`model`], `load` | a bundle on a device |
+//! | [`chain`], `processor` | which device, and what to do if it cannot be used |
+#![forbid(unsafe_code)]
+
+pub mod bundle;
+mod bytes;
+pub mod chain;
+mod check;
+mod container;
+pub mod error;
+mod load;
+pub mod model;
+pub mod plan;
+mod processor;
+pub mod source;
+mod wire;
+pub mod write;
+
+pub use bundle::ModelBundle;
+pub use chain::{Chain, Placement};
+pub use container::VERSION;
+pub use error::{Error, Result};
+pub use model::Model;
+pub use plan::{About, Element, Port, State};

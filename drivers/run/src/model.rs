@@ -1,0 +1,284 @@
+//! A model on a device.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hcq::mem::view::View;
+use hcq::{Buffer, Deadline, Device};
+
+use crate::bundle::ModelBundle;
+use crate::container::Kind;
+use crate::error::{Error, Result};
+use crate::load::{self, Loaded};
+use crate::plan::{Port, State};
+
+/// A loaded bundle: code, weights and commands are on the device.
+pub struct Model {
+    bundle: ModelBundle,
+    target: usize,
+    device: Arc<dyn Device>,
+    loaded: Loaded,
+    /// A run may be under way.
+    busy: bool,
+    timeout: Duration,
+}
+
+impl Model {
+    /// Loads target `n` of a bundle onto a device. `timeout` limits how long the device may make no progress.
+    ///
+    /// # Errors
+    /// A damaged file; a target that is not there; the device's.
+    pub fn load(
+        bundle: &ModelBundle,
+        n: usize,
+        device: Arc<dyn Device>,
+        timeout: Duration,
+    ) -> Result<Model> {
+        if bundle.targets().get(n).is_none() {
+            return Err(Error::NoCode {
+                file: bundle.name().into(),
+                asked: format!("target {n}"),
+                has: format!("{} targets", bundle.targets().len()),
+            });
+        }
+        let loaded = load::load(bundle, n, &device, timeout)?;
+        let mut model = Model {
+            bundle: bundle.clone(),
+            target: n,
+            device,
+            loaded,
+            busy: false,
+            timeout,
+        };
+        model.reset()?;
+        // Inputs that are never written are zeros, not what was there before.
+        for buffer in &model.loaded.inputs {
+            zero(buffer)?;
+        }
+        Ok(model)
+    }
+
+    /// The bundle.
+    pub fn bundle(&self) -> &ModelBundle {
+        &self.bundle
+    }
+
+    /// The number of the target whose code it runs.
+    pub fn target(&self) -> usize {
+        self.target
+    }
+
+    /// Where it runs.
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// Bytes of device memory that it holds, but for code.
+    pub fn memory(&self) -> u64 {
+        self.loaded.bytes
+    }
+
+    /// Sets all states to their first values.
+    ///
+    /// # Errors
+    /// A damaged file; a run that does not end; the device's.
+    pub fn reset(&mut self) -> Result<()> {
+        self.settle()?;
+        let container = &self.bundle.container;
+        let states = self.bundle.states().iter().zip(&self.loaded.states);
+        let mut firsts = Vec::new();
+        for (State { initial, .. }, buffer) in states {
+            match initial {
+                None => zero(buffer)?,
+                Some(at) => firsts.push((*at, buffer)),
+            }
+        }
+        if firsts.is_empty() {
+            return Ok(());
+        }
+        let section = container.section(Kind::Constants)?;
+        for (at, buffer) in firsts {
+            let mut bytes = vec![0; buffer.bytes() as usize];
+            container.source.read(section.offset + at, &mut bytes)?;
+            buffer.write(0, &bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the last run.
+    fn settle(&mut self) -> Result<()> {
+        if self.busy {
+            self.loaded.graph.wait(Deadline::after(self.timeout))?;
+            self.busy = false;
+        }
+        Ok(())
+    }
+
+    /// Copies the value of an input.
+    ///
+    /// # Errors
+    /// An input that the model does not have, or of another size; the device's.
+    pub fn write_input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        let n = sized(self.bundle.inputs().iter(), "input", name, bytes.len())?;
+        Ok(self.loaded.inputs[n].write(0, bytes)?)
+    }
+
+    /// Copies the value of an output of the last run.
+    ///
+    /// # Errors
+    /// As [`Model::write_input`].
+    pub fn read_output(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        let n = sized(self.bundle.outputs().iter(), "output", name, into.len())?;
+        Ok(self.loaded.outputs[n].read(0, into)?)
+    }
+
+    /// Sets the value of a state.
+    ///
+    /// # Errors
+    /// As [`Model::write_input`].
+    pub fn write_state(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.settle()?;
+        let ports = self.bundle.states().iter().map(|s| &s.port);
+        let n = sized(ports, "state", name, bytes.len())?;
+        Ok(self.loaded.states[n].write(0, bytes)?)
+    }
+
+    /// Copies the value of a state.
+    ///
+    /// # Errors
+    /// As [`Model::write_input`].
+    pub fn read_state(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
+        self.settle()?;
+        let ports = self.bundle.states().iter().map(|s| &s.port);
+        let n = sized(ports, "state", name, into.len())?;
+        Ok(self.loaded.states[n].read(0, into)?)
+    }
+
+    /// The memory of an input, to write it without a copy. The device reads it during a run.
+    ///
+    /// # Errors
+    /// An input that the model does not have; memory that the host cannot map.
+    pub fn input_memory(&self, name: &str) -> Result<View> {
+        let n = found(self.bundle.inputs().iter(), "input", name)?;
+        Ok(self.loaded.inputs[n].view()?)
+    }
+
+    /// The memory of an output, to read it without a copy. The device writes it during a run.
+    ///
+    /// # Errors
+    /// As [`Model::input_memory`].
+    pub fn output_memory(&self, name: &str) -> Result<View> {
+        let n = found(self.bundle.outputs().iter(), "output", name)?;
+        Ok(self.loaded.outputs[n].view()?)
+    }
+
+    /// Runs the model once and waits for it: one submission. The run may take `limit` at most.
+    ///
+    /// # Errors
+    /// [`Error::Late`]; the loss of the device.
+    pub fn run(&mut self, limit: Duration) -> Result<()> {
+        self.start(limit)?;
+        self.wait(limit)
+    }
+
+    /// Submits a run, after the one before is over, for which it waits for `limit` at most.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn start(&mut self, limit: Duration) -> Result<()> {
+        let deadline = Deadline::after(limit).within(limit);
+        let started = self.loaded.graph.replay(&[], &[], deadline).map(drop);
+        started.map_err(|e| self.late(limit, e))?;
+        self.busy = true;
+        Ok(())
+    }
+
+    /// Waits for the last run, for `limit` at most.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn wait(&mut self, limit: Duration) -> Result<()> {
+        let deadline = Deadline::after(limit).within(limit);
+        let over = self.loaded.graph.wait(deadline);
+        over.map_err(|e| self.late(limit, e))?;
+        self.busy = false;
+        Ok(())
+    }
+
+    fn late(&self, limit: Duration, error: hcq::Error) -> Error {
+        match error {
+            source @ hcq::Error::Timeout { .. } => Error::Late {
+                device: self.device.info().id.to_string(),
+                limit,
+                source: Box::new(source),
+            },
+            other => other.into(),
+        }
+    }
+}
+
+impl Drop for Model {
+    /// The device may still write to what the host has a view of.
+    fn drop(&mut self) {
+        // Its error is that of the run, which has been told or is lost with the model.
+        let _ = self.settle();
+    }
+}
+
+fn zero(buffer: &Buffer) -> Result<()> {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    let mut at = 0;
+    while at < buffer.bytes() {
+        let n = (buffer.bytes() - at).min(ZEROS.len() as u64);
+        buffer.write(at, &ZEROS[..n as usize])?;
+        at += n;
+    }
+    Ok(())
+}
+
+/// The number of a port.
+fn found<'p>(
+    mut ports: impl Iterator<Item = &'p Port> + Clone,
+    what: &'static str,
+    name: &str,
+) -> Result<usize> {
+    let all = ports.clone();
+    ports.position(|port| port.name == name).ok_or_else(|| {
+        let names: Vec<&str> = all.map(|port| port.name.as_str()).collect();
+        Error::Port {
+            what,
+            name: name.into(),
+            expected: match names.is_empty() {
+                true => format!("no {what}: the model has none"),
+                false => format!("one of {}", names.join(", ")),
+            },
+            found: "another name".into(),
+        }
+    })
+}
+
+/// The number of a port that has so many bytes.
+fn sized<'p>(
+    ports: impl Iterator<Item = &'p Port> + Clone,
+    what: &'static str,
+    name: &str,
+    bytes: usize,
+) -> Result<usize> {
+    let n = found(ports.clone(), what, name)?;
+    let port = ports.clone().nth(n);
+    let wanted = port.and_then(Port::bytes).unwrap_or_default();
+    match wanted == bytes as u64 {
+        true => Ok(n),
+        false => Err(Error::Port {
+            what,
+            name: name.into(),
+            expected: match port {
+                Some(port) => format!("{wanted} bytes, {port}"),
+                None => format!("{wanted} bytes"),
+            },
+            found: format!("{bytes} bytes"),
+        }),
+    }
+}

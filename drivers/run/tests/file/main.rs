@@ -1,0 +1,8 @@
+//! Files that are as they should be, and files that are not.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod damage;
+mod golden;
+mod run;
+#[path = "../small/mod.rs"]
+mod small;

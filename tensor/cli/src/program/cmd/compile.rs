@@ -1,0 +1,96 @@
+//! `doorbell compile`: a model into one file that `doorbell-run` runs.
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use crate::Setup;
+use crate::model_bundle::{Recipe, THREADS, parse_queue, parse_state};
+use tensor::onnx::{Carried, Model};
+
+use crate::program::error::Error;
+use crate::program::inputs::Wanted;
+use crate::program::observe::Steps;
+use crate::program::output::{self, say};
+
+/// Compile an ONNX model for devices that need not be here into one file, a model bundle.
+///
+/// Only input shapes matter, and values that shapes depend on. `doorbell run`, `inspect` and `verify` take the file, as does
+/// `doorbell-run`, which has no compiler.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The model
+    model: PathBuf,
+    /// What it is for: CPU (this processor), CPU::aarch64, CPU::x86-64-v3, AMD::gfx1100, NV::sm_89; may be repeated
+    #[arg(long = "target", value_name = "TARGET", required = true)]
+    targets: Vec<String>,
+    /// The file to write
+    #[arg(long, short, value_name = "FILE")]
+    output: PathBuf,
+    /// Products read f16 where the model has f32, and sum in f32; `verify` prints what that costs
+    #[arg(long)]
+    half: bool,
+    /// Threads that a processor's code is laid out for; it runs on any number
+    #[arg(long, value_name = "N", default_value_t = THREADS as u32, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
+    /// An input that is the output of the run before; its first value is that of --input, or zeros
+    #[arg(long = "state", value_name = "INPUT=OUTPUT", value_parser = state)]
+    states: Vec<Carried>,
+    /// An input to which each run appends an output, along an axis (0), and from which the oldest values go
+    #[arg(long = "queue", value_name = "INPUT=OUTPUT[@AXIS]", value_parser = queue)]
+    queues: Vec<Carried>,
+    #[command(flatten)]
+    inputs: Wanted,
+}
+
+fn state(text: &str) -> Result<Carried, String> {
+    parse_state(text).ok_or_else(|| format!("expected INPUT=OUTPUT, found {text:?}"))
+}
+
+fn queue(text: &str) -> Result<Carried, String> {
+    parse_queue(text)
+        .ok_or_else(|| format!("expected INPUT=OUTPUT or INPUT=OUTPUT@AXIS, found {text:?}"))
+}
+
+/// Compiles and writes.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let start = Instant::now();
+    let mut recipe = Recipe::new(args.targets.iter().map(String::as_str))?;
+    recipe.half = args.half;
+    recipe.threads = args.threads as usize;
+    recipe.states = args.states.iter().chain(&args.queues).cloned().collect();
+    let steps = Steps::new();
+    steps.show("loading");
+    let model = Model::load(&args.model)?;
+    // It computes what depends on weights only, whatever the model is compiled for.
+    let engine = Setup::of("CPU")?.open()?.engine;
+    let mut inputs = args.inputs.all(&model, &engine, |_| (), |_| None)?;
+    // What is made up is no first value.
+    for (name, value) in &mut inputs {
+        let is_state = recipe.states.iter().any(|s| s.input == *name);
+        if let Some(tensor) = value
+            .as_tensor()
+            .filter(|_| is_state && !args.inputs.gives(name))
+        {
+            let bytes = vec![0; tensor.numel() * tensor.dtype().size()];
+            *value =
+                tensor::Tensor::from_bytes(&engine, bytes, tensor.shape(), tensor.dtype())?.into();
+        }
+    }
+    steps.show("compiling");
+    let made = recipe.compile(&model, &engine, inputs)?;
+    steps.done();
+    std::fs::write(&args.output, &made.bytes).map_err(|source| Error::File {
+        path: args.output.display().to_string(),
+        source,
+    })?;
+    let seconds = start.elapsed().as_secs_f64();
+    for (name, launches) in &made.targets {
+        output::line(format_args!("target   {name}: {launches} commands"))?;
+    }
+    let mb = made.bytes.len() as f64 / 1e6;
+    say!("compiled in {seconds:.3} s");
+    output::line(format_args!(
+        "wrote    {}, {mb:.3} MB",
+        args.output.display()
+    ))
+}

@@ -1,0 +1,437 @@
+//! Model bundles: compiled, inspected, verified, run.
+
+use std::fs;
+use std::time::Duration;
+
+use doorbell_run::{Chain, ModelBundle};
+use tensor::io::npy;
+use tensor::onnx::Dim;
+use tensor::onnx::write::{self, Writer};
+use tensor::{DType, Engine, Tensor};
+
+use crate::place::{Place, rows, succeed};
+
+fn floats(dims: &[usize]) -> tensor::onnx::Type {
+    let dims: Vec<Dim> = dims.iter().map(|&n| Dim::Fixed(n)).collect();
+    write::tensor(DType::F32, &dims)
+}
+
+/// Numbers around 0 that are the same everywhere.
+fn weights(shape: &[usize], seed: u64) -> Tensor {
+    let n: usize = shape.iter().product();
+    let mix = |i: usize| (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15 ^ seed) >> 40;
+    let values: Vec<f32> = (0..n)
+        .map(|i| mix(i) as f32 / (1 << 23) as f32 - 1.0)
+        .collect();
+    let scale = (n as f32 / shape[0] as f32).sqrt();
+    let values: Vec<f32> = values.iter().map(|v| v / scale).collect();
+    Tensor::from_slice(&Engine::reference(), &values, shape).unwrap()
+}
+
+/// Two layers, whose weights are computed from constants.
+fn mlp() -> Vec<u8> {
+    let mut w = Writer::new("mlp", 17);
+    w.input("x", &floats(&[4, 64]));
+    w.constant("w1", &weights(&[64, 96], 1)).unwrap();
+    w.constant("b1", &weights(&[96], 2)).unwrap();
+    w.constant("w2", &weights(&[96, 10], 3)).unwrap();
+    w.node("Tanh", &["w2"], &["w2t"], []);
+    w.node("MatMul", &["x", "w1"], &["a"], []);
+    w.node("Add", &["a", "b1"], &["b"], []);
+    w.node("Relu", &["b"], &["c"], []);
+    w.node("MatMul", &["c", "w2t"], &["d"], []);
+    w.node("Softmax", &["d"], &["y"], []);
+    w.output("y", &floats(&[4, 10]));
+    w.output("c", &floats(&[4, 96]));
+    w.finish()
+}
+
+/// Convolutions, pooling, a residual.
+fn conv() -> Vec<u8> {
+    let mut w = Writer::new("conv", 17);
+    w.input("image", &floats(&[1, 3, 16, 16]));
+    w.constant("w1", &weights(&[16, 3, 3, 3], 4)).unwrap();
+    w.constant("w2", &weights(&[16, 16, 3, 3], 5)).unwrap();
+    w.constant("w3", &weights(&[16, 5], 6)).unwrap();
+    let pads = || write::ints("pads", &[1, 1, 1, 1]);
+    w.node("Conv", &["image", "w1"], &["a"], [pads()]);
+    w.node("Relu", &["a"], &["b"], []);
+    w.node("Conv", &["b", "w2"], &["c"], [pads()]);
+    w.node("Add", &["b", "c"], &["d"], []);
+    w.node("GlobalAveragePool", &["d"], &["e"], []);
+    w.node("Flatten", &["e"], &["f"], []);
+    w.node("MatMul", &["f", "w3"], &["y"], []);
+    w.output("y", &floats(&[1, 5]));
+    w.finish()
+}
+
+/// A state that is replaced and a queue of features.
+fn recurrent() -> Vec<u8> {
+    let mut w = Writer::new("recurrent", 17);
+    w.input("x", &floats(&[1, 8]));
+    w.input("h", &floats(&[1, 8]));
+    w.input("queue", &floats(&[1, 5, 8]));
+    w.constant("w", &weights(&[8, 8], 7)).unwrap();
+    w.node("MatMul", &["h", "w"], &["a"], []);
+    w.node("Add", &["a", "x"], &["b"], []);
+    w.node("Tanh", &["b"], &["h_next"], []);
+    w.node(
+        "ReduceMean",
+        &["queue"],
+        &["mean"],
+        [write::ints("axes", &[1]), write::int("keepdims", 0)],
+    );
+    w.node("Add", &["mean", "h_next"], &["y"], []);
+    w.output("y", &floats(&[1, 8]));
+    w.output("h_next", &floats(&[1, 8]));
+    w.finish()
+}
+
+/// A place with these models in its working folder.
+fn place(models: &[(&str, Vec<u8>)]) -> Place {
+    let place = Place::new();
+    for (name, bytes) in models {
+        fs::write(place.path("work").join(name), bytes).unwrap();
+    }
+    place
+}
+
+const CPU: &[(&str, &str)] = &[("DEV", "CPU")];
+
+fn bundle(place: &Place, name: &str) -> ModelBundle {
+    ModelBundle::open(place.path("work").join(name)).unwrap()
+}
+
+/// The outputs of runs over some inputs, as bytes.
+fn runs(bundle: &ModelBundle, count: u64) -> Vec<Vec<u8>> {
+    let mut model = Chain::parse("CPU").unwrap().place(bundle).unwrap().model;
+    let mut all = Vec::new();
+    for n in 0..count {
+        for port in bundle.inputs() {
+            let shape: Vec<usize> = port.shape.iter().map(|&d| d as usize).collect();
+            let bytes = weights(&shape, 100 + n).to_bytes().unwrap();
+            model.write_input(&port.name, &bytes).unwrap();
+        }
+        model.run(Duration::from_secs(60)).unwrap();
+        for port in bundle.outputs() {
+            let mut bytes = vec![0; port.bytes().unwrap() as usize];
+            model.read_output(&port.name, &mut bytes).unwrap();
+            all.push(bytes);
+        }
+    }
+    all
+}
+
+#[test]
+fn nets_are_the_same_after_compiling_saving_and_loading() {
+    let place = place(&[("mlp.onnx", mlp()), ("conv.onnx", conv())]);
+    for name in ["mlp", "conv"] {
+        let (onnx, dbx) = (format!("{name}.onnx"), format!("{name}.dbx"));
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", &dbx],
+            CPU,
+        );
+        let text = succeed(
+            &place,
+            &["verify", &dbx, "--model", &onnx, "--tolerance", "1e-5"],
+            CPU,
+        )
+        .out;
+        assert!(
+            text.contains("largest difference") && text.contains("ok within"),
+            "{text}"
+        );
+        let opened = bundle(&place, &dbx);
+        let (one, two) = (runs(&opened, 3), runs(&bundle(&place, &dbx), 3));
+        assert_eq!(one, two);
+        assert!(one.iter().all(|bytes| bytes.iter().any(|&byte| byte != 0)));
+        // Nothing in the file depends on when it was made.
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", "again.dbx"],
+            CPU,
+        );
+        let read = |file: &str| fs::read(place.path("work").join(file)).unwrap();
+        assert!(
+            read(&dbx) == read("again.dbx"),
+            "{name} differs when it is compiled again"
+        );
+    }
+    // `tanh(w2)` is in the file, and `w2` is not: as many bytes as the model has parameters.
+    let constants = bundle(&place, "mlp.dbx").constant_bytes();
+    assert!(
+        (4 * (64 * 96 + 96 + 96 * 10)..4 * (64 * 96 + 96 + 2 * 96 * 10))
+            .contains(&(constants as usize)),
+        "{constants}"
+    );
+}
+
+#[test]
+fn states_go_from_one_run_to_the_next() {
+    let place = place(&[("net.onnx", recurrent())]);
+    let first: Vec<f32> = (0..8).map(|i| i as f32 / 8.0).collect();
+    let first = Tensor::from_slice(&Engine::reference(), &first, &[1, 8]).unwrap();
+    first.write_npy(place.path("work").join("h.npy")).unwrap();
+    let args = [
+        "compile",
+        "net.onnx",
+        "--target",
+        "CPU",
+        "--state",
+        "h=h_next",
+        "--queue",
+        "queue=h_next@1",
+        "--input",
+        "h=h.npy",
+        "-o",
+        "net.dbx",
+    ];
+    succeed(&place, &args, CPU);
+    let args = [
+        "verify",
+        "net.dbx",
+        "--model",
+        "net.onnx",
+        "--runs",
+        "9",
+        "--tolerance",
+        "1e-5",
+    ];
+    succeed(&place, &args, CPU);
+    let opened = bundle(&place, "net.dbx");
+    let names: Vec<&str> = opened
+        .states()
+        .iter()
+        .map(|s| s.port.name.as_str())
+        .collect();
+    assert_eq!(names, ["h", "queue"]);
+    assert_eq!(opened.inputs().len(), 1);
+    assert_eq!(runs(&opened, 9), runs(&opened, 9));
+    for (wrong, said) in [
+        (
+            ["--state", "h=nothing"],
+            "expected an output of y, h_next, found nothing",
+        ),
+        (["--state", "x=queue"], "found queue"),
+        (["--queue", "queue=y@7"], "expected an axis"),
+    ] {
+        let args = [
+            &["compile", "net.onnx", "--target", "CPU", "-o", "no.dbx"],
+            &wrong[..],
+        ]
+        .concat();
+        let ran = place.run(&args, CPU);
+        assert!(
+            ran.code != 0 && ran.err.contains(said),
+            "{wrong:?}: {}",
+            ran.err
+        );
+    }
+}
+
+#[test]
+fn half_takes_half_of_the_weights() {
+    let place = place(&[("mlp.onnx", mlp()), ("conv.onnx", conv())]);
+    for name in ["mlp", "conv"] {
+        let (onnx, whole, half) = (
+            format!("{name}.onnx"),
+            format!("{name}.dbx"),
+            format!("{name}-half.dbx"),
+        );
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "-o", &whole],
+            CPU,
+        );
+        succeed(
+            &place,
+            &["compile", &onnx, "--target", "CPU", "--half", "-o", &half],
+            CPU,
+        );
+        let text = succeed(&place, &["verify", &half, "--model", &onnx], CPU).out;
+        assert!(text.contains("ok within 0.02"), "{text}");
+        let ran = place.run(
+            &["verify", &half, "--model", &onnx, "--tolerance", "1e-7"],
+            CPU,
+        );
+        assert_eq!(ran.code, 1, "{}", ran.out);
+        let (whole, half) = (bundle(&place, &whole), bundle(&place, &half));
+        let sizes = (whole.constant_bytes(), half.constant_bytes());
+        assert!(sizes.1 * 100 < sizes.0 * 60, "{name}: {sizes:?}");
+    }
+}
+
+#[test]
+fn a_bundle_is_inspected_and_run() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let targets = [
+        "--target",
+        "CPU",
+        "--target",
+        "CPU:CLANG:aarch64",
+        "--target",
+        "AMD::gfx1100",
+    ];
+    let args = [&["compile", "mlp.onnx", "-o", "mlp.dbx"], &targets[..]].concat();
+    let said = succeed(&place, &args, CPU).out;
+    assert!(said.contains("target   CPU::aarch64: "), "{said}");
+    let found = rows(
+        &succeed(&place, &["inspect", "mlp.dbx", "--json"], CPU),
+        "doorbell.inspect-bundle/1",
+    );
+    let row = &found[0];
+    assert_eq!(row["model"], "mlp.onnx");
+    assert_eq!(row["inputs"][0]["shape"], serde_json::json!([4, 64]));
+    assert_eq!(row["targets"][2]["target"], "AMD::gfx1100");
+    // Weights are in the file once.
+    let all: u64 = (0..3)
+        .map(|i| row["targets"][i]["weight_bytes"].as_u64().unwrap())
+        .sum();
+    assert!(row["constant_bytes"].as_u64().unwrap() * 2 < all, "{row}");
+    let text = succeed(&place, &["inspect", "mlp.dbx"], CPU).out;
+    assert!(
+        text.contains("all hashes are right") && text.contains("target      CPU::aarch64"),
+        "{text}"
+    );
+
+    let args = [
+        "run", "mlp.dbx", "--input", "x=0.25", "--output", "out", "--repeat", "3",
+    ];
+    let ran = succeed(&place, &args, CPU);
+    assert!(ran.err.contains("later "), "{}", ran.err);
+    succeed(
+        &place,
+        &["run", "mlp.onnx", "--input", "x=0.25", "--output", "plain"],
+        CPU,
+    );
+    let read = |folder: &str| {
+        let array = npy::read(place.path("work").join(folder).join("y.npy")).unwrap();
+        let words = array.data.chunks_exact(4);
+        words
+            .map(|w| f32::from_le_bytes(w.try_into().unwrap()))
+            .collect::<Vec<f32>>()
+    };
+    for (a, b) in read("out").iter().zip(read("plain")) {
+        assert!((a - b).abs() < 1e-6, "{a} {b}");
+    }
+
+    // What is wrong has a text and a code.
+    let ran = place.run(&["run", "mlp.dbx"], &[("DEV", "NV")]);
+    assert_eq!(ran.code, 6, "{}", ran.err);
+    assert!(ran.err.contains("no code for NV"), "{}", ran.err);
+    let ran = place.run(&["run", "mlp.dbx", "--input", "z=1"], CPU);
+    assert!(
+        ran.code == 2 && ran.err.contains("expected one of x"),
+        "{}",
+        ran.err
+    );
+    let path = place.path("work").join("mlp.dbx");
+    let mut bytes = fs::read(&path).unwrap();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    let ran = place.run(&["inspect", "mlp.dbx"], CPU);
+    assert!(
+        ran.code == 1 && ran.err.contains("section code 2: expected SHA-256"),
+        "{}",
+        ran.err
+    );
+    let ran = place.run(&["verify", "mlp.dbx"], CPU);
+    assert_eq!(ran.code, 1, "{}", ran.err);
+}
+
+#[test]
+fn what_cannot_be_compiled_is_refused() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    for (args, code, said) in [
+        (&["--target", "AMD"][..], 2, "AMD::gfx1100"),
+        (&["--target", "AMD::gfx9999"], 2, "gfx9999"),
+        (&["--target", "CPU::x86_64,neon"], 1, "neon"),
+        (&["--target", "METAL"], 2, "expected CPU, AMD or NV"),
+        (&["--target", "CPU", "--state", "x"], 2, "INPUT=OUTPUT"),
+        (&["--target", "CPU", "--state", "x=y"], 1, "x of y"),
+    ] {
+        let all = [&["compile", "mlp.onnx", "-o", "no.dbx"], args].concat();
+        let ran = place.run(&all, CPU);
+        assert_eq!(ran.code, code, "{args:?}: {}", ran.err);
+        assert!(ran.err.contains(said), "{args:?}: {}", ran.err);
+    }
+    place.wrote(&["mlp.onnx"], true);
+}
+
+/// On simulated GPUs, against the file's own code for the CPU and against the model.
+#[cfg(feature = "twin")]
+mod gpus {
+    use super::*;
+    use crate::place::toolkit;
+
+    fn verified(target: &str, dev: &str, env: &[(&str, &str)]) {
+        let place = place(&[("mlp.onnx", mlp()), ("net.onnx", recurrent())]);
+        let compile = |args: &[&str]| {
+            let all = [&["compile", "--target", "CPU", "--target", target], args].concat();
+            succeed(&place, &all, &[CPU, env].concat());
+        };
+        compile(&["mlp.onnx", "-o", "mlp.dbx"]);
+        compile(&[
+            "net.onnx",
+            "-o",
+            "net.dbx",
+            "--state",
+            "h=h_next",
+            "--queue",
+            "queue=h_next@1",
+        ]);
+        let on = [("DEV", dev)];
+        for args in [
+            &["verify", "mlp.dbx", "--tolerance", "1e-5"][..],
+            &[
+                "verify",
+                "net.dbx",
+                "--model",
+                "net.onnx",
+                "--runs",
+                "7",
+                "--tolerance",
+                "1e-5",
+            ],
+        ] {
+            let ran = succeed(&place, args, &on);
+            assert!(ran.out.contains("ok within"), "{}", ran.out);
+        }
+    }
+
+    #[test]
+    fn amd() {
+        verified("AMD::gfx1100", "TWINKFD+AMD::gfx1100", &[]);
+    }
+
+    #[test]
+    fn a_bundle_of_another_chip_is_refused() {
+        let place = place(&[("mlp.onnx", mlp())]);
+        succeed(
+            &place,
+            &[
+                "compile",
+                "mlp.onnx",
+                "--target",
+                "AMD::gfx1201",
+                "-o",
+                "mlp.dbx",
+            ],
+            CPU,
+        );
+        let ran = place.run(&["run", "mlp.dbx"], &[("DEV", "TWINKFD+AMD::gfx1100")]);
+        assert_eq!(ran.code, 6, "{}", ran.err);
+        let said = "expected AMD::gfx1201, the chips that mlp.dbx has code for, found gfx1100";
+        assert!(ran.err.contains(said), "{}", ran.err);
+    }
+
+    #[test]
+    fn nv() {
+        if let Some(path) = toolkit() {
+            let env = [("CUDA_PATH", path.as_str())];
+            verified("NV:PTX:sm_89", "TWINNVK+NV::sm_89", &env);
+        }
+    }
+}
