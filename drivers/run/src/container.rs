@@ -112,7 +112,7 @@ fn hex(bytes: &[u8]) -> String {
 pub(crate) fn other_hash(expected: &[u8; 32], found: &[u8; 32]) -> Fault {
     Fault::new(
         format!("SHA-256 {}", hex(&expected[..8])),
-        format!("{}", hex(&found[..8])),
+        hex(&found[..8]).to_string(),
     )
 }
 

@@ -66,9 +66,6 @@ mod simulated {
                 (DeviceKind::Amd, Some(Transport::Pci)) => (Twin::pci, String::new()),
                 (DeviceKind::Amd, Some(Transport::Usb)) => (Twin::usb, String::new()),
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
-                (DeviceKind::Qcom, Some(Transport::Msm)) => {
-                    (Twin::qcom, "debug=0,kernel=msm".to_owned())
-                }
                 (DeviceKind::Qcom, Some(Transport::Kgsl)) => {
                     (Twin::qcom, "debug=0,kernel=kgsl".to_owned())
                 }

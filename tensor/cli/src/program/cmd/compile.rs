@@ -63,7 +63,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let model = Model::load(&args.model)?;
     // It computes what depends on weights only, whatever the model is compiled for.
     let engine = Setup::of("CPU")?.open()?.engine;
-    let mut inputs = args.inputs.all(&model, &engine, |_| (), |_| None)?;
+    let assumed = |n: String| say!("{n}");
+    let mut inputs = args.inputs.all(&model, &engine, |_| (), assumed)?;
     // What is made up is no first value.
     for (name, value) in &mut inputs {
         let is_state = recipe.states.iter().any(|s| s.input == *name);
