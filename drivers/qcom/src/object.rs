@@ -132,7 +132,7 @@ pub struct Image {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// It is none.
+    /// Something else, or an object of another version.
     #[error(
         "not an ir3 object: expected {expected}, found {found}; compile the kernel for this device"
     )]

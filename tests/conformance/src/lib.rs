@@ -58,9 +58,22 @@ pub trait Subject: Sync {
         true
     }
 
+    /// Whether a device that hangs leaves the other one alone: they are not two handles of one GPU.
+    fn devices_are_apart(&self) -> bool {
+        true
+    }
+
+    /// Whether the driver learns the address of a fault. A kernel driver may keep it to its log.
+    fn faults_have_addresses(&self) -> bool {
+        true
+    }
+
     /// The case leaves a queue at a wait that nothing ends. Who watches the device, and takes that for a
     /// mistake, lets it pass.
     fn waits_for_ever(&self) {}
+
+    /// The case has the device touch memory that nothing is in, likewise.
+    fn faults(&self) {}
 }
 
 /// The kernels that the cases need. Arguments are 8-byte words in the order given; groups of one

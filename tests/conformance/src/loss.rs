@@ -94,6 +94,7 @@ pub fn the_first_cause_of_a_loss_is_kept(subject: &dyn Subject) {
 
 /// A kernel that stores where nothing is loses the device; the cause says which and where.
 pub fn a_fault_of_a_kernel_names_it_and_the_place(subject: &dyn Subject) {
+    subject.faults();
     for groups in [1, 100] {
         let rig = Rig::new(subject);
         let store = rig.program(Kernel::Store);
@@ -113,10 +114,8 @@ pub fn a_fault_of_a_kernel_names_it_and_the_place(subject: &dyn Subject) {
         };
         assert!(matches!(**cause, Error::Fault { .. }), "{cause}");
         let text = error.to_string();
-        assert!(
-            text.contains(&store.name) && text.contains("0x1230"),
-            "{text}"
-        );
+        let placed = text.contains("0x1230") || !subject.faults_have_addresses();
+        assert!(text.contains(&store.name) && placed, "{text}");
         assert!(rig.device.status().is_err());
     }
     // So are a bad copy and a bad fill.
@@ -138,7 +137,8 @@ pub fn a_fault_of_a_kernel_names_it_and_the_place(subject: &dyn Subject) {
         };
         let done = rig.copy.submit(&[], &[command]).unwrap();
         let text = done.wait(soon()).unwrap_err().to_string();
-        assert!(text.contains("0x4560"), "{text}");
+        let placed = text.contains("0x4560") || !subject.faults_have_addresses();
+        assert!(placed, "{text}");
         assert!(text.to_lowercase().contains(command.name()), "{text}");
     }
 }
@@ -164,6 +164,9 @@ pub fn a_loss_ends_waits_and_leaves_other_devices_alone(subject: &dyn Subject) {
             assert!(waiter.join().unwrap().to_string().contains("gone"));
         }
     });
+    if !subject.devices_are_apart() {
+        return;
+    }
     let step = well.program(Kernel::Step);
     let data = well.data(&[1; 16]);
     let args = [at(&data), Val::Const(2)];

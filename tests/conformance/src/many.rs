@@ -127,7 +127,10 @@ pub fn a_full_ring_holds_the_host_until_its_deadline(subject: &dyn Subject) {
         assert!(accepted < 1000, "a small ring holds less");
     };
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
-    assert!(error.to_string().contains("ring"), "{error}");
+    // A kernel driver's queue holds submissions, not packets.
+    let text = error.to_string();
+    let full = ["ring", "places for submissions"];
+    assert!(full.iter().any(|what| text.contains(what)), "{text}");
     gate.set(1).unwrap();
     rig.compute.wait(soon()).unwrap();
     assert_eq!(elements(&flag)[0] as u64, accepted);

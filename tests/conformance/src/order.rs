@@ -1,6 +1,6 @@
 //! What comes before what.
 
-use hcq::{Command, Compare, Error, QueueKind, Scope, Val, Width};
+use hcq::{Command, Compare, Error, Scope, Val, Width};
 
 use crate::rig::{at, copy, elements, exec, soon};
 use crate::{Kernel, Rig, Subject};
@@ -194,12 +194,11 @@ pub fn writes_polls_barriers_and_timestamps(subject: &dyn Subject) {
     assert_eq!(elements(&memory), expected);
 
     // A poll that only the other queue ends, where there is one.
-    let queues = &rig.device.info().queues;
-    let others = queues
-        .iter()
-        .any(|&(kind, n)| kind == QueueKind::Copy && n > 0);
     let poll = poll(16, 1, 0, Compare::Equal, Width::W32);
-    let polls = if others { &[poll][..] } else { &[] };
+    let polls = match rig.has_copy_queue() {
+        true => &[poll][..],
+        false => &[],
+    };
     let held = rig.compute.submit(&[], polls).unwrap();
     let before = rig.device.clock().unwrap();
     let ends = [

@@ -68,6 +68,14 @@ impl<'a> Rig<'a> {
         }
     }
 
+    /// Whether copies have a queue of their own.
+    pub fn has_copy_queue(&self) -> bool {
+        let queues = &self.device.info().queues;
+        queues
+            .iter()
+            .any(|&(kind, n)| kind == QueueKind::Copy && n > 0)
+    }
+
     /// Loses the device as a fault of the hardware would, with this reason.
     pub fn lose(&self, reason: &str) {
         self.device.lose(Error::Fault {

@@ -26,7 +26,7 @@ use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
 use zerocopy::IntoBytes;
 
-use super::process::Process;
+use super::memory::Process;
 use super::survey::{LOG, get, set};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
 use crate::backend::retry::{ioctl, ioctl_with};

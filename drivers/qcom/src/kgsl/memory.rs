@@ -20,7 +20,7 @@ use hcq::transport::errno::{EFAULT, EINVAL};
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 use hcq::{GpuVa, MemoryKind};
 
-use super::process::{Process, Source};
+use super::process::{self, Source};
 use crate::backend::Import;
 use crate::backend::heap::Object;
 use crate::backend::retry::ioctl;
@@ -32,6 +32,9 @@ const MOST_ALIGN: u64 = 32 << 20;
 
 /// The largest object: its size is below 4 GiB.
 const MOST_BYTES: u64 = (4 << 30) - PAGE;
+
+/// The process, with its memory.
+pub(super) type Process = process::Process<Memory>;
 
 /// A memory object.
 pub(super) struct Memory {

@@ -13,8 +13,7 @@ use hcq::{DeviceId, Error, Result};
 use zerocopy::IntoBytes;
 
 use super::context::Context;
-use super::memory::Memory;
-use super::process::Process;
+use super::memory::{Memory, Process};
 use super::survey::{FILE, LOG};
 use crate::VENDOR;
 use crate::backend::driver::{Driver, Opened};

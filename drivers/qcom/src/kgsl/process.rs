@@ -7,13 +7,12 @@ use drivers_gpu::backend::Space;
 use hcq::sync::lock;
 use hcq::transport::{DevFile, Machine};
 
-use super::memory::Memory;
 use super::survey::{self, Found};
 use crate::backend::Unusable;
-use crate::backend::heap::Heap;
+use crate::backend::heap::{Heap, Object};
 
 /// KGSL's side of this process.
-pub(super) struct Process {
+pub(super) struct Process<M> {
     /// The file.
     pub(super) file: Arc<dyn DevFile>,
     /// The GPU behind it.
@@ -21,9 +20,9 @@ pub(super) struct Process {
     /// The names of its addresses.
     pub(super) space: Arc<Space>,
     /// Its memory.
-    pub(super) heap: Heap<Memory>,
+    pub(super) heap: Heap<M>,
     /// Memory of the process and of others that was imported.
-    pub(super) imported: Mutex<Vec<(Source, Weak<Memory>)>>,
+    pub(super) imported: Mutex<Vec<(Source, Weak<M>)>>,
 }
 
 /// What was imported: an address or a descriptor, and bytes.
@@ -33,18 +32,17 @@ pub(super) enum Source {
     DmaBuf(i32, u64),
 }
 
-#[derive(Default)]
-struct Slot(Mutex<Weak<Process>>);
+struct Slot<M>(Mutex<Weak<Process<M>>>);
 
-impl Process {
+impl<M: Object + 'static> Process<M> {
     /// The process on a machine; the same for every device that is opened on it.
     ///
     /// # Errors
     /// [`Unusable`].
-    pub(super) fn on(machine: &dyn Machine) -> Result<Arc<Process>, Unusable> {
+    pub(super) fn on(machine: &dyn Machine) -> Result<Arc<Process<M>>, Unusable> {
         let Ok(slot) = machine
             .kept()
-            .get_or_make(|| Ok::<_, Infallible>(Slot::default()));
+            .get_or_make(|| Ok::<_, Infallible>(Slot::<M>(Mutex::default())));
         // Set in one step, after everything that can fail.
         let mut slot = lock(&slot.0);
         if let Some(process) = slot.upgrade() {

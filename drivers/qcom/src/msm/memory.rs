@@ -17,10 +17,13 @@ use hcq::transport::errno::EINVAL;
 use hcq::transport::{Fault, Machine, Map, Prot, TransportError};
 use hcq::{GpuVa, MemoryKind};
 
-use super::process::Process;
+use super::process;
 use crate::backend::Import;
 use crate::backend::heap::Object;
 use crate::backend::retry::ioctl;
+
+/// The process, with its memory.
+pub(super) type Process = process::Process<Memory>;
 
 /// A memory object.
 pub(super) struct Memory {

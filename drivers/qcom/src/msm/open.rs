@@ -8,8 +8,7 @@ use hcq::mem::window::Window;
 use hcq::transport::{Machine, TransportError};
 use hcq::{DeviceId, Error, Result};
 
-use super::memory::Memory;
-use super::process::Process;
+use super::memory::{Memory, Process};
 use super::queue::Queue;
 use super::survey::{self, LOG, get};
 use crate::VENDOR;

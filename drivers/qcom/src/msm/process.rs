@@ -8,13 +8,12 @@ use drivers_spec::qcom::msm::{GemSubmitBo, SubmitBo};
 use hcq::sync::lock;
 use hcq::transport::{DevFile, Machine};
 
-use super::memory::Memory;
 use super::survey;
 use crate::backend::Unusable;
-use crate::backend::heap::Heap;
+use crate::backend::heap::{Heap, Object};
 
 /// The kernel driver's side of this process.
-pub(super) struct Process {
+pub(super) struct Process<M> {
     /// The render node.
     pub(super) path: String,
     /// The file; its address space is that of all queues.
@@ -22,25 +21,24 @@ pub(super) struct Process {
     /// The names of its addresses.
     pub(super) space: Arc<Space>,
     /// Its memory.
-    pub(super) heap: Heap<Memory>,
+    pub(super) heap: Heap<M>,
     /// What every submission lists: all memory, in the order of its addresses. Held while memory comes and goes.
     pub(super) listed: Mutex<Vec<GemSubmitBo>>,
     /// Dma-bufs that were imported, by descriptor.
-    pub(super) imported: Mutex<Vec<(i32, Weak<Memory>)>>,
+    pub(super) imported: Mutex<Vec<(i32, Weak<M>)>>,
 }
 
-#[derive(Default)]
-struct Slots(Mutex<Vec<Weak<Process>>>);
+struct Slots<M>(Mutex<Vec<Weak<Process<M>>>>);
 
-impl Process {
+impl<M: Object + 'static> Process<M> {
     /// The process on a machine; the same for every device that is opened on a node.
     ///
     /// # Errors
     /// [`Unusable`].
-    pub(super) fn on(machine: &dyn Machine, path: &str) -> Result<Arc<Process>, Unusable> {
+    pub(super) fn on(machine: &dyn Machine, path: &str) -> Result<Arc<Process<M>>, Unusable> {
         let Ok(slots) = machine
             .kept()
-            .get_or_make(|| Ok::<_, Infallible>(Slots::default()));
+            .get_or_make(|| Ok::<_, Infallible>(Slots::<M>(Mutex::default())));
         // Others wait until it is there, or not.
         let mut slots = lock(&slots.0);
         slots.retain(|slot| slot.strong_count() > 0);

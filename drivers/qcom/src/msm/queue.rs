@@ -25,7 +25,7 @@ use hcq::{DeviceId, Error};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::IntoBytes;
 
-use super::process::Process;
+use super::memory::Process;
 use super::survey::{LOG, get};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
 use crate::backend::heap::Object;
