@@ -24,6 +24,7 @@ const LAYERS: [(&str, &[&str]); 5] = [
             "target",
             "resources",
             "encoding",
+            "machine",
             "ir3",
             "symbolic",
             "rewrite",

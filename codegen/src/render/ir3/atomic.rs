@@ -6,7 +6,6 @@
 
 use super::Select;
 use super::build::{List, Opnd};
-use super::control::Open;
 use super::memory::Place;
 use super::wide::Wide;
 use crate::dtype::DType;
@@ -270,12 +269,12 @@ impl Select<'_> {
             _ => own,
         };
         self.define(dst, value);
-        self.opened.push(Open::Attempt(Attempt {
+        self.open_attempt(Attempt {
             word,
             old,
             head,
             gate,
-        }));
+        });
         self.diverge(2);
         Ok(())
     }
@@ -284,7 +283,7 @@ impl Select<'_> {
     pub(super) fn commit(&mut self, value: Reg) -> Result<()> {
         let dtype = self.ty(value).dtype;
         let list = self.r(value)?;
-        let Some(Open::Attempt(attempt)) = self.opened.pop() else {
+        let Some(attempt) = self.close_attempt() else {
             return self.unsupported("a commit without an attempt");
         };
         let Attempt {

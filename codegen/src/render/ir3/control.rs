@@ -5,6 +5,7 @@
 //! need no mark: loops of a known length, and whatever depends on the number of the group alone.
 
 use super::Select;
+use super::atomic::Attempt;
 use super::build::{At, List, Opnd};
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, Name, Src};
@@ -28,7 +29,7 @@ pub(super) enum Open {
         made: usize,
         diverges: bool,
     },
-    Attempt(super::atomic::Attempt),
+    Attempt(Attempt),
 }
 
 /// Whether an instruction does something else than to write a value.
@@ -86,6 +87,19 @@ impl Select<'_> {
     /// Fibers that were apart meet at the block that begins here.
     pub(super) fn join(&mut self) {
         self.joins.push(self.at);
+    }
+
+    /// A loop that compares and swaps begins.
+    pub(super) fn open_attempt(&mut self, attempt: Attempt) {
+        self.opened.push(Open::Attempt(attempt));
+    }
+
+    /// The loop that compares and swaps, if one is what is open last.
+    pub(super) fn close_attempt(&mut self) -> Option<Attempt> {
+        match self.opened.pop() {
+            Some(Open::Attempt(attempt)) => Some(attempt),
+            _ => None,
+        }
     }
 
     /// Counts points where fibers may be parked beside those around.
