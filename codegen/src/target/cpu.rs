@@ -154,9 +154,9 @@ fn base(arch: &str, cores: usize) -> Target {
         f16_convert: false,
         f8_convert: false,
         atomics: Atomics {
-                sums: &[],
-                swaps: 8,
-            },
+            sums: &[],
+            swaps: 8,
+        },
         any_order: false,
         mma: Vec::new(),
     }

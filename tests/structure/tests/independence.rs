@@ -77,7 +77,8 @@ fn twins_use_no_driver() {
             for line in lines {
                 seen += 1;
                 let name = name(line);
-                let of_tests = last == "dev-dependencies" && ALLOWED_IN_TESTS.contains(&(twin, name));
+                let of_tests =
+                    last == "dev-dependencies" && ALLOWED_IN_TESTS.contains(&(twin, name));
                 assert!(
                     of_tests
                         || !ours.contains(name) && !line.contains("path")

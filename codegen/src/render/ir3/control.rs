@@ -89,6 +89,14 @@ impl Select<'_> {
         self.joins.push(self.at);
     }
 
+    /// The block with the branch, and how many addresses there were, of the condition that is open last.
+    pub(super) fn close_if(&mut self) -> Option<(usize, usize)> {
+        match self.opened.pop() {
+            Some(Open::If { from, made, .. }) => Some((from, made)),
+            _ => None,
+        }
+    }
+
     /// A loop that compares and swaps begins.
     pub(super) fn open_attempt(&mut self, attempt: Attempt) {
         self.opened.push(Open::Attempt(attempt));

@@ -412,8 +412,14 @@ mod tests {
             ("the channel has died: Xid 32 (CHANNEL)", "bad-packet"),
             ("the channel has died: Xid 999", "channel-died"),
             ("its reset status: guilty, this context did it", "gpu-hang"),
-            ("its reset status: innocent, another context did it", "gpu-reset"),
-            ("dropped 1 submissions after a hang or fault of the GPU", "gpu-hang"),
+            (
+                "its reset status: innocent, another context did it",
+                "gpu-reset",
+            ),
+            (
+                "dropped 1 submissions after a hang or fault of the GPU",
+                "gpu-hang",
+            ),
             ("no reason", "refused"),
         ] {
             assert_eq!(told(what), cause, "{what}");

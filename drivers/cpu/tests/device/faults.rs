@@ -137,7 +137,10 @@ fn a_fault_of_the_program_itself_still_ends_it() {
         return;
     }
     let run = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "faults::a_fault_of_the_program_itself_still_ends_it"])
+        .args([
+            "--exact",
+            "faults::a_fault_of_the_program_itself_still_ends_it",
+        ])
         .arg("--nocapture")
         .env(CHILD, "1")
         .output()

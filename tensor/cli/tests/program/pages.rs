@@ -46,6 +46,7 @@ const EXCEPTIONS: &[(&str, Run)] = &[
     ("DEV=AMD target/release/doorbell bringup", CARD),
     ("DEV=AMD target/release/doorbell demo", CARD),
     ("DEV=NV doorbell bringup", CARD),
+    ("DEV=QCOM doorbell bringup", CARD),
     ("DEV=NV doorbell demo", CARD),
     ("DEV=NV target/release/doorbell bringup", CARD),
     ("DEV=NV target/release/doorbell demo", CARD),
