@@ -248,7 +248,7 @@ impl Select<'_> {
             let gate = self.r(gate)?;
             self.open_if(gate[0], true, true);
         }
-        let gate = gate.and_then(|_| self.close_if());
+        let gate = gate.and_then(|_| self.take_if());
         let list = self.r(index)?;
         let known = (self.ty(index).lanes == 1).then_some(index);
         let word = self.word(mem, dtype, (&list, known, 0))?;

@@ -90,7 +90,7 @@ impl Select<'_> {
     }
 
     /// The block with the branch, and how many addresses there were, of the condition that is open last.
-    pub(super) fn close_if(&mut self) -> Option<(usize, usize)> {
+    pub(super) fn take_if(&mut self) -> Option<(usize, usize)> {
         match self.opened.pop() {
             Some(Open::If { from, made, .. }) => Some((from, made)),
             _ => None,
