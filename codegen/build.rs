@@ -9,7 +9,12 @@ use std::path::Path;
 use std::{env, fs, io};
 
 /// What this crate uses of `drivers-spec`: files and folders of its sources.
-pub const SPEC: [&str; 3] = ["nv/tensor_map.rs", "nv/cubin.rs", "nv/cubin"];
+pub const SPEC: [&str; 4] = [
+    "nv/tensor_map.rs",
+    "nv/cubin.rs",
+    "nv/cubin",
+    "qcom/chip.rs",
+];
 
 fn main() -> io::Result<()> {
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());

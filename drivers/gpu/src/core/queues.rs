@@ -52,6 +52,16 @@ pub trait Copies: Send + Sync {
 pub struct Suspects {
     /// The first that names an address of the page.
     pub guilty: Option<(String, String)>,
-    /// Launches that do not; none after one that is blamed.
+    /// Others that may be it; none after one that is blamed.
     pub others: Vec<(String, String)>,
+}
+
+impl Suspects {
+    /// One more, unless it is there.
+    pub(crate) fn other(&mut self, unit: String, what: String) {
+        let other = (unit, what);
+        if !self.others.contains(&other) {
+            self.others.push(other);
+        }
+    }
 }

@@ -58,12 +58,14 @@ fn arguments_of(core: &Core, code: u64, arguments: &[u64]) -> Vec<u64> {
     words.chunks_exact(2).map(|pair| wide(pair, 0)).collect()
 }
 
-/// The work in flight with an address in the page; and the launches without one.
+/// The work in flight with an address in the page; and the launches without one. `u64::MAX` is no page: nobody knows
+/// where, and copies and fills are listed, too.
 pub(super) fn suspects<'a, H: Hardware>(
     channels: impl IntoIterator<Item = &'a Channel<H>>,
     page: u64,
 ) -> Suspects {
     let in_page = |va: u64| va & !PAGE_BITS == page;
+    let is_anywhere = page == u64::MAX;
     let mut found = Suspects::default();
     for channel in channels {
         let core = channel.core();
@@ -77,11 +79,14 @@ pub(super) fn suspects<'a, H: Hardware>(
                         let at = i * 8;
                         format!("{told}, whose argument at byte {at} is {va:#x}, in that page")
                     });
-                    let other = (channel.unit(), told);
-                    if guilty.is_none() && !found.others.contains(&other) {
-                        found.others.push(other);
+                    if guilty.is_none() {
+                        found.other(channel.unit(), told);
                     }
                     guilty
+                }
+                Doing::Copy { .. } | Doing::Fill { .. } if is_anywhere => {
+                    found.other(channel.unit(), told);
+                    None
                 }
                 Doing::Copy { dst, src, bytes } => {
                     let touches =

@@ -297,7 +297,12 @@ pub fn code() -> Vec<u8> {
 
 /// The kernels of a device, with their code in its memory.
 #[derive(Clone, Debug)]
-pub struct Builtin([Box<[u32]>; Kernel::ALL.len()]);
+pub struct Builtin {
+    /// The words of their launches.
+    launches: [Box<[u32]>; Kernel::ALL.len()],
+    /// Where their code is.
+    code: u64,
+}
 
 impl Builtin {
     /// With the [`code`] at an address.
@@ -319,12 +324,21 @@ impl Builtin {
             };
             *words = launch::words(chip, &object, code + kernel.offset())?;
         }
-        Ok(Builtin(all))
+        Ok(Builtin {
+            launches: all,
+            code,
+        })
     }
 
     /// The launch of a kernel.
     pub(super) fn launch(&self, kernel: Kernel) -> Option<Launch<'_>> {
-        Launch::from_words(&self.0[kernel as usize])
+        Launch::from_words(&self.launches[kernel as usize])
+    }
+
+    /// The kernel whose code starts at an address.
+    pub fn at(&self, code: u64) -> Option<Kernel> {
+        let mut all = Kernel::ALL.into_iter();
+        all.find(|kernel| self.code + kernel.offset() == code)
     }
 }
 

@@ -121,6 +121,11 @@ impl Encoder {
         &self.setup
     }
 
+    /// The kernels that copy and fill.
+    pub fn builtin(&self) -> &Builtin {
+        &self.builtin
+    }
+
     /// Launches encoded from now on have this private memory.
     pub fn set_private(&self, private: Private, keep: Option<Keep>) {
         let old = std::mem::replace(&mut *self.private(), (private, keep));

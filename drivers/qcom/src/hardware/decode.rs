@@ -5,20 +5,21 @@ use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words, wide};
 use drivers_spec::qcom::packet::{
     self, LoadState, event_write_0, event_writes, load_state6_0 as load, op, wait_reg_mem_0 as wait,
 };
-use drivers_spec::qcom::regs::{SP_CS_BASE, SP_CS_CNTL_0, dword};
+use drivers_spec::qcom::regs::{SP_CS_BASE, SP_CS_CNTL_0, SP_CS_NDRANGE_0, dword, sp_cs_ndrange_0};
 
 use super::way::buffers;
-use crate::encode::Setup;
+use crate::encode::Encoder;
+use crate::encode::builtin::Kernel;
 
 /// Maximum number of decoded packets. The rest is reported as one unknown packet.
 const MOST: usize = 4096;
 
 /// What the indirect buffers do that words name, in order. Positions are those of the calls: `start` for all.
-pub(super) fn decode(core: &Core, setup: &Setup, words: &[u32], start: u64) -> Vec<Packet> {
+pub(super) fn decode(core: &Core, encoder: &Encoder, words: &[u32], start: u64) -> Vec<Packet> {
     let mut all = Vec::new();
     for buffer in buffers(words) {
         match peek_words(core, buffer.address, buffer.dwords as usize) {
-            Some(words) => all.extend(walk(setup, &words)),
+            Some(words) => all.extend(walk(encoder, &words, &|at, n| peek_words(core, at, n))),
             None => all.push(Doing::Unknown {
                 word: buffer.address as u32,
             }),
@@ -36,17 +37,23 @@ pub(super) fn decode(core: &Core, setup: &Setup, words: &[u32], start: u64) -> V
     all.into_iter().map(packet).collect()
 }
 
+/// Reads dwords of memory.
+type Peek<'a> = dyn Fn(u64, usize) -> Option<Vec<u32>> + 'a;
+
 /// What packets do that shows what a queue runs or waits for.
-fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
+fn walk(encoder: &Encoder, words: &[u32], peek: &Peek<'_>) -> Vec<Doing> {
     let mut found = Vec::new();
     // Of the next launch.
-    let (mut code, mut constants) = (0, 0);
+    let (mut code, mut constants, mut fibers) = (0, 0, 0);
     for packet in packet::packets(words) {
         let doing = match packet {
             Ok((_, packet::Packet::Registers { first, values })) => {
                 let base = dword(&SP_CS_BASE);
                 if first == dword(&SP_CS_CNTL_0) && values.len() > (base - first) as usize {
                     code = wide(values, (base - first) as usize);
+                }
+                if let (true, [range, ..]) = (first == dword(&SP_CS_NDRANGE_0), values) {
+                    fibers = u64::from(sp_cs_ndrange_0::LOCALSIZEX.get(*range)) + 1;
                 }
                 None
             }
@@ -61,7 +68,7 @@ fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
                 (op::EVENT_WRITE, [event, _, _, value]) => {
                     let at = wide(body, 1);
                     let writes = event_writes(event_write_0::EVENT.get(*event));
-                    (writes && at != setup.scratch.0).then_some(Doing::Signal {
+                    (writes && at != encoder.setup().scratch.0).then_some(Doing::Signal {
                         at,
                         value: (*value).into(),
                     })
@@ -75,10 +82,14 @@ fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
                 }
                 (op::EXEC_CS | op::RUN_OPENCL, _) => {
                     let at = std::mem::take(&mut constants);
-                    Some(Doing::Launch {
+                    let groups = body.get(1).copied().unwrap_or(0);
+                    let units = u64::from(groups) * fibers;
+                    let own = encoder.builtin().at(code);
+                    let own = own.and_then(|kernel| moving(kernel, &peek(at, 6)?, units));
+                    Some(own.unwrap_or_else(|| Doing::Launch {
                         code,
                         arguments: (at != 0).then_some(at).into_iter().collect(),
-                    })
+                    }))
                 }
                 _ => None,
             },
@@ -102,6 +113,32 @@ fn walk(setup: &Setup, words: &[u32]) -> Vec<Doing> {
         }
     }
     found
+}
+
+/// What a launch of the driver's own kernels does, by its constants.
+fn moving(kernel: Kernel, constants: &[u32], units: u64) -> Option<Doing> {
+    let bytes = units * kernel.unit();
+    let [_, _, word, _, right, ..] = *constants else {
+        return None;
+    };
+    let (at, src) = (wide(constants, 0), wide(constants, 2));
+    Some(match kernel {
+        Kernel::CopyWide | Kernel::CopyByte => Doing::Copy {
+            dst: at,
+            src,
+            bytes,
+        },
+        Kernel::CopyShift => Doing::Copy {
+            dst: at,
+            src: src + u64::from(right / 8),
+            bytes,
+        },
+        Kernel::FillWide | Kernel::FillWord => Doing::Fill {
+            at,
+            value: word,
+            bytes,
+        },
+    })
 }
 
 /// How a wait compares.
@@ -152,7 +189,16 @@ mod tests {
             },
         ];
         encoder.encode(&commands, &mut out).unwrap();
-        let found = walk(encoder.setup(), &out.words);
+        // Where the host does not see the constants, and where it does.
+        let fill = |_, _| Some(vec![0x1000_0000, 0x60, 1, 0, 0, 0]);
+        let found = walk(&encoder, &out.words, &fill);
+        let filled = Doing::Fill {
+            at: 0x60_1000_0000,
+            value: 1,
+            bytes: 2048,
+        };
+        assert_eq!(found[1], filled);
+        let found = walk(&encoder, &out.words, &|_, _| None);
         let [wait, launch, signal] = &found[..] else {
             panic!("{found:?}");
         };
@@ -172,7 +218,7 @@ mod tests {
         assert_eq!(*signal, expected);
         out.words.push(0x1234_5678);
         assert!(matches!(
-            walk(encoder.setup(), &out.words).last(),
+            walk(&encoder, &out.words, &|_, _| None).last(),
             Some(Doing::Unknown { .. })
         ));
     }

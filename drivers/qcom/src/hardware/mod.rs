@@ -85,7 +85,7 @@ impl Hardware for QcomHardware {
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {
-        decode::decode(core, self.encoder.setup(), words, start)
+        decode::decode(core, &self.encoder, words, start)
     }
 
     fn report(&self) -> Option<String> {

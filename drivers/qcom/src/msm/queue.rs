@@ -273,7 +273,8 @@ impl ContextHandle for Queue {
         let mut state = lock(&self.state);
         let known = state.fault.get_or_insert_with(|| {
             format!(
-                "the kernel driver has dropped {hangs} submissions of {} after a hang or fault of the GPU. A submission without                  progress for half a second counts as a hang. See `dmesg | grep {LOG}`",
+                "the kernel driver has dropped submissions of {} after a hang or fault of the GPU (hangs: {hangs}). A \
+                 submission without progress for half a second counts as a hang. See `dmesg | grep {LOG}`",
                 self.name
             )
         });
