@@ -94,7 +94,6 @@ impl Cases {
                 let options = Options {
                     noopt,
                     deterministic: true,
-                    explain: true,
                     ..Options::default()
                 };
                 let what = format!("{} on {chip}", kernel.name);
@@ -110,16 +109,8 @@ impl Cases {
                 let got = without_denormals(kernel, got);
                 let want = without_denormals(kernel, want.clone());
                 for (slot, p) in kernel.params.iter().enumerate() {
-                    let what = format!(
-                        "{what} buffer {slot} {} {:?}\n{}",
-                        p.dtype,
-                        built.report.opts,
-                        if std::env::var("DBG").is_ok() {
-                            built.report.linear.join("\n") + &built.report.source.join("\n")
-                        } else {
-                            String::new()
-                        }
-                    );
+                    let opts = &built.report.opts;
+                    let what = format!("{what} buffer {slot} {} {opts:?}", p.dtype);
                     same(p.dtype, &got[slot], &want[slot], tolerance, &what);
                 }
             }

@@ -95,6 +95,14 @@ impl Chip {
             .unwrap_or(vectors)
     }
 
+    /// The most vectors with which more waves fit than with `vectors`, if that is not far below.
+    fn step_below(&self, vectors: u32, double: bool) -> Option<u32> {
+        let waves = self.occupancy(vectors, double);
+        let near = vectors * 3 / 5..vectors;
+        near.rev()
+            .find(|&v| v > 0 && self.occupancy(v, double) > waves)
+    }
+
     /// Whether a group of fibers fits with so many vectors each: its waves run at the same time.
     pub fn holds(&self, items: u32, vectors: u32, double: bool) -> bool {
         let wave = if double { 128 } else { 64 };
@@ -165,22 +173,25 @@ const ROUNDS: usize = 24;
 
 struct Allocated {
     places: Places,
+    /// Vectors that would do.
+    needed: u32,
     slots: u32,
     spilled: u32,
 }
 
-/// Gives values their registers, at most `limit` units of them.
+/// Gives values their registers, at most `limit` units of them; what does not fit is spilled so often.
 fn registers(
     f: &mut Function,
     limit: u32,
     chip: &Chip,
     double: bool,
+    rounds: usize,
 ) -> Result<Allocated, BackendError> {
     let mut slots = 0;
     let mut spilled = 0;
     let mut zero: Option<Value> = None;
     let mut own: Vec<Value> = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..=rounds {
         let mut fixed = Bits::new(f.shapes.len().max(1));
         for &value in own.iter().chain(f.inputs.iter().map(|(v, _)| v)) {
             fixed.add(value.0 as usize);
@@ -202,6 +213,7 @@ fn registers(
                 let places = allocate(f, &Registers, loose, &fixed).unwrap_or(places);
                 return Ok(Allocated {
                     places,
+                    needed: vectors,
                     slots,
                     spilled,
                 });
@@ -212,7 +224,7 @@ fn registers(
             values: victims.len(),
             rounds: round,
         };
-        if victims.is_empty() || slots > SLOTS {
+        if victims.is_empty() || slots > SLOTS || round == rounds {
             return Err(end());
         }
         let zero = *zero.get_or_insert_with(|| {
@@ -228,10 +240,7 @@ fn registers(
         spilled += victims.len() as u32;
         slots = spill(f, &victims, &mut Private { zero }, slots, &mut own);
     }
-    Err(BackendError::Registers {
-        values: 0,
-        rounds: ROUNDS,
-    })
+    Err(BackendError::Registers { values: 0, rounds })
 }
 
 /// Compiles a function.
@@ -250,6 +259,7 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
     // Waves of 128 fibers issue half registers at twice the rate; groups of up to 64 would be half empty.
     let mut double = chip.double && launch.items > 64;
     coalesce(&mut f);
+    let unordered = f.clone();
     before_allocation(&mut f, PRESSURE);
     let mut limit = GENERAL as u32;
     while limit > 8
@@ -259,11 +269,22 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
         limit -= 8;
     }
     let start = f.clone();
-    let mut done = registers(&mut f, limit, chip, double)?;
+    let mut done = registers(&mut f, limit, chip, double, ROUNDS)?;
     if double && !chip.holds(launch.items, done.places.used.div_ceil(8), true) {
         double = false;
         f = start;
-        done = registers(&mut f, limit, chip, double)?;
+        done = registers(&mut f, limit, chip, double, ROUNDS)?;
+    }
+    // A few registers less, and more waves fit: the order gives up some latency for them.
+    if let Some(fewer) = chip
+        .step_below(done.needed, double)
+        .filter(|&v| v >= FEWEST && done.spilled == 0)
+    {
+        let mut other = unordered;
+        before_allocation(&mut other, (fewer * 8).saturating_sub(SPARE));
+        if let Ok(tight) = registers(&mut other, fewer * 8, chip, double, 0) {
+            (f, done) = (other, tight);
+        }
     }
     let mut blocks = straight(&f, &done.places, launch);
     for block in &mut blocks {
@@ -284,7 +305,11 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
 }
 
 /// Units above which the scheduler prefers what frees some: a quarter of all, for about half of the waves.
-const PRESSURE: u32 = 24 * 8 - 16;
+const PRESSURE: u32 = 24 * 8 - SPARE;
+/// Units that the scheduler does not count on: what is live between two instructions it sees too late.
+const SPARE: u32 = 16;
+/// Vectors below which more waves hide less than a better order does.
+const FEWEST: u32 = 12;
 
 /// Blocks of instructions in registers.
 fn straight(f: &Function, places: &Places, launch: &Launch) -> Vec<Straight> {

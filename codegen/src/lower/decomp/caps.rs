@@ -66,6 +66,8 @@ pub struct Caps {
     pub binary: [TypeSet; Binary::ALL.len()],
     /// `Fma` with one rounding.
     pub fma: TypeSet,
+    /// A product and a sum in one instruction, whose product may be rounded: for sums of products, not for functions.
+    pub mad: TypeSet,
     /// Conversions, by the type that is converted.
     pub cast: [TypeSet; DType::ALL.len()],
     /// `Store(Atomic)` without a loop.
@@ -82,6 +84,7 @@ impl Caps {
         unary: [TypeSet::NONE; Unary::ALL.len()],
         binary: [TypeSet::NONE; Binary::ALL.len()],
         fma: TypeSet::NONE,
+        mad: TypeSet::NONE,
         cast: [TypeSet::NONE; DType::ALL.len()],
         atomics: Atomics {
             sums: &[],

@@ -41,6 +41,9 @@ pub fn decompose(g: &mut Graph, root: Id, caps: &Caps) -> Id {
         let made = match (node.op, src.as_slice()) {
             (Op::Unary(op), &[a]) => b.unary(op, a),
             (Op::Binary(op), &[x, y]) => b.binary(op, x, y),
+            (Op::Fma, &[x, y, z]) if caps.mad.has(node.dtype) => {
+                b.g.add(Op::Fma, node.dtype, &[x, y, z])
+            }
             (Op::Fma, &[x, y, z]) => b.fma(x, y, z),
             (Op::Cast, &[a]) => b.cast(a, node.dtype),
             (Op::Reduce(op), [value, ranges @ ..]) if b.accumulates_in_f32(op, node.dtype) => {

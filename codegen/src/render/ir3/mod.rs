@@ -92,6 +92,7 @@ impl Emitter for Ir3Renderer {
         Caps {
             atomics: t.atomics,
             flushes: true,
+            mad: SINGLE,
             ..caps
         }
     }
