@@ -205,8 +205,9 @@ pub fn writes_polls_barriers_and_timestamps(subject: &dyn Subject) {
         Command::Timestamp { signal: &stamp },
         write(16, 0xfffe, Width::W32),
     ];
-    rig.copy.submit(&[], &ends).unwrap();
+    let ended = rig.copy.submit(&[], &ends).unwrap();
     held.wait(soon()).unwrap();
+    ended.wait(soon()).unwrap();
     let after = rig.device.clock().unwrap();
     let ticks = stamp.timestamp().unwrap();
     assert!(before.hz > 0 && before.host_ns <= after.host_ns);
