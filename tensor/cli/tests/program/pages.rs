@@ -137,6 +137,18 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         Not("an example of a fault, which needs a card"),
     ),
     (
+        "doorbell compile MODEL.onnx --target CPU --half --state h=h_next --queue features=hidden@1 -o model.dbx",
+        As(
+            "doorbell compile MODEL.onnx --target CPU --half --dim batch=2 -o model.dbx",
+            "the model here has no state",
+        ),
+    ),
+    ("doorbell-run model.dbx --repeat 100", RUN),
+    (
+        "doorbell-run model.dbx --input x=x.bin --output y=y.bin",
+        RUN,
+    ),
+    (
         "doorbell explain /home/me/.local/state/doorbell/20261123T094533Z-AMD-0-fault.json",
         As("doorbell explain bundle.json", "a recorded bundle"),
     ),
@@ -159,6 +171,8 @@ pages! {
     nv: "drivers/nv/README.md",
     twin: "tests/twin/README.md",
     hcq: "hcq/README.md",
+    run: "drivers/run/README.md",
+    tensor: "tensor/README.md",
     help_hangs: "tensor/cli/help/hangs.md",
     help_models: "tensor/cli/help/models.md",
     help_targets: "tensor/cli/help/targets.md",
