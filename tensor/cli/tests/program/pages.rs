@@ -26,6 +26,7 @@ enum Run {
 }
 use Run::{As, Ends, Not, With};
 
+const RUN: Run = Not("drivers/run has tests of this program");
 const CARD: Run = Not("needs a card");
 const KERNEL: Run = Not("needs root, and loads a kernel module");
 const SYNOPSIS: Run = Not("a synopsis");
