@@ -4,9 +4,9 @@
 //!
 //! 1. [`dtype`], [`error`], `trust`, [`checkout`], `recent`: what everything may stand on.
 //! 2. [`ir`]: the kernel as a graph, and what its operations compute; [`interp`] runs it.
-//! 3. [`target`]: what the machine can do; `resources`: what a compiled kernel takes of it.
-//!    [`encoding`]: machine words by tables. [`machine`]: registers and order of instructions, for any machine.
+//! 3. [`encoding`]: machine words by tables. [`machine`]: registers and order of instructions, for any machine.
 //!    [`ir3`]: the instruction set of Adreno 6xx, and machine code of it.
+//!    [`target`]: what the machine can do; `resources`: what a compiled kernel takes of it.
 //! 4. [`symbolic`], [`rewrite`]: index arithmetic, and rules that simplify the graph.
 //! 5. [`opt`]: which loops run where. [`lower`]: a linear program of them. [`render`]: its text.
 //!    [`compile`]: machine code of that.
