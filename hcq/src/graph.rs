@@ -493,6 +493,19 @@ impl Graph {
         Ok(&self.last)
     }
 
+    /// Whether the last replay is over.
+    ///
+    /// # Errors
+    /// The loss of a device.
+    pub fn is_over(&self) -> Result<bool> {
+        for point in &self.last {
+            if !point.reached()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// Blocks until the last replay is over.
     ///
     /// # Errors

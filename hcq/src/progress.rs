@@ -6,9 +6,13 @@
 //!
 //! A queue that waits for another one progresses as that one does, on whatever device: [`raising`] asks all devices
 //! of the process.
+//!
+//! Nothing here allocates, with up to [`FEW`] open devices and signals: a long run is looked at, and still runs without.
 
-use std::sync::{Mutex, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
+
+use smallvec::SmallVec;
 
 use crate::clock::Clock;
 use crate::sync::lock;
@@ -29,7 +33,10 @@ pub trait Queues: Send + Sync {
 
 /// The signals queried for one wait. Each is queried once: queues may wait for each other in a cycle.
 #[derive(Debug, Default)]
-pub struct Asked(Vec<u64>);
+pub struct Asked(SmallVec<[u64; FEW]>);
+
+/// So many need no memory of their own.
+pub const FEW: usize = 8;
 
 /// The queues of every open device.
 static ALL: Mutex<Vec<Weak<dyn Queues>>> = Mutex::new(Vec::new());
@@ -50,29 +57,48 @@ pub fn raising(at: u64, asked: &mut Asked) -> Option<Duration> {
     }
     asked.0.push(at);
     // Asked outside of the lock: they ask about others.
-    let all: Vec<_> = lock(&ALL).iter().filter_map(Weak::upgrade).collect();
+    let all: SmallVec<[Arc<dyn Queues>; FEW]> =
+        lock(&ALL).iter().filter_map(Weak::upgrade).collect();
     let silences = all.iter().filter_map(|queues| queues.raising(at, asked));
     silences.min()
 }
 
 /// Last observed state of a queue, and since when it is unchanged.
 #[derive(Debug)]
-pub struct Seen(Mutex<(Vec<u64>, Instant)>);
+pub struct Seen(Mutex<(SmallVec<[u64; FEW]>, Instant)>);
 
 impl Default for Seen {
     fn default() -> Seen {
-        Seen(Mutex::new((Vec::new(), Instant::now())))
+        Seen::with_room(0)
     }
 }
 
 impl Seen {
+    /// For so many marks; more than that allocate once.
+    pub fn with_room(marks: usize) -> Seen {
+        Seen(Mutex::new((SmallVec::with_capacity(marks), Instant::now())))
+    }
+
     /// Compares pointers and counters with those of the last call. Returns how long they have been unchanged.
-    pub fn note(&self, marks: &[u64]) -> Duration {
+    pub fn note(&self, marks: impl IntoIterator<Item = u64>) -> Duration {
         let mut seen = lock(&self.0);
-        if seen.0 != marks {
-            *seen = (marks.to_vec(), Instant::now());
+        let (known, since) = &mut *seen;
+        let (mut count, mut is_same) = (0, true);
+        for mark in marks {
+            match known.get_mut(count) {
+                Some(last) => is_same &= std::mem::replace(last, mark) == mark,
+                None => {
+                    known.push(mark);
+                    is_same = false;
+                }
+            }
+            count += 1;
         }
-        seen.1.elapsed()
+        if !is_same || known.len() != count {
+            known.truncate(count);
+            *since = Instant::now();
+        }
+        since.elapsed()
     }
 
     /// Records progress that no counter shows.
@@ -169,8 +195,6 @@ impl Silence {
 #[cfg(test)]
 #[cfg(not(loom))]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::clock::VirtualClock;
 
@@ -242,17 +266,23 @@ mod tests {
     fn counters_that_change_end_a_silence() {
         let seen = Seen::default();
         let pause = Duration::from_millis(2);
-        seen.note(&[1, 2]);
+        seen.note([1, 2]);
         std::thread::sleep(pause);
-        let before = seen.note(&[1, 2]);
+        let before = seen.note([1, 2]);
         assert!(before >= pause);
         std::thread::sleep(pause);
-        assert!(seen.note(&[1, 2]) >= before + pause);
+        assert!(seen.note([1, 2]) >= before + pause);
         let start = Instant::now();
-        assert!(seen.note(&[1, 3]) <= start.elapsed());
+        assert!(seen.note([1, 3]) <= start.elapsed());
         let start = Instant::now();
         seen.note_progress();
-        assert!(seen.note(&[1, 3]) <= start.elapsed());
+        assert!(seen.note([1, 3]) <= start.elapsed());
+        // Fewer, or more, are others.
+        for marks in [&[1][..], &[1, 3], &[1, 3, 5]] {
+            std::thread::sleep(pause);
+            let start = Instant::now();
+            assert!(seen.note(marks.iter().copied()) <= start.elapsed());
+        }
     }
 
     /// Queues that stand at a wait, for each other or for the host.

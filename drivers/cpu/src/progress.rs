@@ -78,9 +78,10 @@ impl Progress {
             unit: unit.into(),
             ring: ring.clone(),
             kernels: kernels.clone(),
+            // What `silence` notes.
+            seen: Seen::with_room(2 + 2 * workers.len()),
             workers,
             held: Mutex::default(),
-            seen: Seen::default(),
         }
     }
 
@@ -93,27 +94,28 @@ impl Progress {
     /// For how long nothing has moved here, nor in what this queue waits for.
     pub(crate) fn silence(&self, asked: &mut Asked) -> Duration {
         let (held, turns) = *self.lock_held();
-        let mut marks = vec![self.ring.consumed(), turns];
         let mut moves = match held {
             // Its processor has not woken up yet.
             Some(hold) => is_met(&hold),
             // Between two packets, or before it has seen the first.
             None => self.is_busy() && self.workers.first().is_some_and(runs),
         };
-        for worker in &self.workers {
+        let workers = self.workers.iter().flat_map(|worker| {
             let steps = worker.steps.load(Ordering::Relaxed);
             // Outside of kernels a thread uses a processor to look for work.
             let time = match is_inside(steps) {
                 true => worker.thread().and_then(Thread::processor_ns),
                 false => None,
             };
-            marks.extend([steps, time.unwrap_or(0)]);
             moves |= is_inside(steps) && runs(worker);
-        }
+            [steps, time.unwrap_or(0)]
+        });
+        let marks = [self.ring.consumed(), turns].into_iter().chain(workers);
+        let mut own = self.seen.note(marks);
         if moves {
             self.seen.note_progress();
+            own = Duration::ZERO;
         }
-        let own = self.seen.note(&marks);
         match held {
             Some(Hold::Signal { va: at, .. } | Hold::Word { at, .. }) => {
                 own.min(raising(at, asked).unwrap_or(Duration::MAX))

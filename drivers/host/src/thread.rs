@@ -1,5 +1,10 @@
 //! [`Thread`]: the system's view of a thread of this process.
 
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+
 use nix::libc::clockid_t;
 use nix::time::{ClockId, clock_gettime};
 
@@ -34,10 +39,19 @@ impl Thread {
 
     /// Whether it has a processor now, or only lacks one. Not known where there is no `/proc`.
     pub fn is_runnable(self) -> Option<bool> {
-        let stat = std::fs::read_to_string(format!("/proc/self/task/{}/stat", self.0)).ok()?;
-        // The name before it may hold anything, parentheses as well.
-        let state = stat.rsplit_once(')')?.1.trim_start();
-        Some(state.starts_with('R'))
+        // Without memory of its own: waits of runs that must not allocate ask.
+        let (mut path, mut stat) = ([0; 48], [0; 256]);
+        let room = path.len();
+        let mut rest = &mut path[..];
+        write!(rest, "/proc/self/task/{}/stat", self.0).ok()?;
+        let length = room - rest.len();
+        let mut file = File::open(OsStr::from_bytes(&path[..length])).ok()?;
+        let read = file.read(&mut stat).ok()?;
+        // The name before it has 64 bytes at most, and may hold anything, parentheses as well.
+        let stat = &stat[..read];
+        let end = stat.iter().rposition(|&byte| byte == b')')?;
+        let mut state = stat[end + 1..].iter().skip_while(|byte| **byte == b' ');
+        Some(state.next() == Some(&b'R'))
     }
 }
 

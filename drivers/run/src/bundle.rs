@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::bytes::Fault;
 use crate::check;
 use crate::container::{Container, Kind, MAGIC, damaged};
 use crate::error::Result;
@@ -52,6 +53,21 @@ impl ModelBundle {
     fn read(source: Source) -> Result<ModelBundle> {
         let container = Container::open(source)?;
         let source = &container.source;
+        // Three sections for all, two for each target.
+        let count = container.sections.len().saturating_sub(3) / 2;
+        let all = [Kind::About, Kind::Interface, Kind::Constants].into_iter();
+        let all = all.chain((0..count as u32).flat_map(|n| [Kind::Target(n), Kind::Code(n)]));
+        if !all.eq(container.sections.iter().map(|section| section.kind)) {
+            let names = container.sections.iter().map(|section| section.kind.name());
+            let names: Vec<String> = names.collect();
+            let expected =
+                "about, interface, constants, and plan and code of each target, in this order";
+            return Err(damaged(
+                source,
+                "header",
+                Fault::new(expected, names.join(", ")),
+            ));
+        }
         let about = container.read(container.section(Kind::About)?)?;
         let about = wire::read_about(&about);
         let about = about.map_err(|e| damaged(source, &Kind::About.name(), e))?;
@@ -60,8 +76,6 @@ impl ModelBundle {
         let fault = |e| damaged(source, &Kind::Interface.name(), e);
         let interface = wire::read_interface(&interface).map_err(fault)?;
         check::interface(&interface, constants).map_err(fault)?;
-        // Three sections for all, two for each target.
-        let count = container.sections.len().saturating_sub(3) / 2;
         let mut targets = Vec::with_capacity(count);
         for n in 0..count as u32 {
             let bytes = container.read(container.section(Kind::Target(n))?)?;

@@ -13,10 +13,14 @@ use crate::model::Model;
 use crate::plan::TargetPlan;
 use crate::processor;
 
-/// Devices in the order in which they are tried, with the settings of their drivers.
+/// Devices in the order in which they are tried.
 #[derive(Clone)]
-pub struct Chain {
-    targets: Vec<Target>,
+pub struct Chain(Vec<Choice>);
+
+/// One of them, with the settings of its driver.
+#[derive(Clone)]
+struct Choice {
+    target: Target,
     settings: Settings,
     twin: Option<Twin>,
 }
@@ -75,20 +79,28 @@ impl Chain {
                 }
             }
         }
-        Ok(Chain {
-            targets,
-            settings,
+        let choices = targets.into_iter().map(|target| Choice {
+            target,
+            settings: settings.clone(),
             twin: None,
-        })
+        });
+        Ok(Chain(choices.collect()))
     }
 
     /// One target with the settings and the machine that a program has for it.
     pub fn of(target: Target, settings: Settings, twin: Option<Twin>) -> Chain {
-        Chain {
-            targets: vec![target],
+        Chain(vec![Choice {
+            target,
             settings,
             twin,
-        }
+        }])
+    }
+
+    /// The same, and then those of another chain.
+    #[must_use]
+    pub fn or(mut self, other: Chain) -> Chain {
+        self.0.extend(other.0);
+        self
     }
 
     /// Loads a bundle on the first device that can run it.
@@ -97,8 +109,8 @@ impl Chain {
     /// A damaged file; [`Error::NoDevice`] with the reason of each device. Of a chain of one device, its error alone.
     pub fn place(&self, bundle: &ModelBundle) -> Result<Placement> {
         let mut notes = Vec::new();
-        for target in &self.targets {
-            match self.try_one(target, bundle) {
+        for choice in &self.0 {
+            match choice.try_one(bundle) {
                 Ok(model) => {
                     let device = model.device().info();
                     if !notes.is_empty() {
@@ -106,19 +118,22 @@ impl Chain {
                     }
                     return Ok(Placement { model, notes });
                 }
-                Err(e) if self.targets.len() == 1 || is_of_the_file(&e) => return Err(e),
-                Err(e) => notes.push(format!("{target}: {e}")),
+                Err(e) if self.0.len() == 1 || is_of_the_file(&e) => return Err(e),
+                Err(e) => notes.push(format!("{}: {e}", choice.target)),
             }
         }
-        let names: Vec<String> = self.targets.iter().map(Target::to_string).collect();
+        let names: Vec<String> = self.0.iter().map(|one| one.target.to_string()).collect();
         Err(Error::NoDevice {
             asked: names.join("|"),
             file: bundle.name().into(),
             reasons: notes,
         })
     }
+}
 
-    fn try_one(&self, target: &Target, bundle: &ModelBundle) -> Result<Model> {
+impl Choice {
+    fn try_one(&self, bundle: &ModelBundle) -> Result<Model> {
+        let target = &self.target;
         let kind = target.device.name();
         let mut codes = bundle.targets().iter().filter(|plan| plan.device == kind);
         if codes.next().is_none() {
@@ -187,11 +202,12 @@ mod tests {
 
     #[test]
     fn a_chain_is_read_in_order() {
-        let chain = Chain::with("QCOM | CPU", Settings::default()).unwrap();
-        let names: Vec<String> = chain.targets.iter().map(Target::to_string).collect();
-        assert_eq!(names, ["QCOM", "CPU"]);
+        let chain = |text| Chain::with(text, Settings::default());
+        let two = chain("QCOM | CPU").unwrap().or(chain("NV").unwrap());
+        let names: Vec<String> = two.0.iter().map(|one| one.target.to_string()).collect();
+        assert_eq!(names, ["QCOM", "CPU", "NV"]);
         for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
-            assert!(Chain::with(wrong, Settings::default()).is_err(), "{wrong}");
+            assert!(chain(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -141,11 +141,20 @@ impl Container {
         }
         let version = reader.u32("the version").map_err(fault)?;
         if version > VERSION {
-            return Err(Error::Version {
+            let newer = Error::Version {
                 file: source.name().into(),
                 version,
                 known: VERSION,
                 own: env!("CARGO_PKG_VERSION"),
+            };
+            // A bit of the version may have changed.
+            return Err(match is_whole(&source, &header[..there])? {
+                true => newer,
+                false => {
+                    let expected = format!("a version of 1 to {VERSION}, or the header's hash");
+                    let found = format!("version {version} and another hash");
+                    fault(Fault::new(expected, found))
+                }
             });
         }
         if there < HEADER {
@@ -266,6 +275,23 @@ impl Container {
             }
         }
     }
+}
+
+/// Whether the hash of a header and its table is right, where newer versions have them in the place where this one has.
+fn is_whole(source: &Source, header: &[u8]) -> Result<bool> {
+    let count = header.get(12..16).and_then(|bytes| bytes.try_into().ok());
+    let count = count.map_or(0, u32::from_le_bytes).min(MOST_SECTIONS);
+    let bytes = u64::from(count) * ENTRY as u64;
+    if header.len() < HEADER || HEADER as u64 + bytes > source.len() {
+        return Ok(false);
+    }
+    let mut table = vec![0; bytes as usize];
+    source.read(HEADER as u64, &mut table)?;
+    let mut hash = Sha256::new();
+    hash.update(&header[..32]);
+    hash.update(&table);
+    let found: [u8; 32] = hash.finalize().into();
+    Ok(found == header[32..HEADER])
 }
 
 /// The entries of a table, which lie one after the other up to the end of the file.

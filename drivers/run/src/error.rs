@@ -117,6 +117,14 @@ pub enum Error {
         /// What the queue says.
         source: Box<hcq::Error>,
     },
+    /// A run is under way.
+    #[error(
+        "{device}: a run is under way; wait for it first, then touch inputs, outputs and states"
+    )]
+    Busy {
+        /// The device.
+        device: String,
+    },
     /// A choice of devices that is not understood.
     #[error("{asked:?}: {why}")]
     Chain {

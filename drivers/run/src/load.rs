@@ -22,6 +22,8 @@ pub(crate) struct Loaded {
     pub inputs: Vec<Buffer>,
     pub outputs: Vec<Buffer>,
     pub states: Vec<Buffer>,
+    /// The first value of each state; none for zeros.
+    pub firsts: Vec<Option<Vec<u8>>>,
     /// Bytes of all memory.
     pub bytes: u64,
 }
@@ -49,7 +51,7 @@ pub(crate) fn load(
     for region in &plan.regions {
         regions.push(device.alloc(AllocSpec::device(region.bytes))?);
     }
-    constants(bundle, plan, &regions)?;
+    let firsts = constants(bundle, plan, &regions)?;
     let parts = Parts {
         programs: &programs,
         regions: &regions,
@@ -76,6 +78,7 @@ pub(crate) fn load(
         inputs: ports.inputs,
         outputs: ports.outputs,
         states: ports.states,
+        firsts,
     })
 }
 
@@ -103,38 +106,67 @@ fn programs(bundle: &ModelBundle, n: usize, device: &dyn Device) -> Result<Vec<A
     programs.collect()
 }
 
-/// Brings the constants of a plan into their regions. The whole section is read, so that its hash is checked.
-fn constants(bundle: &ModelBundle, plan: &TargetPlan, regions: &[Buffer]) -> Result<()> {
-    let mut wanted: Vec<(u64, &Buffer)> = Vec::new();
+/// Where a part of the section of constants goes.
+enum Goal<'a> {
+    Region(&'a Buffer),
+    First(usize),
+}
+
+/// Brings the constants of a plan into their regions; the first values of states. The whole section is read once, so that all of it is
+/// what its hash says.
+fn constants(
+    bundle: &ModelBundle,
+    plan: &TargetPlan,
+    regions: &[Buffer],
+) -> Result<Vec<Option<Vec<u8>>>> {
+    let mut firsts = vec![None; bundle.states().len()];
+    let mut wanted: Vec<(u64, u64, Goal<'_>)> = Vec::new();
     for (region, buffer) in plan.regions.iter().zip(regions) {
         if let Content::Constant(at) = region.content {
-            wanted.push((at, buffer));
+            wanted.push((at, buffer.bytes(), Goal::Region(buffer)));
         }
     }
-    wanted.sort_unstable_by_key(|(at, _)| *at);
+    for (n, state) in bundle.states().iter().enumerate() {
+        if let (Some(at), Some(bytes)) = (state.initial, state.port.bytes()) {
+            // It lies in the section, so this is not more than that.
+            firsts[n] = Some(vec![0; bytes as usize]);
+            wanted.push((at, bytes, Goal::First(n)));
+        }
+    }
+    wanted.sort_unstable_by_key(|(at, ..)| *at);
     let container = &bundle.container;
     let section = container.section(Kind::Constants)?;
     // Those before it are complete.
     let mut first = 0;
     container.pieces(section, |at, bytes| {
         let end = at + bytes.len() as u64;
-        for &(from, buffer) in &wanted[first..] {
-            if from >= end {
+        for (from, long, goal) in &wanted[first..] {
+            if *from >= end {
                 break;
             }
-            let (low, high) = (from.max(at), (from + buffer.bytes()).min(end));
-            if low < high {
-                let part = &bytes[(low - at) as usize..(high - at) as usize];
-                buffer.write(low - from, part)?;
+            let (low, high) = ((*from).max(at), (from + long).min(end));
+            if low >= high {
+                continue;
+            }
+            let part = &bytes[(low - at) as usize..(high - at) as usize];
+            match goal {
+                Goal::Region(buffer) => buffer.write(low - from, part)?,
+                Goal::First(n) => {
+                    let (low, high) = ((low - from) as usize, (high - from) as usize);
+                    if let Some(first) = &mut firsts[*n] {
+                        first[low..high].copy_from_slice(part);
+                    }
+                }
             }
         }
-        while let Some((from, buffer)) = wanted.get(first)
-            && from + buffer.bytes() <= end
+        while let Some((from, long, _)) = wanted.get(first)
+            && from + long <= end
         {
             first += 1;
         }
         Ok(())
-    })
+    })?;
+    Ok(firsts)
 }
 
 /// The regions that a run touches.

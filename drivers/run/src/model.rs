@@ -7,10 +7,9 @@ use hcq::mem::view::View;
 use hcq::{Buffer, Deadline, Device};
 
 use crate::bundle::ModelBundle;
-use crate::container::Kind;
 use crate::error::{Error, Result};
 use crate::load::{self, Loaded};
-use crate::plan::{Port, State};
+use crate::plan::Port;
 
 /// A loaded bundle: code, weights and commands are on the device.
 pub struct Model {
@@ -81,43 +80,34 @@ impl Model {
     /// Sets all states to their first values.
     ///
     /// # Errors
-    /// A damaged file; a run that does not end; the device's.
+    /// [`Error::Busy`]; the device's.
     pub fn reset(&mut self) -> Result<()> {
         self.settle()?;
-        let container = &self.bundle.container;
-        let states = self.bundle.states().iter().zip(&self.loaded.states);
-        let mut firsts = Vec::new();
-        for (State { initial, .. }, buffer) in states {
-            match initial {
+        let Loaded { states, firsts, .. } = &self.loaded;
+        for (buffer, first) in states.iter().zip(firsts) {
+            match first {
                 None => zero(buffer)?,
-                Some(at) => firsts.push((*at, buffer)),
+                Some(bytes) => buffer.write(0, bytes)?,
             }
-        }
-        if firsts.is_empty() {
-            return Ok(());
-        }
-        let section = container.section(Kind::Constants)?;
-        for (at, buffer) in firsts {
-            let mut bytes = vec![0; buffer.bytes() as usize];
-            container.source.read(section.offset + at, &mut bytes)?;
-            buffer.write(0, &bytes)?;
         }
         Ok(())
     }
 
-    /// Waits for the last run.
+    /// No run is under way, or it is refused: the device may touch the memory.
     fn settle(&mut self) -> Result<()> {
-        if self.busy {
-            self.loaded.graph.wait(Deadline::after(self.timeout))?;
-            self.busy = false;
+        if self.busy && !self.loaded.graph.is_over()? {
+            return Err(Error::Busy {
+                device: self.device.info().id.to_string(),
+            });
         }
+        self.busy = false;
         Ok(())
     }
 
     /// Copies the value of an input.
     ///
     /// # Errors
-    /// An input that the model does not have, or of another size; the device's.
+    /// An input that the model does not have, or of another size; [`Error::Busy`]; the device's.
     pub fn write_input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.settle()?;
         let n = sized(self.bundle.inputs().iter(), "input", name, bytes.len())?;
@@ -174,13 +164,15 @@ impl Model {
         Ok(self.loaded.outputs[n].view()?)
     }
 
-    /// Runs the model once and waits for it: one submission. The run may take `limit` at most.
+    /// Runs the model once and waits for it: one submission. All of it, the end of a late run before it as well, may take
+    /// `limit` at most.
     ///
     /// # Errors
-    /// [`Error::Late`]; the loss of the device.
+    /// [`Error::Late`], where the run goes on; the loss of the device.
     pub fn run(&mut self, limit: Duration) -> Result<()> {
-        self.start(limit)?;
-        self.wait(limit)
+        let deadline = self.deadline(limit);
+        self.start_by(deadline, limit)?;
+        self.wait_by(deadline, limit)
     }
 
     /// Submits a run, after the one before is over, for which it waits for `limit` at most.
@@ -188,7 +180,10 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn start(&mut self, limit: Duration) -> Result<()> {
-        let deadline = Deadline::after(limit).within(limit);
+        self.start_by(self.deadline(limit), limit)
+    }
+
+    fn start_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
         let started = self.loaded.graph.replay(&[], &[], deadline).map(drop);
         started.map_err(|e| self.late(limit, e))?;
         self.busy = true;
@@ -200,11 +195,20 @@ impl Model {
     /// # Errors
     /// As [`Model::run`].
     pub fn wait(&mut self, limit: Duration) -> Result<()> {
-        let deadline = Deadline::after(limit).within(limit);
+        self.wait_by(self.deadline(limit), limit)
+    }
+
+    fn wait_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
         let over = self.loaded.graph.wait(deadline);
         over.map_err(|e| self.late(limit, e))?;
         self.busy = false;
         Ok(())
+    }
+
+    /// For a run of at most `limit`. Whether the device makes progress is of interest after the device's own timeout alone: a
+    /// short wait that looked at the queue for it would take time, and on GPUs memory.
+    fn deadline(&self, limit: Duration) -> Deadline {
+        Deadline::after(limit.max(self.timeout)).within(limit)
     }
 
     fn late(&self, limit: Duration, error: hcq::Error) -> Error {
@@ -220,10 +224,13 @@ impl Model {
 }
 
 impl Drop for Model {
-    /// The device may still write to what the host has a view of.
+    /// The device may still write to what the host has a view of: it waits for a run that is under way, for as long as the device may
+    /// make no progress.
     fn drop(&mut self) {
-        // Its error is that of the run, which has been told or is lost with the model.
-        let _ = self.settle();
+        if self.busy {
+            // Its error is that of the run, which has been told or is lost with the model.
+            let _ = self.loaded.graph.wait(Deadline::after(self.timeout));
+        }
     }
 }
 

@@ -128,7 +128,7 @@ pub struct State {
 /// Code for one device, with everything that a run does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TargetPlan {
-    /// The kind of device, as in `DEV`: `CPU`, `AMD`, `NV`.
+    /// The kind of device, as in `DEV`: `CPU`, `AMD`, `NV`, `QCOM`.
     pub device: String,
     /// The instruction set: `x86_64`, `gfx1100`, `sm_89`.
     pub arch: String,

@@ -1,5 +1,6 @@
 //! Opens the device that the environment selects, with its compiler and tensor engine.
 
+mod chain;
 mod error;
 mod printer;
 mod twin;
@@ -81,6 +82,8 @@ pub struct Setup {
     selection: Selection,
     twin: Option<Twin>,
     observers: Vec<Arc<dyn Observer>>,
+    /// What a chain (`DEV='QCOM|CPU'`) has behind its first device.
+    others: Vec<Setup>,
 }
 
 /// An open device with what runs on it.
@@ -119,10 +122,11 @@ impl Setup {
         Setup::read(None, dev, environment(), true)
     }
 
-    fn read(
+    /// One device.
+    fn one(
         api: Option<&str>,
         cli: Option<&str>,
-        env: Vec<(String, String)>,
+        env: &[(String, String)],
         simulated: bool,
     ) -> Result<Setup> {
         let vars = || env.iter().map(|(k, v)| (k, v));
@@ -147,11 +151,15 @@ impl Setup {
             selection,
             twin,
             observers: Vec::new(),
+            others: Vec::new(),
         })
     }
 
     /// With something in front of the machine of the device, or in its place: see [`Front`].
     pub fn front(mut self, front: Front) -> Setup {
+        for other in &mut self.others {
+            other.settings.front = Some(front.clone());
+        }
         self.settings.front = Some(front);
         self
     }
@@ -250,8 +258,13 @@ impl Setup {
 
     /// The target that asks for a simulated machine, whether this program has them or not.
     pub fn simulated(&self) -> Option<&Target> {
-        let first = self.selection.targets.first();
-        first.filter(|target| asks_for_a_twin(target))
+        let mut firsts = self.each().filter_map(|one| one.selection.targets.first());
+        firsts.find(|target| asks_for_a_twin(target))
+    }
+
+    /// Whether somebody asked for a device.
+    pub fn is_chosen(&self) -> bool {
+        !self.selection.targets.is_empty()
     }
 
     /// The first target that was asked for, or the CPU: accelerators are never chosen silently.
@@ -266,8 +279,9 @@ impl Setup {
     /// The selected device alone, open.
     ///
     /// # Errors
-    /// It is missing or unusable.
+    /// It is missing or unusable; several are selected, as a chain.
     pub fn device(&self) -> Result<Arc<dyn Device>> {
+        self.alone()?;
         let twin = self.twin.as_ref().map(Twin::machine);
         Ok(drivers::open_with(
             &self.target(),
@@ -378,7 +392,8 @@ impl Setup {
     /// # Errors
     /// [`Error::Rules`], which names each.
     pub fn check_rules(&self) -> Result<()> {
-        match self.twin.as_ref().and_then(|t| Some((t, t.report()?))) {
+        let mut twins = self.each().filter_map(|one| one.twin.as_ref());
+        match twins.find_map(|t| Some((t, t.report()?))) {
             Some((twin, report)) => Err(Error::Rules {
                 chip: twin.chip(),
                 report,

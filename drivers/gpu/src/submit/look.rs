@@ -96,7 +96,7 @@ impl<H: Hardware> Channel<H> {
         let timeline = self.timeline.signal().value().unwrap_or(0);
         let fences = self.fences.reached().unwrap_or(0);
         let (_, taken) = self.way().pointers();
-        self.seen.note(&[timeline, fences, taken])
+        self.seen.note([timeline, fences, taken])
     }
 
     /// The time without progress here and in the queues that it waits for.
@@ -108,7 +108,7 @@ impl<H: Hardware> Channel<H> {
 
     /// The same for the packets at the queue's position.
     pub fn stands(&self, marks: &[u64]) -> Duration {
-        self.stood.note(marks)
+        self.stood.note(marks.iter().copied())
     }
 
     /// Reads the last submissions and the number of reached fences; not during a submission.

@@ -2,7 +2,7 @@
  *
  * Calls return 0, or one of DBX_...; dbx_error() then has the text, for the thread that made the call. Pointers that
  * calls return live as long as what they were asked of. Different models may be used by different threads at once;
- * one model by one thread at a time. After the first run, a run allocates nothing and makes one submission. */
+ * one model by one thread at a time. After the first run, a run makes one submission, and on the CPU it allocates nothing. */
 #ifndef DOORBELL_RUN_H
 #define DOORBELL_RUN_H
 
@@ -24,7 +24,7 @@ enum {
     DBX_NO_DEVICE = -4, /* no device of the chain can run it */
     DBX_CHIP = -5,      /* no code for this device */
     DBX_ARGUMENT = -6,  /* an argument, a name, a size or a variable */
-    DBX_LATE = -7,      /* the run was not over in time */
+    DBX_LATE = -7,      /* the run was not over in time, and goes on */
     DBX_DEVICE = -8,    /* from a driver: lost, out of memory, no permission... */
     DBX_BUG = -9        /* a bug of the library */
 };
@@ -64,9 +64,11 @@ int dbx_place(const dbx_bundle *bundle, const char *devices, dbx_model **out);
 /* Why it is not on the first device of the chain, a line for each that was left out; empty if it is. */
 const char *dbx_notes(const dbx_model *model);
 const char *dbx_device(const dbx_model *model);
+/* Waits for a run that is under way, as long as the device may make no progress. */
 void dbx_free(dbx_model *model);
 
-/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port. */
+/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port. While a run is under way, calls that copy and dbx_reset
+ * do not wait for it, but return DBX_LATE. */
 int dbx_write(dbx_model *model, int kind, const char *name, const void *bytes, size_t size);
 /* Copies the value of a DBX_OUTPUT or DBX_STATE. */
 int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t size);
@@ -74,7 +76,7 @@ int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t si
  * touched during a run. */
 int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, size_t *size);
 
-/* Runs once, for limit_ms at most. */
+/* Runs once. All of it takes limit_ms at most, the end of a late run before it as well. */
 int dbx_run(dbx_model *model, uint32_t limit_ms);
 /* The same in two steps. A model has one run under way at most: dbx_start waits for the one before. */
 int dbx_start(dbx_model *model, uint32_t limit_ms);

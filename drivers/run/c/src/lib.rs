@@ -36,7 +36,7 @@ impl From<Error> for Failure {
             Error::Port { .. } | Error::Chain { .. } | Error::Select(_) | Error::Variable(_) => {
                 ARGUMENT
             }
-            Error::Late { .. } => LATE,
+            Error::Late { .. } | Error::Busy { .. } => LATE,
             _ => DEVICE,
         };
         Failure(code, e.to_string())

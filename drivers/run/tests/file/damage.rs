@@ -78,7 +78,9 @@ fn truncated_and_longer_files_are_refused() {
 fn a_newer_version_and_another_format_are_refused_by_name() {
     let mut newer = small::good();
     newer[8] = 2;
-    let error = used(newer).unwrap_err();
+    let error = used(newer.clone()).unwrap_err();
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    let error = used(doorbell_run::write::sealed(newer)).unwrap_err();
     assert!(matches!(
         error,
         Error::Version {
@@ -95,6 +97,21 @@ fn a_newer_version_and_another_format_are_refused_by_name() {
     let error = used(b"\x08\x09an onnx model".to_vec()).unwrap_err();
     assert!(matches!(error, Error::Foreign { .. }), "{error}");
     assert!(matches!(used(Vec::new()), Err(Error::Foreign { .. })));
+}
+
+#[test]
+fn sections_that_nobody_names_are_refused() {
+    let mut renamed = small::good();
+    // The kinds of the last two sections: of target 1, where there is none of target 0.
+    for entry in [3, 4] {
+        renamed[64 + 56 * entry + 4] = 1;
+    }
+    let error = used(doorbell_run::write::sealed(renamed)).unwrap_err();
+    assert!(error.to_string().contains("in this order"), "{error}");
+    let mut twice = small::good();
+    twice[64..68].copy_from_slice(&2u32.to_le_bytes());
+    let error = used(doorbell_run::write::sealed(twice)).unwrap_err();
+    assert!(error.to_string().contains("in this order"), "{error}");
 }
 
 #[test]

@@ -129,11 +129,17 @@ fn a_run_that_does_not_end_is_late_and_the_next_one_is_not() {
         error.to_string().contains("not over after 300ms"),
         "{error}"
     );
+    // Nobody stands at a copy meanwhile.
+    let mut y = [0; ROW as usize * 8];
+    let error = model.read_output("y", &mut y).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
+    assert!(matches!(model.reset(), Err(Error::Busy { .. })));
+    let error = model.run(limit).unwrap_err();
+    assert!(matches!(error, Error::Late { .. }), "{error}");
     // The kernel ends when its input changes.
     model.input_memory("x").unwrap().write(0, 1u64).unwrap();
     model.wait(LIMIT).unwrap();
     model.run(LIMIT).unwrap();
-    let mut y = [0; ROW as usize * 8];
     model.read_output("y", &mut y).unwrap();
     assert_eq!(small::values(&y), [7; ROW as usize]);
 }

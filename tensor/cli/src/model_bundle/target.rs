@@ -6,7 +6,17 @@ use drivers::select::{self, DeviceKind};
 
 use crate::open::{Error, Result};
 
-/// A device to compile for, as in `DEV`: `CPU::aarch64`, `CPU:CLANG:x86-64-v3`, `AMD::gfx1100`, `NV:PTX:sm_89`.
+/// A chip of a kind of device, as an example.
+fn a_chip(kind: DeviceKind) -> Option<&'static str> {
+    match kind {
+        DeviceKind::Amd => Some("gfx1100"),
+        DeviceKind::Nv => Some("sm_89"),
+        DeviceKind::Qcom => Some("a630"),
+        _ => None,
+    }
+}
+
+/// A device to compile for, as in `DEV`: `CPU::aarch64`, `CPU:CLANG:x86-64-v3`, `AMD::gfx1100`, `NV:PTX:sm_89`, `QCOM::a630`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target(select::Target);
 
@@ -27,21 +37,20 @@ impl Target {
             ));
         };
         match (target.device, &target.arch) {
-            (DeviceKind::Cpu, _) | (DeviceKind::Amd | DeviceKind::Nv, Some(_)) => {
+            (DeviceKind::Cpu, _)
+            | (DeviceKind::Amd | DeviceKind::Nv | DeviceKind::Qcom, Some(_)) => {
                 Ok(Target(target.clone()))
             }
-            (kind @ DeviceKind::Amd, None) => Err(refused(format!(
-                "expected a chip, {}::gfx1100; `doorbell devices` prints that of a card",
-                kind.name()
-            ))),
-            (kind @ DeviceKind::Nv, None) => Err(refused(format!(
-                "expected a chip, {}::sm_89; `doorbell devices` prints that of a card",
-                kind.name()
-            ))),
-            (kind, _) => Err(refused(format!(
-                "there is no compiler for {}; expected CPU, AMD or NV",
-                kind.name()
-            ))),
+            (kind, _) => Err(refused(match a_chip(kind) {
+                Some(chip) => format!(
+                    "expected a chip, {}::{chip}; `doorbell devices` prints that of a device",
+                    kind.name()
+                ),
+                None => format!(
+                    "there is no compiler for {}; expected CPU, AMD, NV or QCOM",
+                    kind.name()
+                ),
+            })),
         }
     }
 
@@ -119,13 +128,16 @@ mod tests {
             "AMD::gfx1100",
             "NV:PTX:sm_89",
             "TWINKFD+AMD::gfx1201",
+            "QCOM::a630",
+            "MSM+QCOM:IR3:a660",
         ] {
             assert!(Target::parse(good).is_ok(), "{good}");
         }
         for (wrong, said) in [
             ("AMD", "AMD::gfx1100"),
             ("NV", "NV::sm_89"),
-            ("QCOM", "expected CPU, AMD or NV"),
+            ("QCOM", "QCOM::a630"),
+            ("METAL", "expected CPU, AMD, NV or QCOM"),
             ("CPU;CPU", "repeat --target"),
             ("nothing", "expected"),
         ] {

@@ -147,7 +147,7 @@ fn bundle_code(e: &doorbell_run::Error) -> u8 {
     match e {
         Error::Foreign { .. } | Error::Port { .. } | Error::Chain { .. } | Error::Select(_) => 2,
         Error::NoDevice { .. } => 3,
-        Error::Late { .. } => 5,
+        Error::Late { .. } | Error::Busy { .. } => 5,
         Error::NoCode { .. } | Error::Chip { .. } | Error::Version { .. } => 6,
         Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
         Error::Device(e) => device_code(e),

@@ -331,13 +331,15 @@ mod tests {
     use super::*;
 
     /// The pages with commands, from the root of the repository.
-    const PAGES: [&str; 8] = [
+    const PAGES: [&str; 10] = [
         "README.md",
         "tensor/README.md",
         "drivers/README.md",
         "drivers/amd/README.md",
         "drivers/asm24/README.md",
         "drivers/nv/README.md",
+        "drivers/qcom/README.md",
+        "drivers/run/README.md",
         "scripts/README.md",
         "tests/twin/README.md",
     ];

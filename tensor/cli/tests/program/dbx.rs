@@ -316,6 +316,14 @@ fn a_bundle_is_inspected_and_run() {
         assert!((a - b).abs() < 1e-6, "{a} {b}");
     }
 
+    let bench = ["bench", "bundle", "mlp.dbx", "--json"];
+    let found = rows(&succeed(&place, &bench, CPU), "doorbell.bench/1");
+    let names: Vec<_> = found
+        .iter()
+        .map(|row| row["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["mlp open", "mlp open and load", "mlp run"]);
+
     // What is wrong has a text and a code.
     let ran = place.run(&["run", "mlp.dbx"], &[("DEV", "NV")]);
     assert_eq!(ran.code, 6, "{}", ran.err);
@@ -348,7 +356,9 @@ fn what_cannot_be_compiled_is_refused() {
         (&["--target", "AMD"][..], 2, "AMD::gfx1100"),
         (&["--target", "AMD::gfx9999"], 2, "gfx9999"),
         (&["--target", "CPU::x86_64,neon"], 1, "neon"),
-        (&["--target", "METAL"], 2, "expected CPU, AMD or NV"),
+        (&["--target", "METAL"], 2, "expected CPU, AMD, NV or QCOM"),
+        (&["--target", "QCOM"], 2, "QCOM::a630"),
+        (&["--target", "QCOM::a740"], 2, "A630"),
         (&["--target", "CPU", "--state", "x"], 2, "INPUT=OUTPUT"),
         (&["--target", "CPU", "--state", "x=y"], 1, "x of y"),
     ] {
@@ -360,78 +370,5 @@ fn what_cannot_be_compiled_is_refused() {
     place.wrote(&["mlp.onnx"], true);
 }
 
-/// On simulated GPUs, against the file's own code for the CPU and against the model.
 #[cfg(feature = "twin")]
-mod gpus {
-    use super::*;
-    use crate::place::toolkit;
-
-    fn verified(target: &str, dev: &str, env: &[(&str, &str)]) {
-        let place = place(&[("mlp.onnx", mlp()), ("net.onnx", recurrent())]);
-        let compile = |args: &[&str]| {
-            let all = [&["compile", "--target", "CPU", "--target", target], args].concat();
-            succeed(&place, &all, &[CPU, env].concat());
-        };
-        compile(&["mlp.onnx", "-o", "mlp.dbx"]);
-        compile(&[
-            "net.onnx",
-            "-o",
-            "net.dbx",
-            "--state",
-            "h=h_next",
-            "--queue",
-            "queue=h_next@1",
-        ]);
-        let on = [("DEV", dev)];
-        for args in [
-            &["verify", "mlp.dbx", "--tolerance", "1e-5"][..],
-            &[
-                "verify",
-                "net.dbx",
-                "--model",
-                "net.onnx",
-                "--runs",
-                "7",
-                "--tolerance",
-                "1e-5",
-            ],
-        ] {
-            let ran = succeed(&place, args, &on);
-            assert!(ran.out.contains("ok within"), "{}", ran.out);
-        }
-    }
-
-    #[test]
-    fn amd() {
-        verified("AMD::gfx1100", "TWINKFD+AMD::gfx1100", &[]);
-    }
-
-    #[test]
-    fn a_bundle_of_another_chip_is_refused() {
-        let place = place(&[("mlp.onnx", mlp())]);
-        succeed(
-            &place,
-            &[
-                "compile",
-                "mlp.onnx",
-                "--target",
-                "AMD::gfx1201",
-                "-o",
-                "mlp.dbx",
-            ],
-            CPU,
-        );
-        let ran = place.run(&["run", "mlp.dbx"], &[("DEV", "TWINKFD+AMD::gfx1100")]);
-        assert_eq!(ran.code, 6, "{}", ran.err);
-        let said = "expected AMD::gfx1201, the chips that mlp.dbx has code for, found gfx1100";
-        assert!(ran.err.contains(said), "{}", ran.err);
-    }
-
-    #[test]
-    fn nv() {
-        if let Some(path) = toolkit() {
-            let env = [("CUDA_PATH", path.as_str())];
-            verified("NV:PTX:sm_89", "TWINNVK+NV::sm_89", &env);
-        }
-    }
-}
+mod gpus;

@@ -13,6 +13,8 @@ mod models;
 #[cfg(feature = "twin")]
 mod nv;
 #[cfg(feature = "twin")]
+mod openpilot;
+#[cfg(feature = "twin")]
 mod pages;
 mod place;
 #[cfg(feature = "twin")]

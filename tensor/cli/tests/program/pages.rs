@@ -27,6 +27,7 @@ enum Run {
 use Run::{As, Ends, Not, With};
 
 const RUN: Run = Not("drivers/run has tests of this program");
+const NETS: Run = Not("the tests of openpilot's nets do the same with small ones");
 const CARD: Run = Not("needs a card");
 const KERNEL: Run = Not("needs root, and loads a kernel module");
 const SYNOPSIS: Run = Not("a synopsis");
@@ -145,6 +146,24 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         ),
     ),
     ("doorbell-run model.dbx --repeat 100", RUN),
+    ("DEV='QCOM|CPU' doorbell-run model.dbx --limit 50", RUN),
+    (
+        "DEV='QCOM|CPU' doorbell-run driving_policy.dbx --limit 50",
+        RUN,
+    ),
+    (
+        "doorbell compile target/models/openpilot-full/driving_vision/model.onnx --target QCOM::a630 --target CPU::aarch64 --half --queue img_queue=img_new@1 --queue big_img_queue=big_img_new@1 -o driving_vision.dbx",
+        NETS,
+    ),
+    (
+        "doorbell compile target/models/openpilot-full/driving_policy/model.onnx --target QCOM::a630 --target CPU::aarch64 --half --state features_queue=features_next --queue desire_queue=desire_now@1 -o driving_policy.dbx",
+        NETS,
+    ),
+    ("doorbell inspect driving_policy.dbx", NETS),
+    (
+        "doorbell verify driving_policy.dbx --model target/models/openpilot-full/driving_policy/model.onnx --runs 1",
+        NETS,
+    ),
     (
         "doorbell-run model.dbx --input x=x.bin --output y=y.bin",
         RUN,
@@ -170,6 +189,7 @@ pages! {
     front_page: "README.md",
     amd: "drivers/amd/README.md",
     nv: "drivers/nv/README.md",
+    qcom: "drivers/qcom/README.md",
     twin: "tests/twin/README.md",
     hcq: "hcq/README.md",
     run: "drivers/run/README.md",

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::Setup;
 use crate::model_bundle::dtype;
 use doorbell_run::plan::{Content, Step, TargetPlan};
-use doorbell_run::{Chain, ModelBundle, Port};
+use doorbell_run::{Model, ModelBundle, Placement, Port};
 use serde::Serialize;
 use tensor::onnx::{Outputs, Value};
 use tensor::{Engine, Tensor};
@@ -23,13 +23,21 @@ pub fn is_one(path: &Path) -> bool {
     ModelBundle::is_one(path).unwrap_or(false) || path.extension().is_some_and(|e| e == "dbx")
 }
 
+/// A bundle on the first of the selected devices that can run it; why it is not on an earlier one is said once.
+pub fn placed(bundle: &ModelBundle, setup: &Setup) -> Result<Model, Error> {
+    let placed = setup.chain().place(bundle);
+    let Placement { model, notes } = placed.map_err(crate::Error::from)?;
+    for note in notes {
+        say!("note: {note}");
+    }
+    Ok(model)
+}
+
 /// Runs a bundle `repeat` times; its outputs.
 pub fn run(path: &Path, inputs: &Wanted, repeat: u32, setup: &Setup) -> Result<Outputs, Error> {
     let start = Instant::now();
     let bundle = ModelBundle::open(path).map_err(crate::Error::from)?;
-    let twin = setup.twin().map(crate::Twin::machine);
-    let chain = Chain::of(setup.target(), setup.settings().clone(), twin);
-    let mut model = chain.place(&bundle).map_err(crate::Error::from)?.model;
+    let mut model = placed(&bundle, setup)?;
     let loaded = start.elapsed().as_secs_f64();
     let engine = Engine::reference();
     for (name, tensor) in inputs.of_ports(bundle.inputs(), &engine, 0)? {

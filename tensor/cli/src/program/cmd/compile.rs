@@ -20,7 +20,7 @@ use crate::program::output::{self, say};
 pub struct Args {
     /// The model
     model: PathBuf,
-    /// What it is for: CPU (this processor), CPU::aarch64, CPU::x86-64-v3, AMD::gfx1100, NV::sm_89; may be repeated
+    /// What it is for: CPU (this processor), CPU::aarch64, CPU::x86-64-v3, AMD::gfx1100, NV::sm_89, QCOM::a630; may be repeated
     #[arg(long = "target", value_name = "TARGET", required = true)]
     targets: Vec<String>,
     /// The file to write

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::Setup;
 use crate::model_bundle::{dtype, states_of};
+use doorbell_run::plan::TargetPlan;
 use doorbell_run::source::Source;
 use doorbell_run::{Chain, Model as Loaded, ModelBundle, Port};
 use tensor::onnx::{Carried, Model, Session};
 use tensor::{Engine, Tensor};
 
+use crate::program::cmd::bundle::placed;
 use crate::program::error::Error;
 use crate::program::inputs::Wanted;
 use crate::program::output::{self, say};
@@ -17,7 +19,7 @@ use crate::program::output::{self, say};
 /// Compare the results of a model bundle on the device with those of its model on the CPU, or of its own code for CPUs.
 ///
 /// Prints the largest difference of each output over all runs, and fails if one is larger than the tolerance. Inputs that
-/// are not given are random. DEV or --dev says on which device the bundle runs.
+/// are not given are random. DEV or --dev says on which device the bundle runs; without it, the first GPU of the file is simulated.
 #[derive(clap::Args)]
 pub struct Args {
     /// The bundle
@@ -60,11 +62,39 @@ enum Reference {
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let bundle = ModelBundle::open(&args.file).map_err(crate::Error::from)?;
     bundle.check().map_err(crate::Error::from)?;
-    let twin = setup.twin().map(crate::Twin::machine);
-    let chain = Chain::of(setup.target(), setup.settings().clone(), twin);
-    let mut model = chain.place(&bundle).map_err(crate::Error::from)?.model;
+    let simulated = match setup.is_chosen() {
+        true => None,
+        false => bundle.targets().iter().find_map(simulated),
+    };
+    let Some(target) = simulated else {
+        return compare(args, &bundle, setup);
+    };
+    let setup = Setup::of(&target)?;
+    #[cfg(not(feature = "twin"))]
+    if setup.simulated().is_some() {
+        // It runs this command again.
+        return Err(crate::program::handover::run(&target));
+    }
+    say!("note: no device is chosen: DEV={target}");
+    compare(args, &bundle, &setup)?;
+    Ok(setup.check_rules()?)
+}
+
+/// What simulates the device of a target.
+fn simulated(plan: &TargetPlan) -> Option<String> {
+    let way = match plan.device.as_str() {
+        "AMD" => "KFD",
+        "NV" => "NVK",
+        "QCOM" => "KGSL",
+        _ => return None,
+    };
+    Some(format!("TWIN{way}+{}::{}", plan.device, plan.arch))
+}
+
+fn compare(args: &Args, bundle: &ModelBundle, setup: &Setup) -> Result<(), Error> {
+    let mut model = placed(bundle, setup)?;
     let engine = Setup::of("CPU")?.open()?.engine;
-    let mut reference = reference(args, &bundle, &model, &engine)?;
+    let mut reference = reference(args, bundle, &model, &engine)?;
     let limit = Duration::from_millis(args.limit.into());
     let mut worst = vec![Worst::default(); bundle.outputs().len()];
     for n in 0..args.runs {

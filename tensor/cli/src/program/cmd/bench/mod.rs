@@ -1,6 +1,7 @@
 //! `doorbell bench`: figures of the selected device, as rows with the least, middle and largest
 //! sample. What is timed is what a user waits for: from the call to the result in memory.
 
+mod bundle;
 mod model;
 mod serve;
 
@@ -29,8 +30,8 @@ pub struct Args {
     /// What to measure
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
-    /// The ONNX model, for `bench model`
-    #[arg(required_if_eq("what", "model"))]
+    /// The ONNX model, for `bench model`, or the bundle, for `bench bundle`
+    #[arg(required_if_eq_any([("what", "model"), ("what", "bundle")]))]
     path: Option<PathBuf>,
     #[command(flatten)]
     inputs: crate::program::inputs::Wanted,
@@ -75,6 +76,8 @@ enum What {
     Serve,
     /// An ONNX model: first run and its parts, later runs, memory
     Model,
+    /// A model bundle: opening the file, loading it onto the device, runs
+    Bundle,
     /// All of them
     All,
 }
@@ -158,6 +161,7 @@ const TIME: Duration = Duration::from_secs(1);
 pub fn run(args: &Args, setup: &Setup, started: Instant) -> Result<(), Error> {
     let rows = match (&args.path, args.what) {
         (Some(path), What::Model) => model::rows(path, args, started, setup)?,
+        (Some(path), What::Bundle) => bundle::rows(path, setup)?,
         _ => device_rows(args, setup)?,
     };
     if args.json {
