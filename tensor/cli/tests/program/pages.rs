@@ -145,6 +145,7 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         ),
     ),
     ("doorbell-run model.dbx --repeat 100", RUN),
+    ("DEV=QCOM doorbell-run model.dbx --repeat 100", RUN),
     (
         "doorbell-run model.dbx --input x=x.bin --output y=y.bin",
         RUN,
@@ -170,6 +171,7 @@ pages! {
     front_page: "README.md",
     amd: "drivers/amd/README.md",
     nv: "drivers/nv/README.md",
+    qcom: "drivers/qcom/README.md",
     twin: "tests/twin/README.md",
     hcq: "hcq/README.md",
     run: "drivers/run/README.md",
