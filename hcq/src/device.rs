@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, QueueKind};
-use crate::memory::{AllocSpec, Buffer, MemoryStats};
+use crate::memory::{AllocSpec, Buffer, Import, MemoryStats};
 use crate::program::{KernelImage, Program};
 use crate::queue::Queue;
 use crate::signal::Signal;
@@ -74,10 +74,19 @@ impl ClockInfo {
     }
 }
 
+/// The error of an interface that does not take some memory of others.
+#[cold]
+pub fn cannot_import(device: &DeviceId, interface: &str, memory: &Import) -> Error {
+    Error::Unsupported {
+        asked: format!("{device}: import of {memory:?}"),
+        why: format!("{interface} does not take it: allocate a buffer, and copy"),
+    }
+}
+
 /// An open device.
 ///
 /// After a fault the device is *lost* for this handle: every call returns [`crate::Error::DeviceLost`] with the first
-/// cause. Opening it again gives a new handle; other devices are unaffected. Buffers, programs, queues and signals
+/// cause. Opening it again gives a new handle; other GPUs are unaffected. Buffers, programs, queues and signals
 /// keep the parts of the device alive that they need.
 pub trait Device: Send + Sync + fmt::Debug {
     /// What the device is.
@@ -88,6 +97,18 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// # Errors
     /// [`crate::Error::OutOfMemory`], or the loss of the device.
     fn alloc(&self, spec: AllocSpec) -> Result<Buffer>;
+
+    /// Memory of somebody else as a buffer, without a copy. It is not counted in [`Device::memory`].
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] if the interface takes no such memory; [`crate::Error::Os`]; the loss of the device.
+    fn import(&self, memory: &Import) -> Result<Buffer> {
+        Err(cannot_import(
+            &self.info().id,
+            self.info().interface,
+            memory,
+        ))
+    }
 
     /// Bytes in use and free.
     fn memory(&self) -> MemoryStats;

@@ -13,7 +13,7 @@ use crate::progress::Over;
 #[non_exhaustive]
 pub enum Error {
     /// The device is lost for this handle; `cause` is the first fault.
-    #[error("{device} is lost: {cause}. Open the device again; other devices are not affected")]
+    #[error("{device} is lost: {cause}. Open the device again; other GPUs are not affected")]
     DeviceLost {
         /// The device.
         device: DeviceId,

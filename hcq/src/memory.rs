@@ -49,6 +49,36 @@ impl AllocSpec {
     }
 }
 
+/// Memory that somebody else has made, to be used as a buffer: see [`crate::Device::import`].
+#[derive(Clone)]
+pub enum Import {
+    /// Memory of this process, whole pages. The buffer keeps the view, and with it the mapping.
+    Host(View),
+    /// A dma-buf, by its descriptor in this process, with its bytes. The buffer keeps the memory, not the descriptor.
+    DmaBuf(i32, u64),
+    /// Memory that another library of this process has on the same GPU.
+    Device {
+        /// Its address there.
+        va: GpuVa,
+        /// Its bytes.
+        bytes: u64,
+        /// Keeps the other library from freeing it; the buffer holds this.
+        owner: Arc<dyn Any + Send + Sync>,
+    },
+}
+
+impl fmt::Debug for Import {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Import::Host(view) => write!(f, "{:#x} bytes of this process", view.len()),
+            Import::DmaBuf(fd, bytes) => write!(f, "{bytes:#x} bytes of the dma-buf {fd}"),
+            Import::Device { va, bytes, .. } => {
+                write!(f, "{bytes:#x} bytes at {:#x} on the GPU", va.0)
+            }
+        }
+    }
+}
+
 /// Bytes in use and free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct MemoryStats {
@@ -234,6 +264,35 @@ impl Buffer {
                 .write_bytes(at, from)
                 .map_err(|e| self.refused("write", e)),
             HostAccess::Remote(remote) => remote.write(at, from),
+        }
+    }
+
+    /// Says that the host has written bytes by another way than this buffer, such as the pointer of an imported one:
+    /// submissions that follow find them.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] or the transport's.
+    pub fn clean(&self, offset: u64, len: u64) -> Result<()> {
+        self.check("clean", offset, len)?;
+        match &self.block.host {
+            HostAccess::Window(window) => window
+                .clean(self.offset + offset, len)
+                .map_err(|e| self.refused("clean", e)),
+            HostAccess::Remote(_) => Ok(()),
+        }
+    }
+
+    /// Says that the host will read bytes by another way than this buffer: it finds what the device has written by now.
+    ///
+    /// # Errors
+    /// [`Error::OutOfBounds`] or the transport's.
+    pub fn invalidate(&self, offset: u64, len: u64) -> Result<()> {
+        self.check("invalidate", offset, len)?;
+        match &self.block.host {
+            HostAccess::Window(window) => window
+                .invalidate(self.offset + offset, len)
+                .map_err(|e| self.refused("invalidate", e)),
+            HostAccess::Remote(_) => Ok(()),
         }
     }
 

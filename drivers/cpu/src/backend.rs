@@ -13,7 +13,7 @@ use drivers_host::mmap::{self, HUGE_PAGE, page_size};
 use hcq::mem::view::View;
 use hcq::mem::window::Window;
 use hcq::sync::lock;
-use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{Costs, DeviceId, Error, GpuVa, Import, MemoryKind, Result};
 
 use crate::ring::RingMemory;
 use crate::waiters;
@@ -188,6 +188,19 @@ impl Backend for CpuBackend {
                 counted,
                 _mapping: mapping,
             }),
+        })
+    }
+
+    fn import(&self, memory: &Import) -> Result<Memory> {
+        let Import::Host(view) = memory else {
+            return Err(hcq::cannot_import(&self.id, self.name(), memory));
+        };
+        Ok(Memory {
+            va: GpuVa(view.as_ptr().expose_provenance() as u64),
+            bytes: view.len() as u64,
+            window: Some(Window::mapped(self.name.clone(), view.clone())),
+            zeroed: false,
+            owner: Box::new(view.clone()),
         })
     }
 

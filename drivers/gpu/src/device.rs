@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use hcq::transport::{Clock, MonotonicClock};
 use hcq::{
-    Abilities, AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, KernelImage,
-    MemoryStats, Program, Queue, QueueKind, Result, Signal,
+    Abilities, AllocSpec, Buffer, ClockInfo, Deadline, Device, DeviceInfo, Error, Import,
+    KernelImage, MemoryStats, Program, Queue, QueueKind, Result, Signal,
 };
 
 use crate::core::Core;
@@ -97,6 +97,11 @@ impl<H: Load> Device for Gpu<H> {
     fn alloc(&self, spec: AllocSpec) -> Result<Buffer> {
         self.core.lost.check()?;
         buffer::alloc(&self.core, &self.pool, spec)
+    }
+
+    fn import(&self, memory: &Import) -> Result<Buffer> {
+        self.core.lost.check()?;
+        buffer::import(&self.core, memory)
     }
 
     fn memory(&self) -> MemoryStats {

@@ -10,6 +10,8 @@
 //! | [`encode`] | commands to packets, pure |
 //! | [`backend`] | the interface to a GPU, besides memory and events: contexts |
 //! | [`kgsl`], [`msm`] | a kernel driver as an interface |
+//! | [`interop`] | memory of other libraries, used in place |
+//! | [`vendor`] | kernels of Qualcomm's OpenCL compiler |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and context, private memory, packets read back |
 //! | `device` | all of it as a device |
@@ -22,11 +24,13 @@ pub mod backend;
 mod device;
 pub mod encode;
 mod hardware;
+pub mod interop;
 pub mod kgsl;
 pub mod msm;
 pub mod object;
 mod options;
 mod program;
+pub mod vendor;
 
 pub use device::{QcomDevice, over};
 pub use options::Options;

@@ -23,6 +23,7 @@
 //! | 1, 2 | where the numbers of groups and the fibers of a group go, in bytes of the constants, or [`NONE`] |
 //! | 3 to 5 | registers of a group's size, of its first fiber, of a fiber's number in its group |
 //! | 6 to 8 | how many textures, written images and samplers |
+//! | 9, 10 | [`flags`], and where the first instruction is, in bytes |
 //! | then | images, five dwords each: argument, format, width, height, pitch; samplers, four dwords each |
 
 use drivers_spec::qcom::descriptor::{Format, SAMPLER_DWORDS, Texture};
@@ -57,8 +58,10 @@ pub mod flags {
     pub const THREAD128: u32 = 1 << 1;
     /// Private memory is laid out by waves.
     pub const PER_WAVE: u32 = 1 << 2;
+    /// Code of Qualcomm's OpenCL compiler: half constants are the halves of dwords, images are loaded in its mode.
+    pub const OPENCL: u32 = 1 << 3;
     /// All.
-    pub const ALL: u32 = MERGED | THREAD128 | PER_WAVE;
+    pub const ALL: u32 = MERGED | THREAD128 | PER_WAVE | OPENCL;
 }
 
 /// A kernel.
@@ -109,6 +112,8 @@ pub struct Object {
     pub samplers: Vec<[u32; SAMPLER_DWORDS]>,
     /// Initial constants.
     pub constants: Vec<u32>,
+    /// Where the first instruction is, in bytes.
+    pub entry: u32,
     /// Instructions.
     pub code: Vec<u64>,
 }
@@ -202,6 +207,7 @@ impl Object {
             uavs: Vec::new(),
             samplers: Vec::new(),
             constants: Vec::new(),
+            entry: 0,
             code,
         }
     }
@@ -282,7 +288,7 @@ impl Object {
             .iter()
             .map(|word| u32::from_le_bytes(*word))
             .collect();
-        let (head, tables) = words.split_first_chunk::<9>().ok_or_else(cut)?;
+        let (head, tables) = words.split_first_chunk::<11>().ok_or_else(cut)?;
         if head[0] != MORE || !rest.is_empty() {
             return Err(Error::Foreign {
                 expected: format!("{MORE:#010x} behind the code"),
@@ -296,6 +302,7 @@ impl Object {
             self.group_offset,
             self.linear_id,
         ] = [head[1], head[2], head[3], head[4], head[5]];
+        (self.flags, self.entry) = (head[9], head[10]);
         let [textures, uavs, samplers] = [head[6], head[7], head[8]].map(|n| n as usize);
         let (textures, tables) = textures
             .checked_mul(IMAGE)
@@ -315,8 +322,8 @@ impl Object {
         Ok(())
     }
 
-    /// The bytes of an object, for kernels that are made by hand: registers are merged, private memory is laid out by waves,
-    /// and arguments and constants start with the constants.
+    /// The bytes of an object, for kernels that the compiler here has not made: arguments and constants start with the
+    /// constants.
     pub fn to_bytes(&self) -> Vec<u8> {
         let unit = regs::INSTRUCTION_UNIT as usize;
         let start = ((HEADER + self.constants.len()) * 4).next_multiple_of(unit);
@@ -358,6 +365,8 @@ impl Object {
             self.textures.len() as u32,
             self.uavs.len() as u32,
             self.samplers.len() as u32,
+            self.flags,
+            self.entry,
         ]);
         for image in self.textures.iter().chain(&self.uavs) {
             let format = image.format as u32;
@@ -391,6 +400,10 @@ impl Object {
         }
         if self.code.is_empty() {
             return Err(number("the number of instructions", 0u32, "at least 1"));
+        }
+        if self.entry as u64 >= self.code_bytes() || !self.entry.is_multiple_of(8) {
+            let expected = format!("a multiple of 8 within {} bytes", self.code_bytes());
+            return Err(number("the first instruction", self.entry, expected));
         }
         if self.full == 0 {
             return Err(number("the footprint of full registers", 0u32, "1 to 48"));
@@ -447,12 +460,13 @@ impl Object {
                 return Err(number(what, id, "r48.x to r55.y, or 0xfc"));
             }
         }
-        for (what, id) in [
-            ("the register of a fiber's place", self.local_id),
-            ("the register of a fiber's number", self.linear_id),
+        for (what, id, count) in [
+            ("the register of a fiber's place", self.local_id, 3),
+            ("the register of a fiber's number", self.linear_id, 1),
         ] {
-            if id != NO_REGISTER && id >= self.full * 4 {
-                return Err(number(what, id, "a register of the footprint, or 0xfc"));
+            if id != NO_REGISTER && id.saturating_add(count) > self.full * 4 {
+                let expected = format!("{count} registers of the footprint, or 0xfc");
+                return Err(number(what, id, expected));
             }
         }
         let images = self.textures.iter().chain(&self.uavs);
@@ -532,7 +546,7 @@ mod tests {
     #[test]
     fn an_object_of_the_compiler_is_read() {
         let object = object();
-        assert_eq!(object.flags, flags::ALL);
+        assert_eq!(object.flags, flags::ALL & !flags::OPENCL);
         assert_eq!((object.full, object.half, object.branch_depth), (7, 2, 3));
         assert_eq!(
             (
@@ -575,7 +589,7 @@ mod tests {
         let bytes = one.to_bytes();
         assert_eq!(Object::parse(&bytes), Ok(one));
         // The code is whole in front of what is cut.
-        let code = bytes.len() - 4 * (9 + 3 * IMAGE + 4);
+        let code = bytes.len() - 4 * (11 + 3 * IMAGE + 4);
         for end in code + 1..bytes.len() {
             assert!(Object::parse(&bytes[..end]).is_err(), "{end}");
         }
@@ -608,7 +622,8 @@ mod tests {
         assert!(wrong(&|one| one.grid_at = 24).contains("grid is 24"));
         assert!(wrong(&|one| one.group_id = 0).contains("r48.x"));
         assert!(wrong(&|one| one.local_id = 28).contains("fiber's place is 28"));
-        assert!(wrong(&|one| one.flags = 8).contains("flags is 8"));
+        assert!(wrong(&|one| one.flags = 16).contains("flags is 16"));
+        assert!(wrong(&|one| one.entry = 128).contains("first instruction is 128"));
         assert!(wrong(&|one| one.code.clear()).contains("instructions is 0"));
         let image = Image {
             argument: 1,

@@ -6,7 +6,7 @@ mod mock;
 use std::sync::Arc;
 use std::time::Duration;
 
-use drivers_qcom::backend::{Import, QcomBackend};
+use drivers_qcom::backend::QcomBackend;
 use drivers_qcom::{Options, QcomDevice, kgsl as over_kgsl, msm as over_msm, over};
 use drivers_spec::qcom::kgsl::{CacheOp, constraint, context, reset};
 use drivers_spec::qcom::msm::Bo;
@@ -21,8 +21,8 @@ use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
 use hcq::transport::{DevFile, Machine};
 use hcq::{
-    AllocSpec, Buffer, Command, Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream,
-    Val, Width,
+    AllocSpec, Buffer, Command, Deadline, Device, Error, Import, MemoryKind, QueueKind, Result,
+    Stream, Val, Width,
 };
 use mock::Mock;
 use mock::kgsl::Kgsl;
@@ -255,15 +255,19 @@ fn contexts_have_their_flags_and_memory_its_caches() {
     data.write(4, &[1; 20]).unwrap();
     data.read(8, &mut [0; 4]).unwrap();
     let syncs = one.kgsl.state().syncs.clone();
-    let [clean, invalidate] =
-        [CacheOp::TO_GPU, CacheOp::FROM_GPU].map(|op| (op | CacheOp::RANGE).bits());
+    let clean = (CacheOp::TO_GPU | CacheOp::RANGE).bits();
+    let flush = (CacheOp::TO_GPU | CacheOp::FROM_GPU | CacheOp::RANGE).bits();
+    // A part of a line is written: what the GPU has put beside it is fetched before.
     assert_eq!(
         syncs
             .iter()
             .map(|sync| (sync.0, sync.2))
             .collect::<Vec<_>>(),
-        [(clean, 20), (invalidate, 4)]
+        [(flush, 4096), (clean, 4096), (flush, 4096)]
     );
+    one.kgsl.state().syncs.clear();
+    data.write(0, &[1; 64]).unwrap();
+    assert_eq!(one.kgsl.state().syncs.len(), 1);
     // Memory that is written combined needs none.
     let device_data = zeroed(&device, MemoryKind::Device);
     one.kgsl.state().syncs.clear();
@@ -290,21 +294,41 @@ fn memory_of_the_process_is_mapped_once() {
     let backend = stand.backend().unwrap();
     let view = View::alloc(8192, 4096).unwrap();
     let at = view.as_ptr().addr() as u64;
-    let first = backend.import(&Import::User(view.clone())).unwrap();
-    let second = backend.import(&Import::User(view.clone())).unwrap();
+    let first = backend.import(&Import::Host(view.clone())).unwrap();
+    let second = backend.import(&Import::Host(view.clone())).unwrap();
     assert_eq!((first.va, stand.kgsl.state().mapped[&at]), (second.va, 1));
     first.window.as_ref().unwrap().write(16, 7u32).unwrap();
     assert_eq!(view.read::<u32>(16), Ok(7));
-    assert_eq!(stand.kgsl.state().syncs.len(), 1);
+    // The kernel's calls would do nothing: instructions of the CPU do it.
+    assert!(stand.kgsl.state().syncs.is_empty());
     drop(first);
     assert_eq!(stand.kgsl.state().mapped[&at], 1);
     drop(second);
     assert_eq!(stand.kgsl.state().mapped[&at], 0);
     let odd = view.sub(16, 4096).unwrap();
-    assert!(backend.import(&Import::User(odd)).is_err());
+    assert!(backend.import(&Import::Host(odd)).is_err());
     let msm = self::stand(Way::Msm);
-    let refused = msm.backend().unwrap().import(&Import::User(view)).map(drop);
+    let refused = msm.backend().unwrap().import(&Import::Host(view)).map(drop);
     assert!(refused.unwrap_err().to_string().contains("dma-buf"));
+}
+
+#[test]
+fn a_dma_buf_is_no_larger_than_it_is() {
+    let stand = stand(Way::Kgsl);
+    let backend = stand.backend().unwrap();
+    let left = stand.left();
+    let first = backend.import(&Import::DmaBuf(7, 8192)).unwrap();
+    // The number may be that of another file by now.
+    let second = backend.import(&Import::DmaBuf(7, 8192)).unwrap();
+    assert_ne!(first.va, second.va);
+    assert!(first.window.is_none() && !first.zeroed);
+    for bytes in [0, 8193, u64::MAX] {
+        let error = backend.import(&Import::DmaBuf(7, bytes)).map(drop);
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("expected 1 to 0x2000"), "{text}");
+    }
+    drop((first, second));
+    assert_eq!(stand.left(), left);
 }
 
 #[test]

@@ -139,6 +139,16 @@ pub trait Coherence: Send + Sync {
     /// # Errors
     /// The transport's.
     fn invalidate(&self, offset: u64, len: u64) -> Result<(), TransportError>;
+
+    /// Before the host writes. Lines of its cache that it writes in part must not hold old bytes beside: what the device
+    /// has written there would be overwritten.
+    ///
+    /// # Errors
+    /// The transport's.
+    fn prepare(&self, offset: u64, len: u64) -> Result<(), TransportError> {
+        let _ = (offset, len);
+        Ok(())
+    }
 }
 
 #[derive(Clone)]
@@ -427,6 +437,8 @@ impl Window {
                 .write_words(at(offset), words)
                 .map_err(|e| self.refused("write", bytes, offset, e)),
             Access::Managed { view, by, base } => {
+                self.inside("write", offset, bytes)?;
+                by.prepare(base + offset, bytes as u64)?;
                 let written = view.write_words(at(offset), words);
                 written.map_err(|e| self.refused("write", bytes, offset, e))?;
                 by.flush(base + offset, bytes as u64)
@@ -488,6 +500,7 @@ impl Window {
                 pieces.try_for_each(|(offset, from)| self.copy_in(view, *offset, from))
             }
             Access::Managed { view, by, base } => pieces.iter().try_for_each(|(offset, from)| {
+                by.prepare(base + offset, from.len() as u64)?;
                 self.copy_in(view, *offset, from)?;
                 by.flush(base + offset, from.len() as u64)
             }),
@@ -496,6 +509,30 @@ impl Window {
                 let moved = pieces.iter().map(|(offset, from)| (base + offset, *from));
                 to.write_many(&moved.collect::<Vec<_>>())
             }
+        }
+    }
+
+    /// The host has written bytes by another way than this window.
+    ///
+    /// # Errors
+    /// Out of bounds, or what the transport reports.
+    pub fn clean(&self, offset: u64, len: u64) -> Result<(), TransportError> {
+        self.inside("clean", offset, at(len))?;
+        match &self.access {
+            Access::Managed { by, base, .. } => by.flush(base + offset, len),
+            Access::Mapped { .. } | Access::Remote { .. } => Ok(()),
+        }
+    }
+
+    /// The host will read bytes by another way than this window.
+    ///
+    /// # Errors
+    /// Out of bounds, or what the transport reports.
+    pub fn invalidate(&self, offset: u64, len: u64) -> Result<(), TransportError> {
+        self.inside("invalidate", offset, at(len))?;
+        match &self.access {
+            Access::Managed { by, base, .. } => by.invalidate(base + offset, len),
+            Access::Mapped { .. } | Access::Remote { .. } => Ok(()),
         }
     }
 

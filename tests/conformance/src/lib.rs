@@ -58,7 +58,7 @@ pub trait Subject: Sync {
         true
     }
 
-    /// Whether a device that hangs leaves the other one alone: they are not two handles of one GPU.
+    /// Whether a queue that waits for ever leaves the second device alone: they are not two handles of one GPU with one ring.
     fn devices_are_apart(&self) -> bool {
         true
     }

@@ -137,11 +137,14 @@ impl Subject for TwinSubject {
         false
     }
 
-    // What waits on the ring is before what another handle submits.
+    // KGSL has one ring for contexts of one priority, and ends no wait of one without fault tolerance by the clock:
+    // adreno_dispatch.c, `_adreno_dispatch_check_timeout`. msm ends it after half a second.
     fn devices_are_apart(&self) -> bool {
         self.is_msm
     }
 
+    // Both kernel drivers print the address to the log, and have no call that tells it on these kernels: KGSL 4.9,
+    // kgsl_iommu.c, `kgsl_iommu_fault_handler`; Linux, a6xx_gpu.c, `a6xx_fault_handler` (to dmesg and a devcoredump).
     fn faults_have_addresses(&self) -> bool {
         false
     }

@@ -58,8 +58,8 @@ const LAYERS: [(&str, &[&str]); 5] = [
     (
         "drivers/qcom",
         &[
-            "options", "object", "encode", "backend", "kgsl", "msm", "program", "hardware",
-            "device",
+            "options", "object", "encode", "interop", "vendor", "backend", "kgsl", "msm",
+            "program", "hardware", "device",
         ],
     ),
     (

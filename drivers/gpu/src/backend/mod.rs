@@ -25,7 +25,7 @@ use drivers_bundle::Evidence;
 use hcq::addr::BusAddr;
 use hcq::mem::window::Window;
 use hcq::transport::{BusRange, Relay, TransportError};
-use hcq::{Costs, DeviceId, Error, GpuVa, MemoryKind, Result};
+use hcq::{Costs, DeviceId, Error, GpuVa, Import, MemoryKind, Result};
 
 pub use named::Named;
 pub use ranges::Ranges;
@@ -51,6 +51,14 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory>;
+
+    /// Memory of others as memory of the GPU.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the interface takes none of that kind; [`Error::Os`]. Nothing is left behind then.
+    fn import(&self, memory: &Import) -> Result<Memory> {
+        Err(hcq::cannot_import(self.id(), self.name(), memory))
+    }
 
     /// Bytes of host memory usable as device memory, if the GPU has none of its own ([`Facts::vram`] is 0).
     fn host_share(&self) -> u64 {

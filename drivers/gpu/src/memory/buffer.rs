@@ -1,11 +1,14 @@
-//! Buffers for the user: a piece of memory with the host's access to it.
+//! Buffers for the user: a piece of memory, or memory of others, with the host's access to it.
 
+use std::any::Any;
 use std::sync::Arc;
 
-use hcq::{AllocSpec, Buffer, HostAccess, MemoryKind, Result};
+use hcq::memory::RemoteMemory;
+use hcq::{AllocSpec, Buffer, Error, GpuVa, HostAccess, Import, MemoryKind, Result};
 
-use super::pool::{Piece, Pool};
+use super::pool::Pool;
 use super::vram::Vram;
+use crate::backend::Memory;
 use crate::backend::space::Space;
 use crate::core::Core;
 
@@ -13,7 +16,7 @@ use crate::core::Core;
 pub struct Owned {
     /// The addresses that its own is one of. Another machine may give the same address to other memory.
     pub space: Arc<Space>,
-    _piece: Arc<Piece>,
+    _memory: Box<dyn Any + Send + Sync>,
 }
 
 /// A new buffer.
@@ -47,7 +50,7 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
     };
     let owned = Owned {
         space: core.backend.space().clone(),
-        _piece: piece,
+        _memory: Box::new(piece),
     };
     Ok(Buffer::new(
         core.id.clone(),
@@ -56,4 +59,88 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
         host,
         Box::new(owned),
     ))
+}
+
+/// Memory of others that a buffer of the user has.
+struct Imported {
+    core: Arc<Core>,
+    memory: Option<Memory>,
+}
+
+impl Drop for Imported {
+    fn drop(&mut self) {
+        let Some(memory) = self.memory.take() else {
+            return;
+        };
+        let lost = &self.core.lost;
+        if lost.is_inherited() {
+            // It belongs to the parent, and a fork may have inherited locks that no thread releases.
+            std::mem::forget(memory);
+            return;
+        }
+        self.core.ranges().remove(memory.va.0);
+        match lost.runs_on() {
+            // Its queues may still use it.
+            true => lost.keep(Box::new(memory)),
+            false => drop(memory),
+        }
+    }
+}
+
+/// A buffer of memory of others.
+///
+/// # Errors
+/// [`hcq::Error::Unsupported`], [`hcq::Error::Os`].
+pub fn import(core: &Arc<Core>, memory: &Import) -> Result<Buffer> {
+    let imported = core.backend.import(memory)?;
+    let (va, bytes) = (imported.va, imported.bytes);
+    let host = match &imported.window {
+        Some(window) => HostAccess::Window(window.clone()),
+        None => HostAccess::Remote(Arc::new(Unseen {
+            core: core.clone(),
+            va,
+        })),
+    };
+    core.ranges().insert(va.0, bytes, "imported memory");
+    let owned = Owned {
+        space: core.backend.space().clone(),
+        _memory: Box::new(Imported {
+            core: core.clone(),
+            memory: Some(imported),
+        }),
+    };
+    Ok(Buffer::new(
+        core.id.clone(),
+        va,
+        bytes,
+        host,
+        Box::new(owned),
+    ))
+}
+
+/// Memory that the host reaches by its owner alone.
+struct Unseen {
+    core: Arc<Core>,
+    va: GpuVa,
+}
+
+impl Unseen {
+    fn refused(&self) -> Error {
+        Error::NoHostAccess {
+            device: self.core.id.clone(),
+            va: self.va.0,
+            has: "what its owner offers",
+            needs: "a mapping here: copy it on the device, or map what it was imported from",
+        }
+    }
+}
+
+impl RemoteMemory for Unseen {
+    fn read(&self, _: u64, _: &mut [u8]) -> Result<()> {
+        Err(self.refused())
+    }
+
+    fn write(&self, _: u64, _: &[u8]) -> Result<()> {
+        Err(self.refused())
+    }
 }

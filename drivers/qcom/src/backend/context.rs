@@ -7,7 +7,7 @@ use hcq::Error;
 use hcq::transport::TransportError;
 
 /// Packets in memory of the GPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndirectBuffer {
     /// Where they are.
     pub address: u64,

@@ -11,12 +11,12 @@ use drivers_spec::qcom::chip::Chip;
 use drivers_spec::qcom::regs::ALWAYS_ON_HZ;
 use hcq::mem::window::Window;
 use hcq::sync::lock;
-use hcq::transport::{Machine, TransportError};
-use hcq::{Costs, DeviceId, Error, Result};
+use hcq::transport::{Fault, Machine, TransportError};
+use hcq::{Costs, DeviceId, Error, Import, Result};
 
 use super::sleeper::Sleeper;
 use super::unusable::{of_call, of_memory};
-use super::{ContextHandle, Gpu, Import, QcomBackend};
+use super::{ContextHandle, Gpu, QcomBackend};
 
 /// A call of the kernel driver for each submission, and few that it queues: estimates.
 const COSTS: Costs = Costs {
@@ -45,7 +45,7 @@ pub trait Driver: Send + Sync + 'static {
     /// The kernel's; nothing is left behind then.
     fn memory(&self, request: &Request<'_>) -> Result<Memory, TransportError>;
 
-    /// Memory of others: see [`QcomBackend::import`].
+    /// Memory of others: see [`Backend::import`].
     ///
     /// # Errors
     /// The kernel's; nothing is left behind then.
@@ -172,6 +172,17 @@ impl<D: Driver> Backend for Opened<D> {
         made.map_err(|e| self.full(&e, request.bytes))
     }
 
+    fn import(&self, memory: &Import) -> Result<Memory> {
+        let imported = self.driver.import(memory);
+        imported.map_err(|error| match error.fault {
+            Fault::Unsupported(why) => Error::Unsupported {
+                asked: format!("{}: import of {memory:?}", self.id),
+                why,
+            },
+            _ => self.full(&error, 0),
+        })
+    }
+
     fn host_share(&self) -> u64 {
         self.share
     }
@@ -251,9 +262,5 @@ impl<D: Driver> QcomBackend for Opened<D> {
             sleeper.follow(Arc::downgrade(&made));
         }
         Ok(made)
-    }
-
-    fn import(&self, memory: &Import) -> Result<Memory> {
-        self.driver.import(memory).map_err(|e| self.full(&e, 0))
     }
 }

@@ -7,6 +7,7 @@
 //! | [`driver`] | a GPU of a kernel driver as a backend |
 //! | [`sleeper`] | threads that sleep until a submission ends |
 //! | [`heap`] | memory objects by address |
+//! | [`few`] | short lists without allocations |
 //! | [`retry`] | calls with typed arguments, made again where the driver asks for that |
 //! | [`unusable`] | why a GPU cannot be used |
 //!
@@ -14,6 +15,7 @@
 
 pub mod context;
 pub mod driver;
+pub mod few;
 pub mod heap;
 pub mod retry;
 pub mod sleeper;
@@ -21,10 +23,9 @@ pub mod unusable;
 
 use std::sync::Arc;
 
-use drivers_gpu::backend::{Backend, Event, Facts, Memory};
+use drivers_gpu::backend::{Backend, Event, Facts};
 use drivers_spec::qcom::chip::Chip;
 use hcq::Result;
-use hcq::mem::view::View;
 
 pub use unusable::Unusable;
 
@@ -40,21 +41,6 @@ pub trait QcomBackend: Backend {
     /// # Errors
     /// [`hcq::Error::OutOfMemory`], [`hcq::Error::Os`]; nothing is left behind then.
     fn context(&self, event: &Event, priority: u32) -> Result<Arc<dyn ContextHandle>>;
-
-    /// Memory of others as memory of the GPU. The same memory is imported once, for as long as the result lives.
-    ///
-    /// # Errors
-    /// [`hcq::Error::Unsupported`], [`hcq::Error::Os`].
-    fn import(&self, memory: &Import) -> Result<Memory>;
-}
-
-/// Memory of others.
-#[derive(Clone)]
-pub enum Import {
-    /// Memory of the process: whole pages.
-    User(View),
-    /// A dma-buf, by the number of its descriptor, with its bytes.
-    DmaBuf(i32, u64),
 }
 
 /// What an interface knows of its GPU.

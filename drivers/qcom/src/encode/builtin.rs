@@ -1,16 +1,20 @@
 //! [`Builtin`]: kernels of the driver that copy and fill, since a context has no engine that does.
 //!
 //! A fiber moves one unit. Constants c0.xy are the address that is written, c0.zw the one that is read, or for fills
-//! c0.z the word; c1.x and c1.y the shifts of [`Kernel::CopyShift`]. Groups of [`GROUP`] fibers do most of the work, a
-//! smaller group the rest, so no fiber checks whether it is needed.
+//! c0.z the word; c1.x and c1.y the shifts of [`Kernel::CopyShift`], c1.x the bytes of [`Kernel::CopyOpen`]. Groups of
+//! [`GROUP`] fibers do most of the work, a smaller group the rest, so no fiber checks whether it is needed.
 //!
 //! `words` are those of codegen's assembler for `text`: a test compares.
+
+mod open;
 
 use drivers_spec::qcom::chip::Chip;
 use drivers_spec::qcom::regs::SHARED_REGISTERS;
 
 use super::launch::{self, Launch};
 use crate::object::{Error, Object, flags};
+
+pub use open::LEAST as OPEN_LEAST;
 
 /// Fibers of a group: the text shifts a group's number by 7.
 pub const GROUP: u32 = 128;
@@ -33,6 +37,10 @@ pub enum Kernel {
     CopyShift,
     /// Copies a byte.
     CopyByte,
+    /// Copies 16 bytes to a multiple of 16, from any address, where addresses are known to the kernel alone: those behind
+    /// the first multiple of 16 by its number, and a byte of the first and the last few, which are in no whole unit. Fibers
+    /// beyond the last unit copy that one, too. There are [`OPEN_LEAST`] bytes at least.
+    CopyOpen,
     /// Fills 16 bytes at a multiple of 4.
     FillWide,
     /// Fills 4 bytes.
@@ -56,10 +64,11 @@ macro_rules! text {
 
 impl Kernel {
     /// All.
-    pub const ALL: [Kernel; 5] = [
+    pub const ALL: [Kernel; 6] = [
         Kernel::CopyWide,
         Kernel::CopyShift,
         Kernel::CopyByte,
+        Kernel::CopyOpen,
         Kernel::FillWide,
         Kernel::FillWord,
     ];
@@ -67,7 +76,7 @@ impl Kernel {
     /// Bytes that a fiber moves.
     pub const fn unit(self) -> u64 {
         match self {
-            Kernel::CopyWide | Kernel::CopyShift | Kernel::FillWide => 16,
+            Kernel::CopyWide | Kernel::CopyShift | Kernel::CopyOpen | Kernel::FillWide => 16,
             Kernel::CopyByte => 1,
             Kernel::FillWord => 4,
         }
@@ -105,6 +114,7 @@ impl Kernel {
                 "ldg.u8 hr4.x, g[r1.z], 1",
                 "(sy)stg.u8 g[r1.x], hr4.x, 1"
             ),
+            Kernel::CopyOpen => open::TEXT,
             Kernel::FillWide => text!(
                 "4",
                 "mov.u32u32 r2.x, c0.z",
@@ -129,6 +139,7 @@ impl Kernel {
             Kernel::CopyWide => COPY_WIDE,
             Kernel::CopyShift => COPY_SHIFT,
             Kernel::CopyByte => COPY_BYTE,
+            Kernel::CopyOpen => open::WORDS,
             Kernel::FillWide => FILL_WIDE,
             Kernel::FillWord => FILL_WORD,
         }
@@ -314,7 +325,10 @@ impl Builtin {
         for (kernel, words) in Kernel::ALL.into_iter().zip(&mut all) {
             let object = Object {
                 flags: flags::MERGED,
-                full: 6,
+                full: match kernel {
+                    Kernel::CopyOpen => 14,
+                    _ => 6,
+                },
                 max_threads: GROUP,
                 vectors: 2,
                 argument_bytes: 32,

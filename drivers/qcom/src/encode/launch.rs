@@ -28,9 +28,7 @@ pub(super) fn state(chip: &Chip, out: &mut Vec<u32>) {
         op::SET_MARKER,
         &[set_marker_0::MODE.put(set_marker_0::RM6_COMPUTE)],
     );
-    let mode = sp_mode_cntl::CONSTANT_DEMOTION_ENABLE.put(1)
-        | sp_mode_cntl::ISAMMODE.put(sp_mode_cntl::ISAMMODE_GL);
-    let textures = tpl1_mode_cntl::ISAMMODE.put(tpl1_mode_cntl::ISAMMODE_GL);
+    let [mode, textures] = modes(false);
     registers(out, &UCHE_UNKNOWN_0E12, &[magic.uche_unknown_0e12]);
     if let Some(value) = magic.uche_client_pf {
         registers(out, &UCHE_CLIENT_PF, &[value]);
@@ -55,6 +53,32 @@ pub(super) fn state(chip: &Chip, out: &mut Vec<u32>) {
     // Of pixel shaders: there are none.
     let none = NO_REGISTER * 0x0101_0101;
     registers(out, &SP_REG_PROG_ID_0, &[none, none, none, NO_REGISTER]);
+}
+
+/// `SP_MODE_CNTL` and `TPL1_MODE_CNTL`: for code of the compiler here, or of Qualcomm's OpenCL.
+///
+/// Source: Mesa, tu_cmd_buffer.cc, `tu6_init_static_regs`; a survey of what has run on A630: OpenCL's code has half constants
+/// as the halves of dwords, without demotion.
+fn modes(is_opencl: bool) -> [u32; 2] {
+    match is_opencl {
+        false => [
+            sp_mode_cntl::CONSTANT_DEMOTION_ENABLE.put(1)
+                | sp_mode_cntl::ISAMMODE.put(sp_mode_cntl::ISAMMODE_GL),
+            tpl1_mode_cntl::ISAMMODE.put(tpl1_mode_cntl::ISAMMODE_GL),
+        ],
+        true => [
+            sp_mode_cntl::ISAMMODE.put(sp_mode_cntl::ISAMMODE_CL),
+            tpl1_mode_cntl::ISAMMODE.put(tpl1_mode_cntl::ISAMMODE_CL),
+        ],
+    }
+}
+
+/// Appends the modes of a kernel's code, once what is before has ended.
+fn set_modes(is_opencl: bool, out: &mut Vec<u32>) {
+    let [mode, textures] = modes(is_opencl);
+    command(out, op::WAIT_FOR_IDLE, &[]);
+    registers(out, &SP_MODE_CNTL, &[mode]);
+    registers(out, &TPL1_MODE_CNTL, &[textures]);
 }
 
 /// Where in the packets of a launch its own words go, in words.
@@ -171,7 +195,11 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
         | sp_cs_const_config_0::LOCALIDREGID.put(object.local_id);
     let waves = sp_cs_wge_cntl::LINEARLOCALIDREGID.put(object.linear_id)
         | sp_cs_wge_cntl::THREADSIZE.put(thread128.into());
+    let is_opencl = object.flags & flags::OPENCL != 0;
     let out = &mut draft.packets;
+    if is_opencl {
+        set_modes(true, out);
+    }
     let forget = sp_update_cntl::CS_STATE.put(1) | sp_update_cntl::CS_UAV.put(1);
     registers(out, &SP_UPDATE_CNTL, &[forget]);
     registers(out, &SP_UPDATE_CNTL, &[0]);
@@ -182,7 +210,7 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
         &[0, 0, 0, 0, 0, 0, 0, numbers, waves, 0, 0, 0],
     );
     let [low, high] = super::packet::halves(code);
-    let code_registers = [control, shared, 0, 0, low, high, 0, 0, 0, 0];
+    let code_registers = [control, shared, 0, object.entry, low, high, 0, 0, 0, 0];
     draft.places.private = out.len() as u32 + 7;
     registers(out, &SP_CS_CNTL_0, &code_registers);
     if Gens::LPAC.has(chip.generation) {
@@ -225,6 +253,9 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     draft.places.exec = out.len() as u32 + 2;
     command(out, op::EXEC_CS, &[0, 0, 0, 0]);
     label(out);
+    if is_opencl {
+        set_modes(false, out);
+    }
     Ok(finish(&draft, object, (max_threads, per_wave)))
 }
 
@@ -331,7 +362,9 @@ fn check(chip: &Chip, object: &Object) -> Result<u32, Error> {
             format!("at most {most}"),
         );
     }
-    Ok(object.max_threads.min(chip.max_group(object.full, half)))
+    Ok(object
+        .max_threads
+        .min(chip.max_group(object.full, half, is_double)))
 }
 
 /// All of it as words.

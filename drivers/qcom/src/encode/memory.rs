@@ -4,7 +4,7 @@ use hcq::command_buffer::Part;
 use hcq::{CommandBuffer, Result, Val};
 
 use super::Encoder;
-use super::builtin::{GROUP, Kernel};
+use super::builtin::{GROUP, Kernel, OPEN_LEAST};
 use super::exec::put_data;
 use super::span::{self, plus};
 
@@ -14,20 +14,18 @@ const GROUPS: u64 = 1 << 15;
 /// Bytes of a launch of units of 16 bytes.
 const WIDE: u64 = GROUPS * GROUP as u64 * 16;
 
-/// Bytes of a launch of bytes: copies of open addresses have many of them.
-const BYTES: u64 = GROUPS * GROUP as u64;
-
 /// What a kernel is given beside addresses: c0.z of fills, c1.x and c1.y of shifts.
 #[derive(Clone, Copy)]
 enum With {
     Source(Val),
     Shifted(Val, u32),
+    Open(Val, u64),
     Word(u32),
 }
 
 impl Encoder {
-    /// Copies. Known addresses are copied in units of 16 bytes but for the ends; addresses that are given later may be
-    /// any, so these are copied byte by byte.
+    /// Copies, in units of 16 bytes but for the ends. Of addresses that are given later the kernel finds the ends; few bytes
+    /// are copied one by one there.
     pub(super) fn copy(
         &self,
         dst: Val,
@@ -35,11 +33,13 @@ impl Encoder {
         bytes: u64,
         out: &mut CommandBuffer,
     ) -> Result<()> {
-        let (Val::Const(to), Val::Const(from)) = (dst, src) else {
-            span::check_copy(&self.setup, dst, src, bytes, BYTES)?;
-            return self.run(Kernel::CopyByte, dst, With::Source(src), bytes, out);
-        };
         span::check_copy(&self.setup, dst, src, bytes, WIDE)?;
+        let (Val::Const(to), Val::Const(from)) = (dst, src) else {
+            return match bytes < OPEN_LEAST {
+                true => self.run(Kernel::CopyByte, dst, With::Source(src), bytes, out),
+                false => self.open(dst, src, bytes, out),
+            };
+        };
         let head = (to.wrapping_neg() % 16).min(bytes);
         let body = (bytes - head) / 16 * 16;
         let tail = bytes - head - body;
@@ -76,6 +76,28 @@ impl Encoder {
         self.run(Kernel::FillWord, at, with, head, out)?;
         self.run(Kernel::FillWide, plus(at, head), with, body, out)?;
         self.run(Kernel::FillWord, plus(at, head + body), with, tail, out)
+    }
+
+    /// Copies between addresses that the kernel finds the ends of: launches write nothing twice.
+    fn open(&self, dst: Val, src: Val, bytes: u64, out: &mut CommandBuffer) -> Result<()> {
+        let mut done = 0;
+        while done < bytes {
+            let left = bytes - done;
+            // What is left is enough for another launch.
+            let piece = match left <= WIDE / 2 + OPEN_LEAST {
+                true => left,
+                false => WIDE / 2,
+            };
+            let groups = (piece / Kernel::CopyOpen.unit()).div_ceil(GROUP.into());
+            self.one(
+                Kernel::CopyOpen,
+                (plus(dst, done), With::Open(src, piece), done),
+                (groups as u32, GROUP),
+                out,
+            )?;
+            done += piece;
+        }
+        Ok(())
     }
 
     /// Launches a kernel for whole units, as often as it takes.
@@ -129,6 +151,10 @@ impl Encoder {
                 let left = 32 - right;
                 put_data(out, start + 16, Part::Low, Val::Const(right.into()));
                 put_data(out, start + 20, Part::Low, Val::Const(left.into()));
+            }
+            With::Open(src, bytes) => {
+                put_data(out, start + 8, Part::Whole, plus(src, done));
+                put_data(out, start + 16, Part::Low, Val::Const(bytes));
             }
             With::Word(word) => put_data(out, start + 8, Part::Low, Val::Const(word.into())),
         }

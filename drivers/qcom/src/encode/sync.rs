@@ -41,10 +41,16 @@ fn acquire_words(setup: &Setup) -> [u32; ACQUIRE] {
     ]
 }
 
-/// Takes an acquire at the end away again: waits that follow each other share the last one's.
+/// Dwords of CP_WAIT_REG_MEM.
+const WAIT: usize = 7;
+
+/// Takes the acquire of a wait at the end away again: waits that follow each other share the last one's. A barrier's stays:
+/// the wait may be for what a kernel before it has stored.
 fn drop_acquire(setup: &Setup, out: &mut CommandBuffer) {
     let start = out.words.len().saturating_sub(ACQUIRE);
-    if start >= out.head() && out.words[start..] == acquire_words(setup) {
+    let is_wait = start >= out.head() + WAIT
+        && out.words[start - WAIT] == const { type7(op::WAIT_REG_MEM, 6) };
+    if is_wait && out.words[start..] == acquire_words(setup) {
         out.words.truncate(start);
     }
 }

@@ -193,13 +193,16 @@ fn waits_share_an_acquire_and_never_take_the_head() {
             .count(),
         1
     );
-    let acquire = encode(
-        &encoder,
-        &[Command::Barrier {
-            scope: Scope::Queue,
-        }],
-    )
-    .words;
+    let barrier = Command::Barrier {
+        scope: Scope::Queue,
+    };
+    // A barrier before a wait flushes what kernels have stored.
+    let after = encode(&encoder, &[barrier, wait]).words;
+    let idle = ops(&after)
+        .into_iter()
+        .filter(|op| *op == op::WAIT_FOR_IDLE);
+    assert_eq!(idle.count(), 2);
+    let acquire = encode(&encoder, &[barrier]).words;
     let mut out = CommandBuffer::headed(acquire.clone());
     encoder.encode(&[wait], &mut out).unwrap();
     assert_eq!(out.words.len(), 2 * acquire.len() + 7);
@@ -472,6 +475,15 @@ fn copies_move_whole_units_and_their_ends() {
         bytes: 300,
     };
     assert_eq!(launches(open).len(), 2);
+    // The kernel finds the ends.
+    let large = |bytes| {
+        let dst = Val::Slot(Slot(0), 0);
+        let src = Val::Slot(Slot(1), 0);
+        launches(Command::Copy { dst, src, bytes })
+    };
+    assert_eq!(large(1 << 20)[0].1.2, 1 << 20);
+    assert_eq!((large(1 << 20).len(), large((64 << 20) + 1).len()), (1, 2));
+    assert_eq!(large((64 << 20) + 1024).len(), 3);
     let fill = |at, bytes| {
         let at = Val::Const(at);
         launches(Command::Fill {

@@ -118,7 +118,7 @@ fn walk(encoder: &Encoder, words: &[u32], peek: &Peek<'_>) -> Vec<Doing> {
 /// What a launch of the driver's own kernels does, by its constants.
 fn moving(kernel: Kernel, constants: &[u32], units: u64) -> Option<Doing> {
     let bytes = units * kernel.unit();
-    let [_, _, word, _, right, ..] = *constants else {
+    let [_, _, word, _, fifth, ..] = *constants else {
         return None;
     };
     let (at, src) = (wide(constants, 0), wide(constants, 2));
@@ -130,8 +130,13 @@ fn moving(kernel: Kernel, constants: &[u32], units: u64) -> Option<Doing> {
         },
         Kernel::CopyShift => Doing::Copy {
             dst: at,
-            src: src + u64::from(right / 8),
+            src: src + u64::from(fifth / 8),
             bytes,
+        },
+        Kernel::CopyOpen => Doing::Copy {
+            dst: at,
+            src,
+            bytes: fifth.into(),
         },
         Kernel::FillWide | Kernel::FillWord => Doing::Fill {
             at,

@@ -8,7 +8,7 @@ use drivers_gpu::submit::hardware::{Failed, Submitted};
 use drivers_spec::qcom::kgsl::MAX_COMMANDS;
 use hcq::transport::TransportError;
 
-use crate::backend::{ContextHandle, Failure, IndirectBuffer};
+use crate::backend::{ContextHandle, Failure, IndirectBuffer, few};
 
 /// Words that name an indirect buffer: the halves of its address, its dwords.
 pub(super) const NAME: usize = 3;
@@ -37,7 +37,7 @@ impl Calls {
 }
 
 /// The indirect buffers that words name.
-pub(super) fn buffers(words: &[u32]) -> impl Iterator<Item = IndirectBuffer> {
+pub(super) fn buffers(words: &[u32]) -> impl ExactSizeIterator<Item = IndirectBuffer> {
     let (names, _) = words.as_chunks::<NAME>();
     names.iter().map(|&[low, high, dwords]| IndirectBuffer {
         address: u64::from(low) | u64::from(high) << 32,
@@ -65,8 +65,7 @@ impl Submit for Calls {
     }
 
     fn submit(&self, at: u64, words: &[u32]) -> Result<Submitted, Failed> {
-        let named: Vec<_> = buffers(words).collect();
-        match self.context.submit(&named) {
+        match few::with(buffers(words), |named| self.context.submit(named)) {
             Ok(()) => {
                 let end = at + 1;
                 self.made.store(end, Ordering::Release);

@@ -1,12 +1,15 @@
 //! Contexts of KGSL: each has timestamps of its own, 1 for the first submission.
 //!
 //! After a fault or a hang of the GPU the kernel invalidates the context: waits and submissions fail with EDEADLK, and
-//! its retired timestamp becomes the last one, so that number alone proves nothing. EPROTO reports such a fault once,
-//! with a call that is done all the same. A submission that runs longer than two seconds counts as a hang, unless the
-//! kernel is told otherwise (`ft_long_ib_detect`).
+//! its retired timestamp becomes the last one, so that number alone proves nothing. Contexts of others that were under
+//! way run again; their reset status is "innocent". EPROTO reports such a fault once,
+//! with a call that is done all the same.
+//!
+//! A submission may take any time: kernels 4.9 and later end none of a context without fault tolerance by the clock. One
+//! that never ends is ended by the GPU's own hang detection, or with the context, after half a minute.
 //!
 //! Source: KGSL, adreno_drawctxt.c, `adreno_drawctxt_create`, `adreno_drawctxt_wait`, `adreno_drawctxt_invalidate`;
-//! adreno_dispatch.c, `adreno_dispatcher_queue_cmds`, `adreno_drawobj_timeout`; kgsl.c, `kgsl_prop_gpu_reset_stat`.
+//! adreno_dispatch.c, `adreno_dispatcher_queue_cmds`, `_adreno_dispatch_check_timeout`; kgsl.c, `kgsl_prop_gpu_reset_stat`.
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -29,6 +32,7 @@ use zerocopy::IntoBytes;
 use super::memory::Process;
 use super::survey::{LOG, get, set};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
+use crate::backend::few;
 use crate::backend::retry::{ioctl, ioctl_with};
 use crate::backend::unusable::of_call;
 
@@ -53,6 +57,8 @@ struct State {
     /// What is known of a fault; the first stays.
     fault: Option<String>,
     asked: Instant,
+    /// The last timestamp when nothing was under way, as of the last question.
+    idle_at: Option<u32>,
 }
 
 impl Context {
@@ -89,6 +95,7 @@ impl Context {
             state: Mutex::new(State {
                 fault: None,
                 asked: Instant::now(),
+                idle_at: Some(0),
             }),
             is_stopped: AtomicBool::new(false),
         };
@@ -129,6 +136,13 @@ impl Context {
         Ok(read.timestamp)
     }
 
+    /// Notes that nothing is under way behind a timestamp, if so.
+    fn note_idle(&self, last: u32) {
+        let retired = by_clock(|| self.retired());
+        let is_idle = retired.is_ok_and(|retired| compare(retired, last) != Order::Less);
+        lock(&self.state).idle_at = is_idle.then_some(last);
+    }
+
     /// Notes a fault that a call has told of. Returns what is known of it.
     fn faulted(&self, error: &TransportError) -> String {
         let status = self.reset_status();
@@ -141,7 +155,7 @@ impl Context {
             let last = self.last.load(Ordering::Acquire);
             format!(
                 "the kernel driver has stopped {} after a fault or hang of the GPU ({}: {}); {status}; the last submission has \
-                 timestamp {last}. A submission of more than 2 s counts as a hang. See `dmesg | grep {LOG}`",
+                 timestamp {last}. See `dmesg | grep {LOG}`",
                 self.name, error.operation, error.fault
             )
         });
@@ -190,15 +204,16 @@ impl ContextHandle for Context {
             flags: Object::IB.bits(),
             id: 0,
         };
-        let mut objects: Vec<_> = buffers.iter().map(object).collect();
         let mut command = GpuCommand {
             cmdsize: size_of::<CommandObject>() as u32,
             context_id: self.id,
             ..Default::default()
         };
         let file = &*self.process.file;
-        let mut memory = [objects.as_mut_bytes()];
-        let called = ioctl_with(file, kgsl::GPU_COMMAND, &mut command, &mut memory);
+        let called = few::with(buffers.iter().map(object), |objects| {
+            let mut memory = [objects.as_mut_bytes()];
+            ioctl_with(file, kgsl::GPU_COMMAND, &mut command, &mut memory)
+        });
         match called {
             Ok(()) => {
                 if command.timestamp < self.last.swap(command.timestamp, Ordering::AcqRel) {
@@ -258,6 +273,13 @@ impl ContextHandle for Context {
         let waited = by_clock(|| self.process.file.ioctl(&mut request));
         match waited {
             Ok(_) => Ok(Progress::Ended),
+            // Ended meanwhile, by another thread.
+            Err(error)
+                if matches!(error.fault, Fault::Errno(EINVAL | ENOENT))
+                    && self.is_stopped.load(Ordering::Acquire) =>
+            {
+                Ok(Progress::Idle)
+            }
             Err(error) if is_fault(&error) => {
                 // Who sleeps asks for it next.
                 self.faulted(&error);
@@ -266,10 +288,6 @@ impl ContextHandle for Context {
             Err(error) => match error.fault {
                 // Interrupted: who sleeps has a deadline, and looks at it.
                 Fault::Errno(ETIMEDOUT | EINTR | EAGAIN) => Ok(Progress::None),
-                // Ended meanwhile, by another thread.
-                Fault::Errno(EINVAL) if self.is_stopped.load(Ordering::Acquire) => {
-                    Ok(Progress::Idle)
-                }
                 _ => Err(error),
             },
         }
@@ -290,21 +308,35 @@ impl ContextHandle for Context {
             true => self.reset_status(),
             false => by_clock(|| self.reset_status()),
         };
-        match status? {
-            reset::NO_ERROR => Ok(None),
-            status => {
-                let mut state = lock(&self.state);
-                let known = state.fault.get_or_insert_with(|| {
-                    format!(
-                        "the GPU was reset after a fault or hang of {}: {}. A submission of more than 2 s counts as a hang. See \
-                         `dmesg | grep {LOG}`",
-                        self.name,
-                        told(status)
-                    )
-                });
-                Ok(Some(known.clone()))
-            }
+        let status = status?;
+        let last = self.last.load(Ordering::Acquire);
+        let mut state = lock(&self.state);
+        let was_idle = state.idle_at.take() == Some(last);
+        if status == reset::NO_ERROR {
+            drop(state);
+            self.note_idle(last);
+            return Ok(None);
         }
+        if status == reset::INNOCENT && was_idle {
+            // Nothing was under way: nothing was run twice.
+            tracing::warn!(
+                context = self.name,
+                "the GPU was reset, another context did it"
+            );
+            return Ok(None);
+        }
+        let again = match status {
+            reset::GUILTY => "",
+            _ => "; what was under way ran again, after a part of it had run",
+        };
+        let known = state.fault.get_or_insert_with(|| {
+            format!(
+                "the GPU was reset after a fault or hang while {} was in use: {}{again}. See `dmesg | grep {LOG}`",
+                self.name,
+                told(status)
+            )
+        });
+        Ok(Some(known.clone()))
     }
 
     fn stop(&self) -> bool {

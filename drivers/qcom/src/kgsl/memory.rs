@@ -1,27 +1,25 @@
 //! Memory objects of KGSL. The kernel chooses the address of the GPU, as for Mesa; the host maps the object where it likes.
 //!
 //! Device and control memory is write-combined: the host writes it fast and reads it slowly. Host memory is cached by the
-//! CPU, and the kernel cleans or invalidates the lines of each access ([`Sync`]): GPUs of SDM845 do not see these caches.
+//! CPU, and the kernel cleans or invalidates the lines of each access ([`ByKernel`]): GPUs of SDM845 do not see these caches.
 //!
-//! Source: KGSL, kgsl.c, `kgsl_ioctl_gpuobj_alloc`, `kgsl_ioctl_map_user_mem`, `kgsl_ioctl_gpumem_sync_cache`,
-//! `get_mmap_entry`; Mesa, src/freedreno/vulkan/tu_knl_kgsl.cc, `kgsl_bo_init`.
+//! Source: KGSL, kgsl.c, `kgsl_ioctl_gpuobj_alloc`, `kgsl_ioctl_gpumem_sync_cache`, `get_mmap_entry`; Mesa,
+//! src/freedreno/vulkan/tu_knl_kgsl.cc, `kgsl_bo_init`.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use drivers_gpu::backend::{Memory as Given, Named, PAGE, Request};
 use drivers_spec::qcom::kgsl::{
-    self, CacheOp, GpumemSyncCache, GpuobjAlloc, GpuobjFree, GpuobjInfo, MapUserMem, SharedmemFree,
-    memory, mmap_offset, user,
+    self, CacheOp, GpumemSyncCache, GpuobjAlloc, GpuobjFree, GpuobjInfo, SharedmemFree, memory,
+    mmap_offset,
 };
-use hcq::mem::view::View;
 use hcq::mem::window::{Coherence, Window};
-use hcq::sync::lock;
-use hcq::transport::errno::{EFAULT, EINVAL};
+use hcq::transport::errno::EINVAL;
 use hcq::transport::{DevFile, Fault, Machine, Map, Prot, TransportError};
 use hcq::{GpuVa, MemoryKind};
 
-use super::process::{self, Source};
-use crate::backend::Import;
+use super::process;
 use crate::backend::heap::Object;
 use crate::backend::retry::ioctl;
 
@@ -38,20 +36,24 @@ pub(super) type Process = process::Process<Memory>;
 
 /// A memory object.
 pub(super) struct Memory {
-    named: Option<Named>,
+    pub(super) named: Option<Named>,
     window: Option<Window>,
     kind: Kind,
-    va: u64,
+    pub(super) va: u64,
     bytes: u64,
+    /// The kernel has filled it with zeros.
+    is_new: bool,
     process: Arc<Process>,
 }
 
 /// How it was made, and so how it is freed.
-enum Kind {
+pub(super) enum Kind {
     /// An object with an id.
     Object(u32),
     /// A mapping of other memory.
     Mapped,
+    /// Memory of another library, with what keeps it.
+    Foreign(#[expect(dead_code, reason = "it is kept")] Arc<dyn Any + Send + Sync>),
 }
 
 impl Object for Memory {
@@ -69,7 +71,7 @@ impl Object for Memory {
 }
 
 /// A request that the kernel would take for another one.
-fn misfit(what: String) -> TransportError {
+pub(super) fn misfit(what: String) -> TransportError {
     TransportError::new(super::survey::FILE, what, Fault::Errno(EINVAL))
 }
 
@@ -111,14 +113,8 @@ impl Memory {
         let file = &*process.file;
         ioctl(file, kgsl::GPUOBJ_ALLOC, &mut made)?;
         // From here on a failure frees it.
-        let mut one = Memory {
-            named: None,
-            window: None,
-            kind: Kind::Object(made.id),
-            va: 0,
-            bytes,
-            process: process.clone(),
-        };
+        let mut one = Memory::unmapped(process, made.id, bytes);
+        one.is_new = true;
         let mut info = GpuobjInfo {
             id: made.id,
             ..Default::default()
@@ -145,9 +141,9 @@ impl Memory {
         one.window = Some(match is_cached {
             false => machine.window(name, one.va, view),
             true => {
-                let by = Sync {
+                let by = ByKernel {
                     file: process.file.clone(),
-                    object: Target::Id(made.id),
+                    id: made.id,
                 };
                 Window::managed(name, view, Arc::new(by))
             }
@@ -156,97 +152,39 @@ impl Memory {
         Ok(one.known())
     }
 
-    /// Memory of others. An address or a descriptor that was imported before is the same memory.
-    ///
-    /// # Errors
-    /// The kernel's; nothing is left behind then.
-    pub(super) fn import(
-        process: &Arc<Process>,
-        memory: &Import,
-    ) -> Result<Arc<Memory>, TransportError> {
-        let (source, view) = match memory {
-            Import::User(view) => {
-                let at = view.as_ptr().addr() as u64;
-                (Source::User(at, view.len() as u64), Some(view.clone()))
-            }
-            Import::DmaBuf(fd, bytes) => (Source::DmaBuf(*fd, *bytes), None),
-        };
-        // Held until the new one is known: a memory is mapped once.
-        let mut imported = lock(&process.imported);
-        imported.retain(|(_, memory)| memory.strong_count() > 0);
-        let known = imported.iter().find(|(of, _)| *of == source);
-        if let Some(known) = known.and_then(|(_, memory)| memory.upgrade()) {
-            return Ok(known);
+    /// An object without a place, for what follows to fill.
+    pub(super) fn unmapped(process: &Arc<Process>, id: u32, bytes: u64) -> Memory {
+        Memory {
+            named: None,
+            window: None,
+            kind: Kind::Object(id),
+            va: 0,
+            bytes,
+            is_new: false,
+            process: process.clone(),
         }
-        let made = Memory::map(process, source, view)?;
-        imported.push((source, Arc::downgrade(&made)));
-        Ok(made)
     }
 
-    fn map(
+    /// Memory that is mapped, and known from now on.
+    pub(super) fn imported(
         process: &Arc<Process>,
-        source: Source,
-        view: Option<View>,
-    ) -> Result<Arc<Memory>, TransportError> {
-        let (argument, bytes, what) = match source {
-            Source::User(at, bytes) => {
-                if !at.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) || bytes == 0 {
-                    return Err(misfit(format!(
-                        "{bytes:#x} bytes of the process at {at:#x}, expected whole pages"
-                    )));
-                }
-                let argument = MapUserMem {
-                    len: bytes,
-                    hostptr: at,
-                    memtype: user::ADDR,
-                    flags: (memory::WRITEBACK << memory::CACHEMODE_SHIFT) as u32,
-                    ..Default::default()
-                };
-                (argument, bytes, "memory of the process")
-            }
-            Source::DmaBuf(fd, bytes) => {
-                let argument = MapUserMem {
-                    fd,
-                    len: bytes,
-                    memtype: user::DMABUF,
-                    ..Default::default()
-                };
-                (argument, bytes, "a dma-buf")
-            }
-        };
-        let mut argument = argument;
-        let mapped = ioctl(&*process.file, kgsl::MAP_USER_MEM, &mut argument);
-        mapped.map_err(|error| match (&error.fault, source) {
-            // It has this address on the GPU already.
-            (Fault::Errno(EFAULT), Source::User(at, _)) => TransportError {
-                operation: format!(
-                    "{} of {at:#x}, memory of a GPU: use its buffer",
-                    error.operation
-                ),
-                ..error
-            },
-            _ => error,
-        })?;
-        let va = argument.gpuaddr;
-        let window = view.as_ref().map(|view| {
-            let by = Sync {
-                file: process.file.clone(),
-                object: Target::Address(va),
-            };
-            Window::managed(what, view.clone(), Arc::new(by))
-        });
+        (va, bytes): (u64, u64),
+        (kind, window): (Kind, Option<Window>),
+        what: &str,
+    ) -> Arc<Memory> {
         let one = Memory {
             named: Some(Named::new(&process.space, va, bytes, what)),
             window,
-            kind: Kind::Mapped,
+            kind,
             va,
             bytes,
+            is_new: false,
             process: process.clone(),
         };
-        Ok(one.known())
+        one.known()
     }
 
-    fn known(self) -> Arc<Memory> {
+    pub(super) fn known(self) -> Arc<Memory> {
         let one = Arc::new(self);
         one.process.heap.add(&one);
         one
@@ -258,7 +196,7 @@ impl Memory {
             va: GpuVa(self.va),
             bytes: self.bytes,
             window: self.window.clone(),
-            zeroed: matches!(self.kind, Kind::Object(_)),
+            zeroed: self.is_new,
             owner: Box::new(self),
         }
     }
@@ -288,6 +226,7 @@ impl Drop for Memory {
                 let mut argument = SharedmemFree { gpuaddr: self.va };
                 ioctl(file, kgsl::SHAREDMEM_FREE, &mut argument)
             }
+            Kind::Foreign(_) => Ok(()),
         };
         if let Err(error) = freed {
             tracing::warn!(%error, va = self.va, "could not free memory: it stays until the process ends");
@@ -295,31 +234,28 @@ impl Drop for Memory {
     }
 }
 
-/// Cache maintenance of an object that the CPU caches.
-struct Sync {
+/// Bytes of a line of the CPU's cache.
+pub(super) const LINE: u64 = 64;
+
+/// Cache maintenance of an object that the CPU caches, by the kernel.
+struct ByKernel {
     file: Arc<dyn DevFile>,
-    object: Target,
+    id: u32,
 }
 
-/// How GPUMEM_SYNC_CACHE names an object.
-#[derive(Clone, Copy)]
-enum Target {
-    Id(u32),
-    Address(u64),
-}
-
-impl Sync {
+impl ByKernel {
+    /// Of whole pages, as the kernel works: some leave out the first one where a range begins inside of it
+    /// (`kgsl_cache_range_op` of kgsl_sharedmem.c at 27cf0e4 masks offset and size the wrong way round).
     fn sync(&self, op: CacheOp, offset: u64, length: u64) -> Result<(), TransportError> {
         if length == 0 {
             return Ok(());
         }
-        let (id, gpuaddr) = match self.object {
-            Target::Id(id) => (id, 0),
-            Target::Address(at) => (0, at),
-        };
+        let end = (offset + length).next_multiple_of(PAGE);
+        let offset = offset / PAGE * PAGE;
+        let length = end - offset;
         let mut argument = GpumemSyncCache {
-            gpuaddr,
-            id,
+            gpuaddr: 0,
+            id: self.id,
             op: (op | CacheOp::RANGE).bits(),
             offset,
             length,
@@ -328,12 +264,23 @@ impl Sync {
     }
 }
 
-impl Coherence for Sync {
+/// What the CPU has written goes to memory before lines are dropped: the kernel drops whole pages, and another thread may
+/// be writing to a part of one.
+const DROP: CacheOp = CacheOp::TO_GPU.union(CacheOp::FROM_GPU);
+
+impl Coherence for ByKernel {
     fn flush(&self, offset: u64, len: u64) -> Result<(), TransportError> {
         self.sync(CacheOp::TO_GPU, offset, len)
     }
 
     fn invalidate(&self, offset: u64, len: u64) -> Result<(), TransportError> {
-        self.sync(CacheOp::FROM_GPU, offset, len)
+        self.sync(DROP, offset, len)
+    }
+
+    fn prepare(&self, offset: u64, len: u64) -> Result<(), TransportError> {
+        match offset.is_multiple_of(LINE) && len.is_multiple_of(LINE) {
+            true => Ok(()),
+            false => self.sync(DROP, offset, len),
+        }
     }
 }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`mod@survey`] | the GPU, and why it cannot be used |
 //! | `process` | the open file of the process, and its memory |
-//! | `memory` | memory objects: made, imported, mapped, synchronized with the caches of the CPU |
+//! | `memory` | memory objects: made, mapped, synchronized with the caches of the CPU |
+//! | `import` | memory of others |
 //! | `context` | a context: submissions, waits, faults |
 //! | [`open`] | all of them as a [`QcomBackend`] |
 //!
@@ -12,6 +13,7 @@
 //! drivers/spec/src/qcom/kgsl.rs.
 
 mod context;
+mod import;
 mod memory;
 mod open;
 mod process;

@@ -9,7 +9,7 @@ use drivers_spec::qcom::kgsl::{
 use hcq::mem::window::Window;
 use hcq::sync::lock;
 use hcq::transport::{Machine, TransportError};
-use hcq::{DeviceId, Error, Result};
+use hcq::{DeviceId, Error, Import, Result};
 use zerocopy::IntoBytes;
 
 use super::context::Context;
@@ -18,7 +18,7 @@ use super::survey::{FILE, LOG};
 use crate::VENDOR;
 use crate::backend::driver::{Driver, Opened};
 use crate::backend::retry::{ioctl, ioctl_with};
-use crate::backend::{ContextHandle, Import, QcomBackend};
+use crate::backend::{ContextHandle, QcomBackend};
 use crate::options::Options;
 
 /// Opens the GPU of a machine, number 0.

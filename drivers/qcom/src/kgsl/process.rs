@@ -21,16 +21,12 @@ pub(super) struct Process<M> {
     pub(super) space: Arc<Space>,
     /// Its memory.
     pub(super) heap: Heap<M>,
-    /// Memory of the process and of others that was imported.
-    pub(super) imported: Mutex<Vec<(Source, Weak<M>)>>,
+    /// Pages of the process that were imported, by their address and bytes.
+    pub(super) imported: Mutex<Vec<Imported<M>>>,
 }
 
-/// What was imported: an address or a descriptor, and bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Source {
-    User(u64, u64),
-    DmaBuf(i32, u64),
-}
+/// Pages by their address and bytes, and what they are mapped as.
+pub(super) type Imported<M> = ((u64, u64), Weak<M>);
 
 struct Slot<M>(Mutex<Weak<Process<M>>>);
 

@@ -6,7 +6,7 @@
 //! Source: Linux, drivers/gpu/drm/msm/msm_drv.c, `msm_ioctl_gem_new`, `msm_ioctl_gem_info`; msm_gem.c, `msm_gem_new`;
 //! drivers/gpu/drm/drm_prime.c.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use drivers_gpu::backend::{Memory as Given, Named, PAGE, Request};
 use drivers_spec::amd::drm::{self, GemClose, PrimeHandle};
@@ -15,10 +15,9 @@ use hcq::mem::window::Window;
 use hcq::sync::lock;
 use hcq::transport::errno::EINVAL;
 use hcq::transport::{Fault, Machine, Map, Prot, TransportError};
-use hcq::{GpuVa, MemoryKind};
+use hcq::{GpuVa, Import, MemoryKind};
 
 use super::process;
-use crate::backend::Import;
 use crate::backend::heap::Object;
 use crate::backend::retry::ioctl;
 
@@ -36,6 +35,7 @@ pub(super) struct Memory {
     va: u64,
     bytes: u64,
     is_new: bool,
+    is_imported: bool,
     process: Arc<Process>,
 }
 
@@ -135,43 +135,70 @@ impl Memory {
         Ok(one)
     }
 
-    /// A dma-buf. A descriptor that was imported before is the same memory.
+    /// A dma-buf. One that is imported already is the same memory.
     ///
     /// # Errors
-    /// The kernel's; [`Fault::Unsupported`] for memory of the process, which msm does not take.
+    /// The kernel's; [`Fault::Unsupported`] for other memory, which msm does not take.
     pub(super) fn import(
         process: &Arc<Process>,
         memory: &Import,
     ) -> Result<Arc<Memory>, TransportError> {
-        let (fd, bytes) = match memory {
-            Import::DmaBuf(fd, bytes) => (*fd, *bytes),
-            Import::User(_) => {
-                let why = "msm takes no memory of the process: copy it to a buffer, or share it as a dma-buf";
-                return Err(TransportError::new(
-                    &*process.path,
-                    "import",
-                    Fault::Unsupported(why.into()),
-                ));
+        let why = match memory {
+            Import::DmaBuf(fd, bytes) => return Memory::of_dmabuf(process, *fd, *bytes),
+            Import::Host(_) => {
+                "msm takes no memory of the process: copy it to a buffer, or share it as a dma-buf"
+            }
+            Import::Device { .. } => {
+                "msm has an address space for each open file, and another library another one: share the memory as a dma-buf"
             }
         };
-        // Held until the new one is known: the kernel has one handle for it.
+        let why = Fault::Unsupported(why.into());
+        Err(TransportError::new(&*process.path, "import", why))
+    }
+
+    fn of_dmabuf(
+        process: &Arc<Process>,
+        fd: i32,
+        bytes: u64,
+    ) -> Result<Arc<Memory>, TransportError> {
+        // Held until the new one is known, and while one is closed: the kernel gives a dma-buf one handle, however often it
+        // is imported, and one close ends it.
         let mut imported = lock(&process.imported);
-        imported.retain(|(_, memory)| memory.strong_count() > 0);
-        let known = imported.iter().find(|(of, _)| *of == fd);
-        if let Some(known) = known.and_then(|(_, memory)| memory.upgrade()) {
-            return Ok(known);
-        }
         let mut prime = PrimeHandle {
             fd,
             ..Default::default()
         };
         ioctl(&*process.file, drm::PRIME_FD_TO_HANDLE, &mut prime)?;
+        let known = imported.get(&prime.handle).and_then(Weak::upgrade);
+        if let Some(known) = known {
+            // Its drop takes the lock.
+            drop(imported);
+            if known.bytes == bytes {
+                return Ok(known);
+            }
+            let operation = format!(
+                "import of {bytes:#x} bytes of a dma-buf that is imported with {:#x}",
+                known.bytes
+            );
+            return Err(TransportError::new(
+                &*process.path,
+                operation,
+                Fault::Errno(EINVAL),
+            ));
+        }
         let mut one = Memory::of(process, prime.handle, bytes);
-        one.place()?;
+        one.is_imported = true;
+        if let Err(error) = one.place() {
+            // Its drop takes the lock.
+            drop(imported);
+            return Err(error);
+        }
         one.va = one.start;
         one.named = Some(Named::new(&process.space, one.va, bytes, "a dma-buf"));
+        // One that is about to be dropped leaves the handle to this one.
+        process.unlist(prime.handle, || ());
         let made = one.known();
-        imported.push((fd, Arc::downgrade(&made)));
+        imported.insert(prime.handle, Arc::downgrade(&made));
         Ok(made)
     }
 
@@ -184,6 +211,7 @@ impl Memory {
             va: 0,
             bytes,
             is_new: false,
+            is_imported: false,
             process: process.clone(),
         }
     }
@@ -238,21 +266,38 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        self.process.unlist(self.handle);
+impl Memory {
+    /// Closes the handle. The kernel keeps what submissions that still run have listed.
+    fn close(&self) {
         if self.va != 0 {
             self.process.heap.remove(self.va);
         }
-        self.named = None;
-        self.window = None;
         let mut argument = GemClose {
             handle: self.handle,
             ..Default::default()
         };
-        // The kernel keeps what submissions that still run have listed.
-        if let Err(error) = ioctl(&*self.process.file, drm::GEM_CLOSE, &mut argument) {
-            tracing::warn!(%error, va = self.va, "could not free memory: it stays until the file is closed");
+        self.process.unlist(self.handle, || {
+            if let Err(error) = ioctl(&*self.process.file, drm::GEM_CLOSE, &mut argument) {
+                tracing::warn!(%error, va = self.va, "could not free memory: it stays until the file is closed");
+            }
+        });
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.named = None;
+        self.window = None;
+        if !self.is_imported {
+            self.close();
+            return;
+        }
+        let mut imported = lock(&self.process.imported);
+        let handle = imported.get(&self.handle);
+        // Imported again meanwhile: the handle is that one's now.
+        if handle.is_none_or(|newer| newer.strong_count() == 0) {
+            imported.remove(&self.handle);
+            self.close();
         }
     }
 }

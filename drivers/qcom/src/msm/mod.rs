@@ -6,6 +6,7 @@
 //! | `process` | the open file of the process, and its memory |
 //! | `memory` | memory objects (GEM): made, imported, mapped |
 //! | `queue` | a submitqueue: submissions, fences, faults |
+//! | `order` | what keeps later submissions from running after one that was dropped |
 //! | [`open`] | all of them as a [`QcomBackend`] |
 //!
 //! Source: Linux, drivers/gpu/drm/msm/msm_drv.c, msm_gem.c, msm_gem_submit.c, msm_submitqueue.c, adreno/adreno_gpu.c;
@@ -13,6 +14,7 @@
 
 mod memory;
 mod open;
+mod order;
 mod process;
 mod queue;
 pub mod survey;

@@ -6,14 +6,14 @@ use drivers_gpu::backend::{Memory as Given, Request, Space};
 use drivers_spec::qcom::msm::param;
 use hcq::mem::window::Window;
 use hcq::transport::{Machine, TransportError};
-use hcq::{DeviceId, Error, Result};
+use hcq::{DeviceId, Error, Import, Result};
 
 use super::memory::{Memory, Process};
 use super::queue::Queue;
 use super::survey::{self, LOG, get};
 use crate::VENDOR;
 use crate::backend::driver::{Driver, Opened};
-use crate::backend::{ContextHandle, Import, QcomBackend, Unusable};
+use crate::backend::{ContextHandle, QcomBackend, Unusable};
 
 /// Opens GPU number `index` of a machine ([`survey::Found::index`]).
 ///
@@ -73,7 +73,12 @@ impl Driver for Msm {
         device: &DeviceId,
         priority: u32,
     ) -> Result<Arc<dyn ContextHandle>, TransportError> {
-        Ok(Arc::new(Queue::new(device, &self.process, priority)?))
+        Ok(Arc::new(Queue::new(
+            &*self.machine,
+            device,
+            &self.process,
+            priority,
+        )?))
     }
 
     fn ticks(&self) -> Result<u64, TransportError> {

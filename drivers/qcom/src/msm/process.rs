@@ -1,5 +1,6 @@
 //! [`Process`]: the open file of a GPU in this process, and its memory. It lives as long as a device or memory of it.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -24,8 +25,8 @@ pub(super) struct Process<M> {
     pub(super) heap: Heap<M>,
     /// What every submission lists: all memory, in the order of its addresses. Held while memory comes and goes.
     pub(super) listed: Mutex<Vec<GemSubmitBo>>,
-    /// Dma-bufs that were imported, by descriptor.
-    pub(super) imported: Mutex<Vec<(i32, Weak<M>)>>,
+    /// Dma-bufs that were imported, by handle.
+    pub(super) imported: Mutex<BTreeMap<u32, Weak<M>>>,
 }
 
 struct Slots<M>(Mutex<Vec<Weak<Process<M>>>>);
@@ -73,8 +74,10 @@ impl<M: Object + 'static> Process<M> {
         listed.insert(at, entry);
     }
 
-    /// Takes an object from the list.
-    pub(super) fn unlist(&self, handle: u32) {
-        lock(&self.listed).retain(|one| one.handle != handle);
+    /// Takes an object from the list; what ends it runs before others submit.
+    pub(super) fn unlist(&self, handle: u32, end: impl FnOnce()) {
+        let mut listed = lock(&self.listed);
+        listed.retain(|one| one.handle != handle);
+        end();
     }
 }

@@ -1,6 +1,7 @@
 //! Submitqueues of msm: the kernel numbers submissions by fences of the queue.
 //!
-//! A submission that hangs is dropped by the kernel, its fence is signalled all the same, and the queue counts a fault; a
+//! A submission that hangs is dropped by the kernel, its fence is signalled all the same, and the queue counts a fault. Those
+//! behind it never pass ([`Order`]), so that their signals do not count for it. A
 //! kernel that has taken the address space away refuses later submissions (EPIPE). The kernel takes a GPU that makes no
 //! progress for half a second for hung.
 //!
@@ -20,14 +21,16 @@ use drivers_spec::qcom::msm::{
 use hcq::sync::lock;
 use hcq::transport::access::by_clock;
 use hcq::transport::errno::{EAGAIN, EDEADLK, EINTR, EINVAL, ENOENT, ENOMEM, EPIPE, ETIMEDOUT};
-use hcq::transport::{Fault, TransportError};
+use hcq::transport::{Fault, Machine, TransportError};
 use hcq::{DeviceId, Error};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::IntoBytes;
 
-use super::memory::Process;
+use super::memory::{Memory, Process};
+use super::order::Order;
 use super::survey::{LOG, get};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
+use crate::backend::few;
 use crate::backend::heap::Object;
 use crate::backend::retry::{ioctl, ioctl_with};
 use crate::backend::unusable::of_call;
@@ -45,6 +48,7 @@ pub(super) struct Queue {
     submitted: AtomicU64,
     /// Fences that are not known to be signalled, in their order.
     fences: Mutex<VecDeque<u32>>,
+    order: Order,
     state: Mutex<State>,
     is_stopped: AtomicBool,
 }
@@ -61,11 +65,13 @@ impl Queue {
     /// # Errors
     /// The kernel's; nothing is left behind then.
     pub(super) fn new(
+        machine: &dyn Machine,
         device: &DeviceId,
         process: &Arc<Process>,
         priority: u32,
     ) -> Result<Queue, TransportError> {
         let file = &*process.file;
+        let order = Order::new(machine, process)?;
         // Older kernels have one priority and do not tell.
         let levels = get(file, param::PRIORITIES).unwrap_or(1).clamp(1, 256) as u32;
         let mut made = Submitqueue {
@@ -80,6 +86,7 @@ impl Queue {
             id: made.id,
             submitted: AtomicU64::new(0),
             fences: Mutex::default(),
+            order,
             state: Mutex::new(State {
                 fault: None,
                 asked: Instant::now(),
@@ -88,38 +95,84 @@ impl Queue {
         })
     }
 
-    /// Commands and the list of memory that they name. The list is all memory of the process, in the order of addresses.
-    fn commands(
+    /// A command, by the list of memory.
+    fn command(
         &self,
-        buffers: &[IndirectBuffer],
-    ) -> Result<(Vec<GemSubmitCmd>, Vec<GemSubmitBo>), Error> {
-        let listed = lock(&self.process.listed).clone();
-        let command = |buffer: &IndirectBuffer| {
-            let object = self.process.heap.at(buffer.address)?;
+        buffer: &IndirectBuffer,
+        object: Option<&Arc<Memory>>,
+        listed: &[GemSubmitBo],
+    ) -> Result<GemSubmitCmd, Failure> {
+        let command = object.and_then(|object| {
             let (handle, offset) = object.place_of(buffer.address);
-            let index = listed.iter().position(|one| one.handle == handle)?;
+            let index = listed.partition_point(|one| one.presumed < buffer.address - offset);
+            let is_listed = listed.get(index).is_some_and(|one| one.handle == handle);
             let end = buffer.address - object.va() + u64::from(buffer.dwords) * 4;
-            (end <= object.bytes()).then_some(GemSubmitCmd {
+            (is_listed && end <= object.bytes()).then_some(GemSubmitCmd {
                 kind: command::BUF,
                 submit_idx: index as u32,
                 submit_offset: offset as u32,
                 size: buffer.dwords * 4,
                 ..Default::default()
             })
+        });
+        command.ok_or_else(|| {
+            Failure::Refused(Error::Command {
+                device: self.device.clone(),
+                queue: self.name.clone(),
+                command: "submission".into(),
+                why: format!(
+                    "{} dwords at {:#x} are in no memory of this device: keep it until the submission is done",
+                    buffer.dwords, buffer.address
+                ),
+            })
+        })
+    }
+
+    /// Submits indirect buffers with the list of all memory of the process, in the order of addresses; returns the fence.
+    fn call(
+        &self,
+        buffers: &[IndirectBuffer],
+        objects: &[Option<Arc<Memory>>],
+    ) -> Result<u32, Failure> {
+        let mut submit = GemSubmit {
+            flags: Submit::NO_IMPLICIT.bits() | PIPE_3D0,
+            fence_fd: -1,
+            queueid: self.id,
+            ..Default::default()
         };
-        let nobody = |buffer: &IndirectBuffer| Error::Command {
-            device: self.device.clone(),
-            queue: self.name.clone(),
-            command: "submission".into(),
-            why: format!(
-                "{} dwords at {:#x} are in no memory of this device: keep it until the submission is done",
-                buffer.dwords, buffer.address
-            ),
-        };
-        let commands = buffers
-            .iter()
-            .map(|one| command(one).ok_or_else(|| nobody(one)));
-        Ok((commands.collect::<Result<_, _>>()?, listed))
+        let none = buffers.iter().map(|_| GemSubmitCmd::default());
+        few::with(none, |commands| {
+            // Held over the call: the kernel refuses a list with a handle that is closed meanwhile.
+            let mut listed = lock(&self.process.listed);
+            let pairs = buffers.iter().zip(objects);
+            for (command, (buffer, object)) in commands.iter_mut().zip(pairs) {
+                *command = self.command(buffer, object.as_ref(), &listed)?;
+            }
+            let file = &*self.process.file;
+            let mut memory = [
+                listed.as_mut_slice().as_mut_bytes(),
+                commands.as_mut_bytes(),
+            ];
+            match ioctl_with(file, msm::MSM_GEM_SUBMIT, &mut submit, &mut memory) {
+                Ok(()) => Ok(submit.fence),
+                // The address space is unusable after a fault (EPIPE), the queue is gone (ENOENT).
+                Err(error)
+                    if is_gone(&error)
+                        || matches!(error.fault, Fault::Errno(EPIPE | EDEADLK | ENOENT)) =>
+                {
+                    Err(Failure::Lost(error))
+                }
+                Err(error) => {
+                    let mut refused = of_call(&self.device, &error, LOG);
+                    if let (Error::Os { hint, .. }, Fault::Errno(ENOMEM)) =
+                        (&mut refused, &error.fault)
+                    {
+                        *hint = "Free memory of the machine and submit again".into();
+                    }
+                    Err(Failure::Refused(refused))
+                }
+            }
+        })
     }
 
     /// The oldest fence that is not known to be signalled.
@@ -184,37 +237,22 @@ impl ContextHandle for Queue {
     }
 
     fn submit(&self, buffers: &[IndirectBuffer]) -> Result<(), Failure> {
-        let (mut commands, mut listed) = self.commands(buffers).map_err(Failure::Refused)?;
-        let mut submit = GemSubmit {
-            flags: Submit::NO_IMPLICIT.bits() | PIPE_3D0,
-            fence_fd: -1,
-            queueid: self.id,
-            ..Default::default()
-        };
-        let file = &*self.process.file;
-        let mut memory = [listed.as_mut_bytes(), commands.as_mut_bytes()];
-        match ioctl_with(file, msm::MSM_GEM_SUBMIT, &mut submit, &mut memory) {
-            Ok(()) => {
-                lock(&self.fences).push_back(submit.fence);
-                self.submitted.fetch_add(1, Ordering::AcqRel);
-                Ok(())
-            }
-            // The address space is unusable after a fault (EPIPE), the queue is gone (ENOENT).
-            Err(error)
-                if is_gone(&error)
-                    || matches!(error.fault, Fault::Errno(EPIPE | EDEADLK | ENOENT)) =>
-            {
-                Err(Failure::Lost(error))
-            }
-            Err(error) => {
-                let mut refused = of_call(&self.device, &error, LOG);
-                if let (Error::Os { hint, .. }, Fault::Errno(ENOMEM)) = (&mut refused, &error.fault)
-                {
-                    *hint = "Free memory of the machine and submit again".into();
-                }
-                Err(Failure::Refused(refused))
-            }
-        }
+        // One after the other: each waits for the one before.
+        let mut fences = lock(&self.fences);
+        let number = self.submitted.load(Ordering::Acquire) + 1;
+        let [first, last] = self.order.around(number).map_err(Failure::Lost)?;
+        let all = (0..buffers.len() + 2).map(|i| match i.checked_sub(1) {
+            None => first,
+            Some(i) => buffers.get(i).copied().unwrap_or(last),
+        });
+        let fence = few::with(all, |all| {
+            // Kept over the call, and dropped when the list is free again: their drop takes it.
+            let objects = all.iter().map(|one| self.process.heap.at(one.address));
+            few::with(objects, |objects| self.call(all, objects))
+        })?;
+        fences.push_back(fence);
+        self.submitted.store(number, Ordering::Release);
+        Ok(())
     }
 
     fn counts(&self) -> Result<(u64, u64), TransportError> {

@@ -12,6 +12,9 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{Memory, edit};
 
+/// Bytes of every dma-buf.
+pub const DMABUF_BYTES: u64 = 8192;
+
 /// The kernel driver with its GPU.
 #[derive(Default)]
 pub struct Kgsl {
@@ -161,10 +164,23 @@ impl Kgsl {
             });
         } else if is(GPUMEM_SYNC_CACHE.ioctl()) {
             edit::<GpumemSyncCache>(request, |sync, _| {
+                assert!(sync.id != 0, "pages of the process have no cache mode");
+                // Kernels leave out the first page of a range that begins inside of it.
+                assert!(sync.offset.is_multiple_of(PAGE) && sync.length.is_multiple_of(PAGE));
                 state.syncs.push((sync.op, sync.offset, sync.length));
+            });
+        } else if is(by_descriptor::GPUOBJ_IMPORT.ioctl()) {
+            edit::<GpuobjImport>(request, |import, fd| {
+                assert_eq!((import.kind, import.priv_len), (user::DMABUF, 4));
+                assert!(i32::read_from_bytes(fd).unwrap() >= 0);
+                let (at, view) = self.memory.add(DMABUF_BYTES, 4096);
+                state.next += 1;
+                import.id = state.next;
+                state.objects.insert(state.next, (at, DMABUF_BYTES, view));
             });
         } else if is(MAP_USER_MEM.ioctl()) {
             edit::<MapUserMem>(request, |map, _| {
+                assert_eq!((map.memtype, map.flags), (user::ADDR, 0));
                 *state.mapped.entry(map.hostptr).or_default() += 1;
                 map.gpuaddr = map.hostptr + 1;
             });

@@ -72,6 +72,11 @@ impl Memory {
                     assert!(packet::event_writes(event_write_0::EVENT.get(body[0])));
                     self.write(wide(body, 1), body[3]);
                 }
+                (op::MEM_WRITE, _) => {
+                    for (i, word) in body[2..].iter().enumerate() {
+                        self.write(wide(body, 0) + i as u64 * 4, *word);
+                    }
+                }
                 (op::REG_TO_MEM, _) => {
                     self.write(wide(body, 1), 1234);
                     self.write(wide(body, 1) + 4, 0);

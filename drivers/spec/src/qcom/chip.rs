@@ -183,12 +183,18 @@ impl Chip {
     }
 
     /// The most fibers of a group whose shader has these footprints, in vectors of four registers, where half and full
-    /// registers are apart: whole waves of double size, as many as there are registers for. From a survey of what has run
-    /// on A630; for other chips a guess, with their number of registers.
-    pub const fn max_group(&self, full: u32, half: u32) -> u32 {
+    /// registers are apart: as many waves as there are registers for, of the chip's size or twice that.
+    ///
+    /// Source: Mesa, src/freedreno/ir3/ir3.c, `ir3_get_reg_dependent_max_waves`: waves start in the chip's granularity.
+    pub const fn max_group(&self, full: u32, half: u32, double: bool) -> u32 {
         let used = full + half.div_ceil(2);
-        let waves = self.facts().registers / if used == 0 { 1 } else { used };
-        let fibers = waves * 128;
+        let size = if double { 2 } else { 1 };
+        let used = if used == 0 { 1 } else { used } * size;
+        let mut waves = self.facts().registers / used * self.wave_granularity;
+        if waves > Chip::MAX_WAVES {
+            waves = Chip::MAX_WAVES;
+        }
+        let fibers = waves * self.wave * size;
         if fibers < Chip::MAX_GROUP {
             fibers
         } else {
@@ -509,8 +515,12 @@ mod tests {
         assert_eq!(chip("A650").facts().registers, 64);
         // The first is of the recorded program, which may have 1024.
         let groups = [(7, 1), (0, 0), (12, 0), (12, 1), (48, 0), (48, 48), (96, 2)];
-        let most = groups.map(|(full, half)| a630.max_group(full, half));
+        let most = groups.map(|(full, half)| a630.max_group(full, half, false));
         assert_eq!(most, [1024, 1024, 1024, 896, 256, 128, 0]);
+        let double = groups.map(|(full, half)| a630.max_group(full, half, true));
+        assert_eq!(double, [1024, 1024, 1024, 768, 256, 0, 0]);
+        // 25 vectors leave one pair of waves.
+        assert_eq!(a630.max_group(25, 0, true), 256);
         // As older versions of Mesa's table have them in numbers.
         let offsets = |name| {
             let chip = chip(name);

@@ -25,7 +25,8 @@ pub const fn mmap_offset(id: u32) -> u64 {
     id as u64 * PAGE
 }
 
-/// The most commands or memory objects of a [`GpuCommand`], `KGSL_MAX_NUMIBS`. Newer kernels may have more.
+/// The most commands or memory objects of a [`GpuCommand`], `KGSL_MAX_NUMIBS` of kgsl.h. A survey of newer trees names
+/// 100000; this is what all of them take.
 pub const MAX_COMMANDS: u32 = 2000;
 /// The most sync points of a [`GpuCommand`], `KGSL_MAX_SYNCPOINTS`.
 pub const MAX_SYNCPOINTS: u32 = 32;
@@ -123,7 +124,8 @@ bitflags! {
         const GPUWRITEONLY = 1 << 25;
         /// The address of the GPU is that of the mapping.
         const USE_CPU_MAP = 1 << 28;
-        /// The GPU sees the caches of the CPU. Not in kernels 4.9.
+        /// The GPU sees the caches of the CPU. Some trees of kernel 4.9 know it, others drop it: the flags that come back
+        /// tell.
         const IOCOHERENT = 1 << 31;
         /// An address below 4 GiB.
         const FORCE_32BIT = 1 << 32;
@@ -344,7 +346,7 @@ structs! { LAYOUTS;
     }
     /// The value of DEVICE_INFO.
     DevInfo = "kgsl_devinfo" {
-        /// Always 0 where one GPU is.
+        /// The number of the GPU, from 1: adreno.c, `adreno_prop_device_info`, has its id and 1 more.
         device_id: u32,
         /// See [`super::chip`].
         chip_id: u32,
@@ -731,7 +733,8 @@ ioctls! { IOCTLS, 0x09, "IOCTL_KGSL_";
     /// Where an object is.
     GPUOBJ_INFO = IOWR 0x47 GpuobjInfo,
     /// Memory of the client, or a dmabuf, for the GPU. For the address of a client `priv_len` is not the length of what
-    /// `priv` points to: no description of pointers fits, so calls are refused.
+    /// `priv` points to: no description of pointers fits both, so calls are refused. [`by_descriptor`] has that of a
+    /// dmabuf; for an address there is MAP_USER_MEM.
     GPUOBJ_IMPORT = IOWR 0x48 GpuobjImport [undescribed],
     /// Caches of the CPU, of several objects.
     GPUOBJ_SYNC = IOW 0x49 GpuobjSync [objs: count of GpuobjSyncObj],
@@ -741,6 +744,16 @@ ioctls! { IOCTLS, 0x09, "IOCTL_KGSL_";
         objlist: numobjs of CommandObject,
         synclist: numsyncs of CommandSyncpoint
     ],
+}
+
+/// GPUOBJ_IMPORT of a dmabuf: `priv_len` is the length of what `priv` points to ([`ImportDmaBuf`]).
+pub mod by_descriptor {
+    use super::{GpuobjImport, ioctls};
+
+    ioctls! { IOCTLS, 0x09, "IOCTL_KGSL_";
+        /// A dmabuf for the GPU.
+        GPUOBJ_IMPORT = IOWR 0x48 GpuobjImport [priv_address: priv_len of u8],
+    }
 }
 
 /// What the kernel refuses a call with.

@@ -164,6 +164,7 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         "doorbell verify driving_policy.dbx --model target/models/openpilot-full/driving_policy/model.onnx --runs 1",
         NETS,
     ),
+    ("DEV=QCOM doorbell-run model.dbx --repeat 100", RUN),
     (
         "doorbell-run model.dbx --input x=x.bin --output y=y.bin",
         RUN,

@@ -1,0 +1,114 @@
+//! A submission and a replay allocate nothing in the driver, and are one call of the kernel driver each.
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+mod stand;
+mod timed;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use drivers_qcom::{Options, kgsl, msm, over};
+use hcq::graph::{GraphBuilder, Work};
+use hcq::transport::Machine;
+use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val};
+use twin_qcom::machine::TwinMachine;
+
+use stand::{at, soon};
+
+/// Counts calls of the thread that asks for it, outside of calls of the twin.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    if !timed::is_inside() {
+        // A thread that ends has none any more.
+        let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+    }
+}
+
+// SAFETY: hands everything on to the system's allocator unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(ptr, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+#[test]
+fn submissions_and_replays_allocate_nothing() {
+    for config in ["chip=a630", "chip=a630,kernel=msm"] {
+        let twin: Arc<dyn Machine> = TwinMachine::new(config).unwrap();
+        let (machine, spent) = timed::timed(twin);
+        let options = Options::default();
+        let backend = match config.contains("msm") {
+            true => msm::open(&machine, 0),
+            false => kgsl::open(&machine, 0, &options),
+        };
+        let device = over(&backend.unwrap(), &options).unwrap();
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let program = device.load(&stand::many("a630")).unwrap();
+        let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
+
+        let mut builder = GraphBuilder::new();
+        let shared: Arc<dyn Device> = device.clone();
+        let lane = builder.lane(&shared, &compute);
+        let slot = builder.slot().unwrap();
+        let span = Span::at(data.va().0, data.bytes());
+        for i in 0..123 {
+            let work = Work::Exec {
+                program: program.clone(),
+                args: vec![at(&data), Val::Slot(slot, i)],
+                grid: [1, 1, 1],
+                block: [1, 1, 1],
+            };
+            builder.add(lane, "many", work, [span], [span]);
+        }
+        let mut graph = builder.build().unwrap();
+        // Each is made while nothing else is under way; waits are not counted, since they may ask.
+        let (mut allocations, mut calls) = (Vec::new(), Vec::new());
+        for round in 0..40 {
+            let before = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            graph.replay(&[round], &[], soon()).unwrap();
+            let replayed = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            graph.wait(soon()).unwrap();
+            let args = [at(&data), Val::Const(round)];
+            let exec = Command::Exec {
+                program: &program,
+                args: &args,
+                grid: [1, 1, 1],
+                block: [1, 1, 1],
+            };
+            let between = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            compute.submit(&[], &[exec]).unwrap();
+            let submitted = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            compute.wait(soon()).unwrap();
+            if round >= 20 {
+                allocations.push([replayed.0 - before.0, submitted.0 - between.0]);
+                calls.push([replayed.1 - before.1, submitted.1 - between.1]);
+            }
+        }
+        assert_eq!(calls, [[1, 1]; 20], "{config}");
+        let allocating = allocations.iter().filter(|counts| **counts != [0, 0]);
+        assert!(allocating.count() <= 1, "{config}: {allocations:?}");
+    }
+}

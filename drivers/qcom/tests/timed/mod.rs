@@ -1,0 +1,99 @@
+//! A machine whose files tell when a thread is inside of a call: what is the driver's, and what the twin's.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use hcq::mem::view::View;
+use hcq::transport::{DevFile, Kept, Machine, Map, Request, Reserved, TransportError};
+
+thread_local! {
+    /// Whether this thread is inside of a call.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread is inside of a call.
+#[allow(dead_code)] // Not everyone asks.
+pub fn is_inside() -> bool {
+    INSIDE.try_with(Cell::get).unwrap_or(true)
+}
+
+/// Time inside of calls, in nanoseconds, and how many there were.
+#[derive(Default)]
+pub struct Spent {
+    pub ns: AtomicU64,
+    pub calls: AtomicU64,
+}
+
+struct Timed {
+    inner: Arc<dyn Machine>,
+    spent: Arc<Spent>,
+    kept: Kept,
+}
+
+struct TimedFile {
+    inner: Arc<dyn DevFile>,
+    spent: Arc<Spent>,
+}
+
+/// A machine, and what its calls take.
+pub fn timed(inner: Arc<dyn Machine>) -> (Arc<dyn Machine>, Arc<Spent>) {
+    let spent = Arc::new(Spent::default());
+    let machine = Timed {
+        inner,
+        spent: spent.clone(),
+        kept: Kept::default(),
+    };
+    (Arc::new(machine), spent)
+}
+
+impl DevFile for TimedFile {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
+        INSIDE.set(true);
+        let start = Instant::now();
+        let done = self.inner.ioctl(request);
+        let ns = start.elapsed().as_nanos() as u64;
+        self.spent.ns.fetch_add(ns, Ordering::Relaxed);
+        self.spent.calls.fetch_add(1, Ordering::Relaxed);
+        INSIDE.set(false);
+        done
+    }
+
+    fn mmap(&self, map: Map) -> Result<View, TransportError> {
+        self.inner.mmap(map)
+    }
+}
+
+impl Machine for Timed {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        Ok(Arc::new(TimedFile {
+            inner: self.inner.open(path)?,
+            spent: self.spent.clone(),
+        }))
+    }
+
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        self.inner.read(path)
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        self.inner.list(path)
+    }
+
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        self.inner.reserve(bytes, align, below)
+    }
+
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        self.inner.memory(bytes, align)
+    }
+
+    fn kept(&self) -> &Kept {
+        &self.kept
+    }
+}
