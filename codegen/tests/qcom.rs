@@ -13,7 +13,7 @@ mod support;
 use codegen::interp::scalar;
 use codegen::ir::{Binary, Kernel, Unary};
 use codegen::ir3::{self, Object, check};
-use codegen::{Backend, Built, DType, Error, Options, Target, build};
+use codegen::{Backend, Built, DType, Error, Opt, Options, Target, build};
 use conformance::part::Part;
 use suite::{COMBINING, combined};
 use support::*;
@@ -181,6 +181,38 @@ fn every_operation() {
     };
     // Quotients and roots are corrected, but not to the last digit.
     suite::every_operation(|kernel, tolerance| cases.check(kernel, tolerance.max(1e-6)));
+}
+
+#[test]
+fn divisors_that_are_known() {
+    let mut cases = Cases {
+        edges: true,
+        ..Cases::new()
+    };
+    suite::constant_divisors(|kernel, tolerance| cases.check(kernel, tolerance));
+}
+
+#[test]
+fn stores_that_begin_before_a_buffer() {
+    let backend = backend("a630");
+    suite::gated_stores(|kernel, tolerance| {
+        let buffers = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
+        let want = expected(kernel, &buffers, &[]);
+        for lanes in [2, 4] {
+            let options = Options {
+                opts: Some(vec![Opt::Vec { axis: 0, lanes }]),
+                ..Options::default()
+            };
+            let built = build(kernel, &backend, &options).unwrap();
+            examine(&built, &kernel.name);
+            let mut got = buffers.clone();
+            machine::run(&built, &backend.target, &mut got, &[]);
+            for (slot, p) in kernel.params.iter().enumerate() {
+                let what = format!("buffer {slot} {} in lanes of {lanes}", p.dtype);
+                same(p.dtype, &got[slot], &want[slot], tolerance, &what);
+            }
+        }
+    });
 }
 
 /// Combining stores whose work-items meet in memory.

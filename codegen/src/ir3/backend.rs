@@ -1,10 +1,12 @@
 //! From instructions of values to machine code.
 //!
-//! The order: values are scheduled and get registers ([`crate::machine`]); neighbours are packed; blocks are scheduled
-//! once more; waits and delays are written; branches get their distances. [`check`](super::check) proves the result.
+//! The order: loads of neighbours become one; values are scheduled and get registers ([`crate::machine`]); neighbours are
+//! packed; blocks are scheduled once more; waits and delays are written; branches get their distances.
+//! [`check`](super::check) proves the result.
 
 use super::check;
 use super::inst::{EncodeError, Inst};
+use super::merge::merge;
 use super::modifier::{Flags, Type};
 use super::object::{Footprint, Object, Statistics};
 use super::operand::{Operand, Value as Place};
@@ -68,13 +70,15 @@ pub struct Launch {
 /// What differs between chips.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Chip {
-    /// Vectors of four registers of a shader processor, per fiber of a wave of 64.
+    /// Vectors of four registers of a shader processor, per fiber of a wave.
     pub vectors: u32,
     /// Waves of a shader processor at most.
     pub waves: u32,
     /// Waves that start together.
     pub granularity: u32,
-    /// Whether waves may have 128 fibers.
+    /// Fibers of a wave.
+    pub wave: u32,
+    /// Whether waves may have twice as many fibers.
     pub double: bool,
 }
 
@@ -105,8 +109,8 @@ impl Chip {
 
     /// Whether a group of fibers fits with so many vectors each: its waves run at the same time.
     pub fn holds(&self, items: u32, vectors: u32, double: bool) -> bool {
-        let wave = if double { 128 } else { 64 };
-        items.div_ceil(wave) <= self.occupancy(vectors, double)
+        let wave = if double { self.wave * 2 } else { self.wave };
+        items.div_ceil(wave.max(1)) <= self.occupancy(vectors, double)
     }
 }
 
@@ -256,8 +260,9 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
         });
     }
     let chip = &launch.file;
-    // Waves of 128 fibers issue half registers at twice the rate; groups of up to 64 would be half empty.
-    let mut double = chip.double && launch.items > 64;
+    // Waves of double size issue half registers at twice the rate; smaller groups would leave half of them empty.
+    let mut double = chip.double && launch.items > chip.wave;
+    merge(&mut f);
     coalesce(&mut f);
     let unordered = f.clone();
     before_allocation(&mut f, PRESSURE);
@@ -293,14 +298,11 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
     }
     synchronise(&mut blocks);
     let insts = layout(blocks);
-    if cfg!(debug_assertions) || cfg!(test) {
-        let inputs: Vec<usize> = f
-            .inputs
-            .iter()
-            .flat_map(|&(v, at)| at as usize..at as usize + 2 * usize::from(f.shape(v).lanes))
-            .collect();
-        check::check(&insts, &inputs).map_err(BackendError::Hazard)?;
-    }
+    let lanes = |v: Value| 2 * usize::from(f.shape(v).lanes);
+    let inputs = f.inputs.iter();
+    let inputs = inputs.flat_map(|&(v, at)| at as usize..at as usize + lanes(v));
+    let inputs: Vec<usize> = inputs.collect();
+    check::check(&insts, &inputs).map_err(BackendError::Hazard)?;
     finish(&insts, launch, &done, double)
 }
 

@@ -25,6 +25,7 @@ mod code;
 mod form;
 mod inst;
 mod legal;
+mod merge;
 mod modifier;
 mod object;
 mod operand;

@@ -10,7 +10,7 @@
 //! | 2 | where the code begins, in bytes |
 //! | 3 | full footprint, in vectors of four registers (`FULLREGFOOTPRINT`) |
 //! | 4 | half footprint, the same in half registers (`HALFREGFOOTPRINT`; the files are merged) |
-//! | 5 | 1 for waves of 128 fibers (`THREADSIZE`) |
+//! | 5 | 1 for waves of double size (`THREADSIZE`) |
 //! | 6 | points where fibers are parked at the same time; `BRANCHSTACK` is half of it, rounded up |
 //! | 7 | fibers of a group, all along x |
 //! | 8 | bytes of local memory of a group |
@@ -69,7 +69,7 @@ pub struct Object {
     pub code: Vec<u64>,
     /// Registers.
     pub footprint: Footprint,
-    /// Waves have 128 fibers.
+    /// Waves have twice the fibers: 128 on most chips.
     pub double: bool,
     /// Points where fibers are parked at the same time.
     pub branches: u32,
@@ -207,7 +207,7 @@ impl Object {
     pub fn disassemble(&self) -> String {
         let s = &self.statistics;
         let mut text = format!(
-            "; {} instructions, {} slots of nops, {} (ss), {} (sy), {} full and {} half vectors, {} waves of {} fibers\n\
+            "; {} instructions, {} slots of nops, {} (ss), {} (sy), {} full and {} half vectors, {} waves of {} size\n\
              ; {} bytes local, {} bytes private, {} values spilled, {} constant vectors, {} arguments\n",
             s.instructions,
             s.nops,
@@ -216,7 +216,7 @@ impl Object {
             self.footprint.full,
             self.footprint.half,
             self.waves,
-            if self.double { 128 } else { 64 },
+            if self.double { "double" } else { "single" },
             self.local_bytes,
             self.private_bytes,
             s.spilled,

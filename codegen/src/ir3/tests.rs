@@ -27,6 +27,7 @@ const CHIP: Chip = Chip {
     vectors: 96,
     waves: 16,
     granularity: 2,
+    wave: 64,
     double: true,
 };
 

@@ -112,6 +112,7 @@ pub(crate) fn registers(t: &Target) -> Chip {
         vectors: row.facts().registers,
         waves: Row::MAX_WAVES,
         granularity: row.wave_granularity,
+        wave: row.wave,
         double: row.double_threadsize,
     })
 }

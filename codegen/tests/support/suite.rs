@@ -4,7 +4,7 @@
 
 use codegen::interp::scalar;
 use codegen::ir::mma::{MmaDesc, Rows};
-use codegen::ir::{Binary, Kernel, ReduceOp, Unary};
+use codegen::ir::{Binary, Kernel, ReduceOp, StoreMode, Unary};
 use codegen::opt::contract::Blocking;
 use codegen::{Backend, Built, DType, Options, Target, build};
 
@@ -112,6 +112,66 @@ pub fn every_operation(mut check: impl FnMut(&Kernel, f64)) {
             }
         }
     }
+}
+
+/// Every quotient and remainder by constants of both signs, and by those at which a type ends.
+pub fn constant_divisors(mut check: impl FnMut(&Kernel, f64)) {
+    for dtype in [DType::I8, DType::I16, DType::I32, DType::I64, DType::U32] {
+        let (min, max) = scalar::int_limits(dtype);
+        let divisors = [1, 2, 3, 4, -3, -4, min, max];
+        let within = divisors.iter().filter(|&&d| d >= min && d != 0);
+        let within: Vec<i128> = within.copied().collect();
+        check(&divided(dtype, &within), 0.0);
+    }
+}
+
+fn divided(dtype: DType, divisors: &[i128]) -> Kernel {
+    let n = 203;
+    let mut m = Make::new();
+    let a = m.buffer(dtype, n, false);
+    let i = m.l(n as i64);
+    let x = m.load(a, &[(i, 1)]);
+    for &divisor in divisors {
+        let by = m.g.bits(dtype, scalar::from_int(dtype, divisor));
+        for op in [
+            Binary::FloorDiv,
+            Binary::FloorMod,
+            Binary::TruncDiv,
+            Binary::TruncMod,
+        ] {
+            let value = m.g.binary(op, x, by);
+            let o = m.buffer(dtype, n, true);
+            m.store(o, &[(i, 1)], value);
+        }
+    }
+    m.kernel("divided")
+}
+
+/// Stores whose index is negative where they do not happen.
+pub fn gated_stores(mut check: impl FnMut(&Kernel, f64)) {
+    for dtype in [DType::F32, DType::F16, DType::U8, DType::I64] {
+        for many in [1, 6] {
+            check(&behind(dtype, many), 0.0);
+        }
+    }
+}
+
+/// Elements one place lower, the first of which has none; into so many buffers.
+fn behind(dtype: DType, many: usize) -> Kernel {
+    let n = 64;
+    let mut m = Make::new();
+    let a = m.buffer(dtype, n, false);
+    let i = m.l(n as i64);
+    let x = m.load(a, &[(i, 1)]);
+    let zero = m.g.index(0);
+    let there = m.g.binary(Binary::Lt, zero, i);
+    let lower = m.at(&[(i, 1)], -1);
+    for _ in 0..many {
+        let o = m.buffer(dtype, n, true);
+        let s = m.g.store(StoreMode::Set, o, lower, x, Some(there));
+        m.store_as(s);
+    }
+    m.kernel("behind")
 }
 
 /// One kernel of each form.

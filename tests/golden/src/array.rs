@@ -133,6 +133,45 @@ impl fmt::Display for Apart {
     }
 }
 
+/// Whether the bytes of an element are a denormal number, or a zero.
+fn is_tiny(dtype: DType, bytes: &[u8]) -> Option<bool> {
+    let word = bytes.iter().rev().fold(0u64, |w, &b| w << 8 | u64::from(b));
+    let (exponent, mantissa) = match dtype {
+        DType::F32 => (0x7f80_0000, 0x007f_ffff),
+        DType::F16 => (0x7c00, 0x03ff),
+        DType::BF16 => (0x7f80, 0x007f),
+        _ => return None,
+    };
+    (word & exponent == 0).then_some(word & mantissa != 0)
+}
+
+impl Array {
+    /// What a device gives to which denormal numbers are zeros: whatever it gives where one of the inputs of this shape
+    /// is denormal, and a zero, too, where the result is.
+    #[must_use]
+    pub fn flushed(&self, got: &Array, inputs: &[Array]) -> Array {
+        let mut expected = self.clone();
+        let size = self.dtype.size();
+        let denormal = |array: &Array, i: usize| {
+            let size = array.dtype.size();
+            let bytes = array.bytes.get(i * size..(i + 1) * size);
+            bytes.and_then(|b| is_tiny(array.dtype, b)) == Some(true)
+        };
+        let alike = |input: &&Array| input.shape == self.shape;
+        for (i, element) in expected.bytes.chunks_exact_mut(size).enumerate() {
+            let Some(found) = got.bytes.get(i * size..(i + 1) * size) else {
+                break;
+            };
+            let open = inputs.iter().filter(alike).any(|input| denormal(input, i));
+            let zero = denormal(self, i) && is_tiny(self.dtype, found).is_some();
+            if open || zero {
+                element.copy_from_slice(found);
+            }
+        }
+        expected
+    }
+}
+
 /// Value of an 8-bit float with `mantissa` bits; `finite`: no infinity, one NaN (e4m3).
 fn eight(byte: u8, mantissa: u32, finite: bool) -> f64 {
     let exponent_bits = 7 - mantissa;

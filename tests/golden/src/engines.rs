@@ -59,13 +59,21 @@ type Journal = Arc<dyn Fn() -> Vec<Violation>>;
 pub struct Rig {
     /// The engine.
     pub engine: Engine,
+    /// Whether its device has `f64`. Where it has none, kernels with one are refused.
+    pub doubles: bool,
+    /// Whether denormal numbers are zeros to it (Adreno: Mesa `tu_device.cc`, float controls).
+    pub flushes: bool,
     broken: Option<Broken>,
 }
 
 impl Rig {
     fn plain(engine: Engine) -> Rig {
-        let broken = None;
-        Rig { engine, broken }
+        Rig {
+            engine,
+            doubles: true,
+            flushes: false,
+            broken: None,
+        }
     }
 
     /// The engine of a test; none, which is said, where what it needs was not fetched.
@@ -136,8 +144,8 @@ pub fn cpu() -> Result<Rig, EngineError> {
     Ok(Rig::plain(engine))
 }
 
-/// A simulated GPU: its chip, which may be followed by more about its machine (`gfx942,xcc=1`), and for NVIDIA's by
-/// how kernels are compiled (`sm_90:PTX`, else CUDA C by NVRTC).
+/// A simulated GPU: its chip, which may be followed by more about its machine (`gfx942,xcc=1`, `a660,kernel=msm`), and
+/// for NVIDIA's by how kernels are compiled (`sm_90:PTX`, else CUDA C by NVRTC).
 ///
 /// # Errors
 /// From the device or the compiler.
@@ -158,6 +166,16 @@ pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig
         let journal = machine.clone();
         let journal = Arc::new(move || journal.journal().violations());
         (machine, journal, DeviceKind::Nv, Transport::Nvk)
+    } else if chip.starts_with('a') {
+        let machine = twin_qcom::machine::TwinMachine::new(&format!("debug=0,{config}"));
+        let machine = machine.map_err(EngineError::Twin)?;
+        let journal = machine.clone();
+        let journal = Arc::new(move || journal.journal().violations());
+        let way = match more.contains("kernel=msm") {
+            true => Transport::Msm,
+            false => Transport::Kgsl,
+        };
+        (machine, journal, DeviceKind::Qcom, way)
     } else {
         let config = format!("debug=0,drain=never,{config}");
         let machine = twin_amd::machine::TwinMachine::new(&config).map_err(EngineError::Twin)?;
@@ -169,6 +187,7 @@ pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig
     for (index, options) in options.into_iter().enumerate() {
         let backend = match kind {
             DeviceKind::Nv => nv_backend(chip, renderer)?,
+            DeviceKind::Qcom => Backend::find("QCOM:IR3", chip, 0)?,
             _ => Backend::find("AMD:LLVM", chip, 0)?,
         };
         let target = Target {
@@ -180,8 +199,12 @@ pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig
         let engine = DeviceExecutor::engine(device, backend, options)?;
         let journal = journal.clone();
         let broken: Broken = Box::new(move || journal());
-        let broken = Some(broken);
-        rigs.push(Rig { engine, broken });
+        rigs.push(Rig {
+            engine,
+            doubles: kind != DeviceKind::Qcom,
+            flushes: kind == DeviceKind::Qcom,
+            broken: Some(broken),
+        });
     }
     rigs.try_into()
         .map_err(|rigs: Vec<Rig>| EngineError::Twin(format!("{} GPUs of {N}", rigs.len())))
@@ -191,8 +214,12 @@ pub fn gpus<const N: usize>(machine: &str, options: [Options; N]) -> Result<[Rig
 fn amd(device: Arc<dyn Device>, chip: &str, broken: Broken) -> Result<Rig, EngineError> {
     let backend = Backend::find("AMD:LLVM", chip, 0)?;
     let engine = DeviceExecutor::engine(device, backend, Options::default())?;
-    let broken = Some(broken);
-    Ok(Rig { engine, broken })
+    Ok(Rig {
+        engine,
+        doubles: true,
+        flushes: false,
+        broken: Some(broken),
+    })
 }
 
 /// What `scripts/fetch cuda` has fetched, for a chip.
@@ -244,6 +271,10 @@ gpus! {
     sm_89 "sm_89:PTX";
     sm_90 "sm_90";
     sm_120 "sm_120:PTX";
+    a630 "a630";
+    a643 "a643";
+    a660 "a660";
+    a660_msm "a660,kernel=msm";
 }
 
 /// A simulated gfx1100 whose memory the host has no mapping of: each access is a transfer.

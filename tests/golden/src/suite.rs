@@ -97,9 +97,10 @@ pub fn download(tensor: &Tensor) -> tensor::Result<Array> {
     })
 }
 
-fn run_case(engine: &Engine, group: &Group, case: &Case) -> Result<(), CaseError> {
-    let inputs = group
-        .arrays(&case.inputs)?
+fn run_case(engine: &Engine, group: &Group, case: &Case, flushes: bool) -> Result<(), CaseError> {
+    let arrays = group.arrays(&case.inputs)?;
+    let inputs = arrays
+        .clone()
         .into_iter()
         .map(|a| upload(engine, a))
         .collect::<Result<Vec<_>, _>>()?;
@@ -123,10 +124,17 @@ fn run_case(engine: &Engine, group: &Group, case: &Case) -> Result<(), CaseError
             .chain(gradients.iter().map(|(_, g)| g))
             .collect::<Vec<_>>(),
     )?;
+    let expected = |name: &str, got: &Array| -> Result<Array, CaseError> {
+        let array = group.array(name)?;
+        Ok(match flushes {
+            true => array.flushed(got, &arrays),
+            false => array,
+        })
+    };
     for (i, (name, output)) in case.outputs.iter().zip(&outputs).enumerate() {
-        group
-            .array(name)?
-            .check(&download(output)?, case.tolerance())
+        let got = download(output)?;
+        expected(name, &got)?
+            .check(&got, case.tolerance())
             .map_err(|mismatch| CaseError::Wrong {
                 what: format!("result {i}"),
                 mismatch,
@@ -137,8 +145,7 @@ fn run_case(engine: &Engine, group: &Group, case: &Case) -> Result<(), CaseError
             continue;
         };
         let got = download(gradient)?;
-        group
-            .array(name)?
+        expected(name, &got)?
             .check(&got, case.grad_tolerance())
             .map_err(|mismatch| CaseError::Wrong {
                 what: format!("gradient of input {i}"),
@@ -190,12 +197,32 @@ pub fn run_suite(
     run_told(engine, filter, |_, _| {})
 }
 
+/// The same on a device to which denormal numbers are zeros, see [`Array::flushed`].
+///
+/// # Errors
+/// As [`run_suite`].
+pub fn run_flushing(
+    engine: &Engine,
+    filter: impl Fn(&Group, &Case) -> bool,
+) -> Result<Report, ManifestError> {
+    run_cases(engine, true, filter, |_, _| {})
+}
+
 /// The same; each case's name is told as it ends, with its fault if it does not hold.
 ///
 /// # Errors
 /// As [`run_suite`].
 pub fn run_told(
     engine: &Engine,
+    filter: impl Fn(&Group, &Case) -> bool,
+    told: impl FnMut(&str, Option<&CaseError>),
+) -> Result<Report, ManifestError> {
+    run_cases(engine, false, filter, told)
+}
+
+fn run_cases(
+    engine: &Engine,
+    flushes: bool,
     filter: impl Fn(&Group, &Case) -> bool,
     mut told: impl FnMut(&str, Option<&CaseError>),
 ) -> Result<Report, ManifestError> {
@@ -206,7 +233,7 @@ pub fn run_told(
             report.cases += 1;
             report.gradients += usize::from(case.grads.is_some());
             report.ops.insert(case.op.clone());
-            let outcome = catch_unwind(AssertUnwindSafe(|| run_case(engine, group, case)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| run_case(engine, group, case, flushes)));
             let wrong = match outcome {
                 Ok(outcome) => outcome.err(),
                 Err(panic) => Some(CaseError::Panic(

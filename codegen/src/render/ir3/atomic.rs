@@ -5,8 +5,8 @@
 //! Elements narrower than a dword are part of one.
 
 use super::Select;
+use super::address::Place;
 use super::build::{List, Opnd};
-use super::memory::Place;
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -173,6 +173,14 @@ fn is_float_op(op: Op) -> bool {
     )
 }
 
+/// What lies in the constant file for a float of 16 bits: operations on half registers read a single-precision one, and
+/// round it (CONSTANT_DEMOTION; Mesa `tu_shader.cc`, `ir3_compiler.c`).
+fn widened(op: Op, bits: u32) -> Option<u32> {
+    let float = half::f16::from_bits(bits as u16);
+    let plain = float.is_normal() || bits & 0x7fff == 0;
+    (plain && (is_float_op(op) || op == Op::MadF16)).then(|| f32::from(float).to_bits())
+}
+
 fn takes(op: Op, at: usize) -> Takes {
     use Op::*;
     match op.category() {
@@ -351,9 +359,12 @@ impl Select<'_> {
                 return Name::Float(at as u8);
             }
         }
+        let word = match class {
+            FULL => Some(bits),
+            _ => widened(op, bits),
+        };
         if takes.uniform
-            && class == FULL
-            && let Some(at) = self.constant(bits)
+            && let Some(at) = word.and_then(|word| self.constant(word))
         {
             return Name::Const(at);
         }

@@ -54,7 +54,8 @@ impl Select<'_> {
         let differ = self.xor(a, b);
         let negative = self.compare(Op::CmpsS, Cond::Lt, FULL, &differ, &zero);
         let mut q = self.choose(FULL, &negative, &minus, &q);
-        let mut r = self.rest(a, b, &q);
+        let product = self.mul(&q, b);
+        let mut r = self.sub(a, &product);
         if matches!(op, Binary::FloorDiv | Binary::FloorMod) {
             let some = self.truth(&r);
             let low = self.and(&some, &negative);
@@ -77,6 +78,7 @@ impl Select<'_> {
         }
     }
 
+    /// A remainder without signs.
     fn rest(&mut self, a: &List, b: &List, q: &List) -> List {
         if let Some(c) = constant(b).filter(|c| c.is_power_of_two()) {
             let mask = self.same(c - 1, a.len());

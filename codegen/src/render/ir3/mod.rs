@@ -14,6 +14,7 @@
 //! Lanes of a vector are neighbouring registers, four at most: what is done to all of them is one instruction that
 //! repeats. Constants lie behind the arguments in the constant file.
 
+mod address;
 mod arith;
 mod atomic;
 mod build;
@@ -22,8 +23,10 @@ mod control;
 mod divide;
 mod float;
 mod integer;
+mod load;
 mod memory;
 mod ranges;
+mod store;
 mod wide;
 
 use hashbrown::HashMap;
@@ -36,7 +39,6 @@ use crate::ir3::{Launch, Object as Kernel, compile};
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::{Acc, Arg, Inst, Mem, Program, Reg, Ty};
 use crate::machine::{Block, Class, Part, Value, dead};
-use crate::render::factors::factors;
 use crate::render::{Code, Emitter, Object};
 use crate::resources::Resources;
 use crate::target::{Target, qcom};
@@ -134,8 +136,6 @@ const CONSTANTS: usize = 1024;
 
 /// What is known of a program before its instructions are selected.
 struct Facts {
-    /// How often two divides a register.
-    factors: Vec<u32>,
     /// What registers can be.
     ranges: Vec<Option<(i64, i64)>>,
     /// How often a register is read.
@@ -165,8 +165,8 @@ struct Select<'a> {
     held: HashMap<(Class, u32), Part>,
     opened: Vec<Open>,
     /// Addresses that are there, and the order in which they were made.
-    addresses: HashMap<memory::Key, Part>,
-    made: Vec<memory::Key>,
+    addresses: HashMap<address::Key, Part>,
+    made: Vec<address::Key>,
     /// Addresses of buffers, made at the entry.
     bases: HashMap<u32, Value>,
     entry: Vec<Inst3>,
@@ -190,7 +190,6 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         p,
         t,
         facts: Facts {
-            factors: factors(p),
             ranges: ranges::of(p),
             uses: ranges::uses(p),
             defs: ranges::defs(p),

@@ -62,3 +62,10 @@ fn a_cpu_and_an_nvidia_gpu() {
     let rigs: Vec<Rig> = gpu.into_iter().chain([engines::cpu().unwrap()]).collect();
     run(rigs, (GPU, 1), seeds(6));
 }
+
+#[test]
+fn a_cpu_and_an_adreno_gpu() {
+    let gpu = Rig::of_test(engines::gpu("a630", Options::default()));
+    let rigs: Vec<Rig> = gpu.into_iter().chain([engines::cpu().unwrap()]).collect();
+    run(rigs, (GPU, 2), seeds(7));
+}

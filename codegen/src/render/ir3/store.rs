@@ -1,0 +1,109 @@
+//! Stores: one that does not happen everywhere is jumped over.
+
+use super::Select;
+use super::build::{List, Opnd};
+use super::memory::access_type;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::StoreMode;
+use crate::ir3::{Round, Type};
+use crate::lower::{Access, Mem, Reg};
+use crate::machine::Part;
+use crate::render::factors::splat;
+
+impl Select<'_> {
+    /// A value of a type, as it is written.
+    fn leaving(&mut self, dtype: DType, list: List) -> List {
+        let list = self.plain(super::class(dtype), list);
+        match dtype {
+            DType::F16 => list,
+            t if t.size() <= 2 => match super::integer::constant(&list) {
+                Some(bits) => self.same(bits & 0xffff, list.len()),
+                None => self.convert(Type::U32, Type::U16, Round::Zero, &list),
+            },
+            _ => list,
+        }
+    }
+
+    pub(super) fn store(
+        &mut self,
+        mode: StoreMode,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        gate: Option<Reg>,
+    ) -> Result<()> {
+        let ty = self.ty(value);
+        self.has(ty.dtype)?;
+        let lanes = ty.lanes;
+        let Some(gate) = gate else {
+            return self.store_lanes(mode, mem, index, access, value, 0..lanes);
+        };
+        let gates = self.r(gate)?;
+        // What is stored is computed outside: it may be read elsewhere.
+        let whole = lanes == 1 || splat(self.p, gate).is_some();
+        let step = if whole { lanes } else { 1 };
+        for lane in (0..lanes).step_by(step as usize) {
+            self.open_if(gates[lane as usize], true, true);
+            self.store_lanes(mode, mem, index, access, value, lane..lane + step)?;
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    fn store_lanes(
+        &mut self,
+        mode: StoreMode,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        range: std::ops::Range<u32>,
+    ) -> Result<()> {
+        let ty = self.ty(value);
+        let dtype = ty.dtype;
+        let words = super::words(dtype);
+        let list = self.r(value)?;
+        let whole = range.len() as u32 == ty.lanes;
+        let k = match (mode, whole) {
+            (StoreMode::Set, true) => Self::neighbours(ty, access),
+            _ => 1,
+        };
+        for lane in range.step_by(k as usize) {
+            let (mut at, mut known) = self.index_of(index, lane)?;
+            let mut further = Self::further(access, lane);
+            // The first lane may be left out because its index is negative, which addresses do not extend.
+            if !whole && self.ty(index).dtype != DType::U32 {
+                at = self.shifted(&at, further);
+                (known, further) = (None, 0);
+            }
+            let first = lane as usize * words;
+            let list = list[first..first + k as usize * words].to_vec();
+            if let StoreMode::Atomic(op) = mode {
+                self.atomic(op, dtype, mem, (&at, known, further), list)?;
+                continue;
+            }
+            let place = self.place(mem, &at, known, further, dtype.size())?;
+            let (memory, class) = access_type(dtype);
+            let list = match mode {
+                StoreMode::Combine(op) => {
+                    let to = self.lanes_of(class, words);
+                    let all = Part {
+                        lanes: words as u8,
+                        ..to[0]
+                    };
+                    self.read(memory, all, place);
+                    let old = to.into_iter().map(Opnd::part).collect();
+                    let old = self.arrived(dtype, old);
+                    self.binary(op.binary(), dtype, [None; 2], old, list)?
+                }
+                _ => list,
+            };
+            let list = self.leaving(dtype, list);
+            let from = self.side_by_side(class, &list);
+            self.write(memory, place, from);
+        }
+        Ok(())
+    }
+}
