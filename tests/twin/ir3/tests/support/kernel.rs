@@ -31,8 +31,9 @@ pub struct Case {
 /// What a case gave.
 pub struct Outcome {
     pub instructions: u64,
-    /// Cycles in which waves issued or waited.
+    /// Cycles in which waves issued or waited, and of these those in which they waited.
     pub cycles: u64,
+    pub waited: u64,
     /// The largest distance from what was wanted.
     pub worst: f64,
     /// The result.
@@ -174,10 +175,11 @@ impl Case {
         for (at, data) in &self.buffers {
             ram.map(*at, data.clone());
         }
-        let (mut instructions, mut cycles) = (0, 0);
+        let (mut instructions, mut cycles, mut waited) = (0, 0, 0);
         for step in &self.steps {
             let done = step.run(&mut ram)?;
             instructions += done.instructions;
+            waited += done.ss_cycles + done.sy_cycles;
             cycles += done.issue_cycles + done.ss_cycles + done.sy_cycles;
         }
         let (at, kind, _, theirs) = &self.want;
@@ -189,6 +191,7 @@ impl Case {
         Ok(Outcome {
             instructions,
             cycles,
+            waited,
             worst: pairs.map(|(a, b)| far(kind, a, b)).fold(0.0, f64::max),
             bytes: ours,
         })
