@@ -8,6 +8,7 @@
 
 use crate::fault::{Result, Stop};
 use crate::inst::Inst;
+use crate::op::Op;
 use crate::regs::{Mask, Reg, Registers, SLOTS, Slots};
 use crate::rules;
 
@@ -99,17 +100,25 @@ impl Hazards {
     /// Begins an instruction at a cycle: waits as it says. Returns the cycles that (ss) and (sy) wait.
     pub fn begin(&mut self, inst: &Inst, cycle: u64) -> Result<(u64, u64)> {
         let marks = inst.marks;
-        if self.force_ss && !marks.ss || self.force_sy && !marks.sy {
+        self.force_ss &= !marks.ss;
+        self.force_sy &= !marks.sy;
+        // Categories 5 and 6 have no bit of (ss): a nop before them carries it, and fills slots.
+        let carries = self.barrier && inst.op == Op::Nop;
+        if (self.force_ss || self.force_sy) && !carries {
             let (rule, what) = match self.barrier {
                 true => (&rules::BARRIER_SYNC, "a barrier"),
                 false => (&rules::RESINFO_SYNC, "resinfo"),
             };
+            let missing = match (self.force_ss, self.force_sy) {
+                (true, true) => "(ss)(sy)",
+                (true, false) => "(ss)",
+                _ => "(sy)",
+            };
             return Err(Stop::rule(
                 rule,
-                format!("{} follows {what}", inst.op.name()),
+                format!("{} follows {what} without {missing}", inst.op.name()),
             ));
         }
-        (self.force_ss, self.force_sy) = (false, false);
         let mut waits = (0, 0);
         if marks.ss {
             waits.0 = self.done_ss.saturating_sub(cycle);

@@ -220,8 +220,9 @@ pub static WAR: Rule = Rule {
 /// No wait behind a barrier.
 pub static BARRIER_SYNC: Rule = Rule {
     name: "IR3-BARRIER-SYNC",
-    text: "the instruction behind a barrier or fence has (ss) and (sy)",
-    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy)",
+    text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have",
+    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy) and \
+           legalize_block (insert_nop_flags)",
     proof: Proof::Sourced,
 };
 

@@ -138,10 +138,21 @@ fn missing_delays_and_waits() {
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("ldg.u32 r4.x, g[r1.x], 1; mov.u32u32 r1.x, 5; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r3.x, 1; (ss)(sy)bar.g; (ss)nop");
-    fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r3.x, 1; fence.r.w; (sy)nop");
-    fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
+    // What lacks one of the waits, also where a nop has the other.
+    for behind in [
+        "mov.u32u32 r3.x, 2",
+        "(ss)mov.u32u32 r3.x, 2",
+        "(sy)mov.u32u32 r3.x, 2",
+        "(ss)nop; mov.u32u32 r3.x, 2",
+        "(rpt3)nop; (sy)mov.u32u32 r3.x, 2",
+        "(sy)nop; nop; fence.r.w; (ss)(sy)nop",
+        "(ss)nop; ldg.u32 r3.x, g[r1.x], 1",
+    ] {
+        for barrier in ["(ss)(sy)bar.g", "fence.r.w"] {
+            let machine = body(&format!("mov.u32u32 r3.x, 1; {barrier}; {behind}"));
+            fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
+        }
+    }
     let machine = body("resinfo.b.untyped.1d.u32.1.imm r4.x, 0; nop; mov.u32u32 r3.x, 1")
         .with(image(pixels()));
     fires("IR3-RESINFO-SYNC").only(&[machine.breaks()]);
@@ -266,6 +277,11 @@ fn programs_that_wait_break_no_rule() {
         // A load whose result was collected has read its address.
         "ldg.u32 r4.x, g[r1.x], 1; (sy)mov.u32u32 r1.x, 5; mov.u32u32 r3.x, 1",
         "mov.u32u32 r3.x, 1; (ss)(sy)bar.g; (ss)(sy)nop",
+        // Nops carry what other instructions have no bits for, and fill slots.
+        "mov.u32u32 r3.x, 1; (ss)(sy)bar.g; (ss)nop; (sy)nop",
+        "mov.u32u32 r3.x, 1; fence.r.w; (ss)nop; (sy)bar.g; (ss)(rpt2)nop; (sy)mov.u32u32 r3.x, 2",
+        "fence.r.w; (ss)nop; (sy)ldg.u32 r3.x, g[r1.x], 1",
+        "(ss)(sy)bar.g; (rpt5)nop; (ss)(sy)mov.u32u32 r3.x, 2",
         // Results that were waited for need no slots.
         "rcp r4.x, r2.x; (ss)rcp r3.x, r4.x",
         // Other fibers' writes are no hazard: each side of a condition has its own.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use twin::caller::Caller;
 use twin::errno::{Errno, Result};
 use twin::process::{Calls, Wanted};
-use twin::tree::{Tree, plain};
+use twin::tree::plain;
 use twin::wire::{Kind, Message, PROOF};
 
 use crate::State;
@@ -77,7 +77,7 @@ fn about(state: &State) -> String {
 fn calls(state: &State, stream: &Arc<UnixStream>, number: u32, process: &dyn Calls) {
     while let Ok(Some(message)) = Message::receive(stream) {
         let (kind, words, bytes) = (message.kind, message.words, message.bytes.clone());
-        let run = || call(Some(&state.tree), process, message);
+        let run = || call(Some(state), process, message);
         let result = calling(stream, || match &state.recorder {
             Some(recorder) => recorder.call(number, (kind, words, &bytes), run),
             None => run(),
@@ -88,8 +88,8 @@ fn calls(state: &State, stream: &Arc<UnixStream>, number: u32, process: &dyn Cal
     }
 }
 
-/// Makes a call. Where nobody reads texts there is no tree.
-pub fn call(tree: Option<&Tree>, calls: &dyn Calls, message: Message) -> Result<u64> {
+/// Makes a call. Where nobody reads texts there is no state.
+pub fn call(state: Option<&State>, calls: &dyn Calls, message: Message) -> Result<u64> {
     let [a, b, c, d, e, f] = message.words;
     let path = || {
         let text = std::str::from_utf8(&message.bytes);
@@ -117,7 +117,7 @@ pub fn call(tree: Option<&Tree>, calls: &dyn Calls, message: Message) -> Result<
         }
         Kind::Munmap => calls.munmap(a, b)?,
         Kind::Ready => return calls.ready(a as i32).map(u64::from),
-        Kind::Text => text(tree, calls, &path()?)?,
+        Kind::Text => text(state, calls, &path()?)?,
         _ => return Err(Errno::EINVAL),
     }
     Ok(0)
@@ -133,14 +133,26 @@ fn signal(mut file: &File, ready: bool) {
     };
 }
 
-/// Writes the text of a file, as it is now, where processes read it.
-fn text(tree: Option<&Tree>, calls: &dyn Calls, path: &str) -> Result {
+/// Writes the text of a file, as it is now, where processes read it; takes what one has written there before.
+fn text(state: Option<&State>, calls: &dyn Calls, path: &str) -> Result {
+    let mut now = read(calls, path)?;
+    let Some(state) = state else {
+        return Ok(());
+    };
+    let at = state.tree.path(path);
+    let other = fs::read(&at).ok().filter(|there| *there != now);
+    if other.is_some_and(|there| state.machine.store(path, &there)) {
+        now = read(calls, path)?;
+    }
+    fs::write(at, now).map_err(|_| Errno::EIO)
+}
+
+fn read(calls: &dyn Calls, path: &str) -> Result<Vec<u8>> {
     const RDONLY: i32 = 0;
     let fd = calls.open(path, RDONLY)?;
     let mut bytes = vec![0; 4096];
     let read = calls.read(fd, 0, &mut bytes);
     calls.close(fd)?;
-    let bytes = &bytes[..read?];
-    let written = tree.map_or(Ok(()), |tree| fs::write(tree.path(path), bytes));
-    written.map_err(|_| Errno::EIO)
+    bytes.truncate(read?);
+    Ok(bytes)
 }

@@ -65,12 +65,25 @@ pub trait Machine: Send + Sync {
     /// Whether an ioctl answers what is never the same.
     fn tells_time(&self, request: u32) -> bool;
 
+    /// Takes what a process has written to a text, if that may be written, and its errors are nobody's; whether it may.
+    fn store(&self, path: &str, text: &[u8]) -> bool {
+        let _ = (path, text);
+        false
+    }
+
     /// What kind of doorbells memory is that is mapped from that offset of a file; none where it is none.
     fn bells(&self, offset: u64, memory: &Mapping) -> Option<Bells>;
 }
 
 /// Files whose text changes.
-pub const LIVE: [&str; 2] = ["mem_info_vram_used", "mem_info_gtt_used"];
+pub const LIVE: [&str; 6] = [
+    "mem_info_vram_used",
+    "mem_info_gtt_used",
+    "gpubusy",
+    "gpu_busy_percentage",
+    "reset_count",
+    "idle_timer",
+];
 
 /// A machine of a config string: the chip says whose.
 pub fn of(config: &str) -> Result<Arc<dyn Machine>, String> {

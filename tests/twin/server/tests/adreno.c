@@ -68,6 +68,15 @@ static size_t write_packet(volatile uint32_t *to, uint64_t at, uint32_t value) {
     return 16;
 }
 
+#define IDLE_TIMER "/sys/class/kgsl/kgsl-3d0/idle_timer"
+
+static uint64_t idle_timer(void) {
+    FILE *file = fopen(IDLE_TIMER, "r");
+    unsigned long long value;
+    MUST(file && fscanf(file, "%llu", &value) == 1 && fclose(file) == 0);
+    return value;
+}
+
 static void kgsl(void) {
     int fd = open("/dev/kgsl-3d0", O_RDWR | O_CLOEXEC);
     struct context context = {.flags = 0x12};
@@ -99,6 +108,15 @@ static void kgsl(void) {
     char model[32];
     MUST(file && fgets(model, sizeof model, file) && strncmp(model, "Adreno", 6) == 0);
     fclose(file);
+    // What is written to a text is read as the kernel has it.
+    MUST(idle_timer() == 80);
+    const char *times[] = {"4000000000", "no number", "10"};
+    const uint64_t read[] = {4294967276, 4294967276, 10};
+    for (int i = 0; i < 3; i++) {
+        file = fopen(IDLE_TIMER, "w");
+        MUST(file && fprintf(file, "%s\n", times[i]) > 0 && fclose(file) == 0);
+        MUST(idle_timer() == read[i]);
+    }
 }
 
 struct gem { uint32_t handle; uint64_t gpu; volatile uint32_t *cpu; };

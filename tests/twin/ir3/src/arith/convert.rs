@@ -2,6 +2,10 @@
 //!
 //! Source: Mesa src/freedreno/isa/ir3-cat1.xml (types, rounding); ir3_compiler_nir.c, `create_cov`. Floats beyond an
 //! integer's range become its end, and NaN becomes 0: a guess, as OpenCL's saturated conversions have it.
+//!
+//! There is one type of 8 bits, u8, and its conversions keep the sign: Mesa takes cov.u8s16 and cov.u8s32 for signed bytes,
+//! and an `and` for unsigned ones, since `cov` does not extend with zeros. It takes none between bytes and floats, since
+//! those do not work either.
 
 use half::f16;
 
@@ -82,7 +86,7 @@ fn exact(bits: u32, ty: Type) -> f64 {
 
 fn integer(bits: u32, ty: Type) -> i64 {
     match ty {
-        Type::U8 | Type::U8Full => (bits & 0xff).into(),
+        Type::U8 | Type::U8Full => (bits as u8 as i8).into(),
         Type::S16 => widen(bits, false).into(),
         Type::S32 => (bits as i32).into(),
         Type::U16 => (bits & 0xffff).into(),
@@ -129,12 +133,25 @@ pub fn moved(values: Lanes, from: Type, to: Type, round: Round) -> Result<Lanes>
     if from == to {
         return Ok(values);
     }
+    match (from, to) {
+        (Type::U8, Type::U16 | Type::U32) => {
+            return broken(&rules::MEANING, "a byte that cov extends with zeros");
+        }
+        (Type::U8, Type::F16 | Type::F32) => {
+            return broken(&rules::MEANING, "a byte that cov makes a float");
+        }
+        (Type::F16 | Type::F32, Type::U8) => {
+            return broken(&rules::MEANING, "a float that cov makes a byte");
+        }
+        _ => {}
+    }
     Ok(values.map(|bits| convert(bits, from, to, round)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::regs::LANES;
 
     fn half(value: f32, round: Round) -> f32 {
         f16::from_bits(convert(value.to_bits(), Type::F32, Type::F16, round) as u16).to_f32()
@@ -177,7 +194,6 @@ mod tests {
         assert_eq!(to(16_777_219, Type::U32, Round::Zero), 16_777_218.0);
         assert_eq!(to(u32::MAX, Type::S32, Round::Even), -1.0);
         assert_eq!(to(0xffff, Type::S16, Round::Even), -1.0);
-        assert_eq!(to(0x1ff, Type::U8, Round::Even), 255.0);
     }
 
     #[test]
@@ -186,6 +202,22 @@ mod tests {
         assert_eq!(convert(0xffff, Type::U16, Type::S32, Round::Zero), 0xffff);
         assert_eq!(convert(0x1_2345, Type::U32, Type::U16, Round::Zero), 0x2345);
         assert_eq!(convert(0x12345, Type::S32, Type::U8, Round::Zero), 0x45);
+    }
+
+    #[test]
+    fn bytes_keep_their_sign() {
+        let to = |bits: u32, ty| moved([bits; LANES], Type::U8, ty, Round::Zero).map(|v| v[0]);
+        // What is above the byte in its register is not looked at.
+        for (bits, value) in [(0x7f, 127), (0x80, -128), (0xab80, -128), (0xff, -1), (0x100, 0)] {
+            assert_eq!(to(bits, Type::S16).unwrap() as u16 as i16, value);
+            assert_eq!(to(bits, Type::S32).unwrap() as i32, i32::from(value));
+        }
+        for ty in [Type::U16, Type::U32, Type::F16, Type::F32, Type::U8Full] {
+            assert!(to(1, ty).is_err(), "{ty:?}");
+        }
+        for ty in [Type::F16, Type::F32] {
+            assert!(moved([0; LANES], ty, Type::U8, Round::Zero).is_err());
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 
 #![allow(dead_code)] // Each test uses a part.
 
+pub mod change;
+pub mod kernel;
+pub mod witness;
+
 use std::collections::BTreeMap;
 
 use drivers_spec::qcom::chip::{CHIPS, Chip};

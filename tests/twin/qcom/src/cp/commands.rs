@@ -243,13 +243,17 @@ impl Cp {
     }
 
     fn load(&mut self, around: &mut Around<'_>, operation: u8, body: &[u32]) -> Result<(), Stop> {
-        let load = match Load::of(around.core.chip.spec(), operation, body) {
+        let chip = around.core.chip.spec();
+        let mut load = match Load::of(chip, operation, body) {
             Ok(load) => load,
             Err(broken) => {
                 self.note(around, broken);
                 return Ok(());
             }
         };
+        if let Some(broken) = load.fit(chip) {
+            self.note(around, broken);
+        }
         let words = match load.from {
             Some(_) if load.is_code() => Vec::new(),
             Some(from) => self.fetch_words(around, from, load.dwords())?,

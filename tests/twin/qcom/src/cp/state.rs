@@ -141,10 +141,26 @@ impl Load {
         if load.units == 0 || from.is_some_and(|from| !from.is_multiple_of(4)) {
             return broken(&WHAT, format!("{} units from {from:x?}", load.units));
         }
-        if load.offset + load.units > kind.most(chip) {
-            return broken(&RANGE, format!("{kind:?}: at most {}", kind.most(chip)));
+        let load = Load { kind, load, from };
+        match load.excess(chip).filter(|_| !load.is_code()) {
+            Some(broken) => Err(broken),
+            None => Ok(load),
         }
-        Ok(Load { kind, load, from })
+    }
+
+    /// What is wrong where more is loaded than fits.
+    fn excess(&self, chip: &Chip) -> Option<Broken> {
+        let (kind, load) = (self.kind, &self.load);
+        let most = kind.most(chip);
+        let what = || format!("{load:?}: {kind:?}: at most {most}");
+        (load.offset + load.units > most).then(|| Broken::new(&RANGE, what()))
+    }
+
+    /// Code that does not fit is loaded as far as it does: what is behind it stays in memory, where it is found.
+    pub fn fit(&mut self, chip: &Chip) -> Option<Broken> {
+        let broken = self.excess(chip)?;
+        self.load.units = self.kind.most(chip).saturating_sub(self.load.offset);
+        Some(broken)
     }
 
     /// Dwords of what is loaded.
@@ -238,6 +254,17 @@ mod tests {
         fires("CP-LOAD-STATE").only(&rule(load(frag, constants(1), 0x1001)));
         fires("CP-LOAD-STATE").only(&rule(load(op::LOAD_STATE6_GEOM, constants(1), 0)));
         fires("CP-LOAD-STATE-RANGE").only(&rule(load(frag, constants(257), 0)));
+        // Of code what fits is loaded all the same.
+        let code = LoadState {
+            kind: fields::ST6_SHADER,
+            ..constants(95)
+        };
+        let (chip, mut code) = (
+            find(0x0603_0001).unwrap(),
+            load(frag, code, 0x1000).unwrap(),
+        );
+        fires("CP-LOAD-STATE-RANGE").only(&rule(code.fit(chip).map_or(Ok(code), Err)));
+        assert_eq!((code.load.units, code.fit(chip).is_none()), (64, true));
         let direct = LoadState {
             source: fields::SS6_DIRECT,
             ..constants(1)

@@ -190,6 +190,7 @@ impl Process {
             Live::Busy => format!("{:7} {:7}\n", busy * 10 / 192, all * 10 / 192),
             Live::Percentage => format!("{} %\n", busy * 100 / all),
             Live::Resets => format!("{}\n", state.resets),
+            Live::IdleTimer => state.idle.text(),
         }
     }
 

@@ -1,11 +1,12 @@
 //! The kernel drivers: files, ioctls, submissions and what becomes of them.
 //!
 //! - [`Machine`]: a machine with a GPU; [`Process`]: a process on it, with system calls as methods;
-//! - `files`: descriptors, mmap; [`tree`]: which files there are; `inject`: what fails because a config says so;
+//! - `files`: descriptors, mmap; [`tree`]: which files there are; `idle`: one that is written; `inject`: what fails because a config says so;
 //! - `state`: what the GPU and its drivers hold; `jobs`: submissions; `recovery`: what a fault leads to;
 //! - `kgsl`: the vendor's driver; `msm`: the one of Linux.
 
 pub(crate) mod files;
+mod idle;
 mod inject;
 mod jobs;
 mod kgsl;
@@ -119,6 +120,19 @@ impl Machine {
     pub fn broken_rules(&self) -> Vec<&'static str> {
         let violations = self.journal.violations();
         violations.iter().map(|one| one.rule.name).collect()
+    }
+
+    /// Takes what somebody has written to a text; whether there is one that may be written.
+    ///
+    /// # Errors
+    /// As the kernel's.
+    pub fn store(&self, path: &str, text: &[u8]) -> Result<bool> {
+        let node = self.tree.find(path);
+        let is_timer = node == Some(&tree::Node::Own(tree::Own::Live(tree::Live::IdleTimer)));
+        if is_timer {
+            self.enter().idle.store(text)?;
+        }
+        Ok(is_timer)
     }
 
     /// How many calls have failed because the config asked for it.

@@ -14,6 +14,7 @@ use crate::config::{Config, Fault as Injected, Kernel};
 use crate::gpu::Core;
 use crate::memory::{Object, Space};
 
+use super::idle::IdleTimer;
 use super::jobs::{Job, Ring};
 use super::kgsl::context::Context;
 use super::kgsl::counters::Used;
@@ -46,6 +47,7 @@ pub(crate) struct State {
     pub(crate) counters: Vec<Used>,
     /// Hangs since the machine has started.
     pub(crate) resets: u32,
+    pub(crate) idle: IdleTimer,
     /// Memory that was exported, by the file of the host that stands for it.
     pub(crate) exported: BTreeMap<Identity, Weak<Object>>,
     pub(crate) order: Rng,
@@ -80,6 +82,7 @@ impl State {
             frees: Vec::new(),
             counters: Vec::new(),
             resets: 0,
+            idle: IdleTimer::new(),
             exported: BTreeMap::new(),
             order: Rng::new(config.seed),
             moved: 0,

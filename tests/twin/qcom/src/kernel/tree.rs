@@ -36,6 +36,8 @@ pub enum Live {
     Percentage,
     /// `reset_count`.
     Resets,
+    /// `idle_timer`, which may be written.
+    IdleTimer,
 }
 
 /// The kernel chooses it. `KGSL_MAJOR` of the twin.
@@ -50,6 +52,7 @@ impl Own {
             Own::Kgsl => (KGSL_MAJOR, 0),
             Own::Render => RENDER,
             Own::Live(Live::Busy) => return twin::tree::Node::line("      0       0"),
+            Own::Live(Live::IdleTimer) => return twin::tree::Node::line(80),
             Own::Live(_) => return twin::tree::Node::line(0),
         };
         twin::tree::Node::Own(Device { major, minor })
@@ -91,12 +94,12 @@ fn kgsl(tree: &mut Tree, config: &Config) {
     text("min_pwrlevel", &(chip.mhz.len() - 1));
     text("thermal_pwrlevel", &0);
     text("default_pwrlevel", &(chip.mhz.len() - 1));
-    text("idle_timer", &80);
     text("temp", &40_000);
     let live = [
         ("gpubusy", Live::Busy),
         ("gpu_busy_percentage", Live::Percentage),
         ("reset_count", Live::Resets),
+        ("idle_timer", Live::IdleTimer),
     ];
     for (name, live) in live {
         tree.add(&format!("{folder}/{name}"), Node::Own(Own::Live(live)));
