@@ -8,6 +8,7 @@
 
 use crate::fault::{Result, Stop};
 use crate::inst::Inst;
+use crate::op::Op;
 use crate::regs::{Mask, Reg, Registers, SLOTS, Slots};
 use crate::rules;
 
@@ -99,7 +100,14 @@ impl Hazards {
     /// Begins an instruction at a cycle: waits as it says. Returns the cycles that (ss) and (sy) wait.
     pub fn begin(&mut self, inst: &Inst, cycle: u64) -> Result<(u64, u64)> {
         let marks = inst.marks;
-        if self.force_ss && !marks.ss || self.force_sy && !marks.sy {
+        // Slots that an assembler fills; each may wait for a part. Mesa src/freedreno/ir3/ir3_legalize.c: nops are inserted
+        // after (ss) and (sy).
+        let idle = inst.op == Op::Nop;
+        if idle {
+            self.force_ss &= !marks.ss;
+            self.force_sy &= !marks.sy;
+        }
+        if !idle && self.force_ss && !marks.ss || !idle && self.force_sy && !marks.sy {
             let (rule, what) = match self.barrier {
                 true => (&rules::BARRIER_SYNC, "a barrier"),
                 false => (&rules::RESINFO_SYNC, "resinfo"),
@@ -109,7 +117,9 @@ impl Hazards {
                 format!("{} follows {what}", inst.op.name()),
             ));
         }
-        (self.force_ss, self.force_sy) = (false, false);
+        if !idle {
+            (self.force_ss, self.force_sy) = (false, false);
+        }
         let mut waits = (0, 0);
         if marks.ss {
             waits.0 = self.done_ss.saturating_sub(cycle);
