@@ -107,7 +107,7 @@ impl Hazards {
             self.force_ss &= !marks.ss;
             self.force_sy &= !marks.sy;
         }
-        if !idle && self.force_ss && !marks.ss || !idle && self.force_sy && !marks.sy {
+        if !idle && (self.force_ss && !marks.ss || self.force_sy && !marks.sy) {
             let (rule, what) = match self.barrier {
                 true => (&rules::BARRIER_SYNC, "a barrier"),
                 false => (&rules::RESINFO_SYNC, "resinfo"),

@@ -220,7 +220,7 @@ pub static WAR: Rule = Rule {
 /// No wait behind a barrier.
 pub static BARRIER_SYNC: Rule = Rule {
     name: "IR3-BARRIER-SYNC",
-    text: "the instruction behind a barrier or fence has (ss) and (sy)",
+    text: "the instruction behind a barrier or fence, or nops between them, have (ss) and (sy)",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy)",
     proof: Proof::Sourced,
 };
@@ -228,7 +228,7 @@ pub static BARRIER_SYNC: Rule = Rule {
 /// No wait behind resinfo.
 pub static RESINFO_SYNC: Rule = Rule {
     name: "IR3-RESINFO-SYNC",
-    text: "the instruction behind resinfo has (ss)",
+    text: "the instruction behind resinfo, or a nop between them, has (ss)",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, legalize_block (OPC_RESINFO)",
     proof: Proof::Sourced,
 };

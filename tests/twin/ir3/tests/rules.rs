@@ -138,9 +138,9 @@ fn missing_delays_and_waits() {
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("ldg.u32 r4.x, g[r1.x], 1; mov.u32u32 r1.x, 5; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r3.x, 1; (ss)(sy)bar.g; (ss)nop");
+    let machine = body("(ss)(sy)bar.g; (ss)nop; mov.u32u32 r3.x, 1");
     fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
-    let machine = body("mov.u32u32 r3.x, 1; fence.r.w; (sy)nop");
+    let machine = body("fence.r.w; (sy)nop; mov.u32u32 r3.x, 1");
     fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
     let machine = body("resinfo.b.untyped.1d.u32.1.imm r4.x, 0; nop; mov.u32u32 r3.x, 1")
         .with(image(pixels()));
