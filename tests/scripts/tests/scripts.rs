@@ -54,6 +54,8 @@ scripts! {
     // AMD's own runtimes.
     rocr: "rocr", "rocr --long";
     rocr_mistakes: "rocr-mistakes", "rocr-mistakes --long";
+    // Mesa's drivers of Adreno.
+    foreign_msm: "foreign-msm", "foreign-msm --long";
     // NVIDIA's own driver.
     cuda_ad102: "cuda-twin --chip ad102";
     cuda_ga102: "cuda-twin --chip ga102";

@@ -79,7 +79,8 @@ kinds! {
     Map,
     /// Unmap: address, bytes.
     Unmap,
-    /// A new descriptor, of the file if there is one. Answered with it.
+    /// A new descriptor, of the file if there is one. Answered with it, and where there is none with a file that wakes
+    /// up whoever polls the descriptor.
     Descriptor,
     /// The file of that descriptor. Answered with it.
     File,

@@ -10,6 +10,12 @@ use drivers_spec::qcom::descriptor::{SAMPLER_DWORDS, TEXTURE_DWORDS, UBO_DWORDS}
 /// Bindless bases of compute: SP_CS_BINDLESS_BASE has five on Adreno 6xx (Mesa tu_common.h, `MAX_SETS`).
 pub const BINDLESS_BASES: usize = 5;
 
+/// Dwords of shared constants, and the number of the first: c504.x. Mesa src/freedreno/registers/adreno/a6xx.xml,
+/// HLSQ_SHARED_CONSTS.
+pub const SHARED_CONSTANTS: usize = 32;
+/// See [`SHARED_CONSTANTS`].
+pub const FIRST_SHARED_CONSTANT: u32 = 504 * 4;
+
 /// Fibers of a wave: THREADSIZE of SP_CS_CNTL_0 and SP_CS_WGE_CNTL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ThreadSize {
@@ -64,6 +70,8 @@ pub struct Descriptors {
     pub bindless: [Option<u64>; BINDLESS_BASES],
     /// TPL1_CS_BORDER_COLOR_BASE: the border colours, 128 bytes each.
     pub border_colors: Option<u64>,
+    /// Shared constants by dwords, from c504.x on; none where SHARED_CONSTS_ENABLE of SP_MODE_CNTL is not set.
+    pub shared_constants: Option<[Option<u32>; SHARED_CONSTANTS]>,
 }
 
 /// A dispatch.

@@ -41,3 +41,4 @@ pub use inst::Inst;
 pub use launch::Launch;
 pub use memory::Memory;
 pub use op::Op;
+pub use texel::{Sort, layout};

@@ -229,7 +229,7 @@ pub static BARRIER_SYNC: Rule = Rule {
 /// No wait behind resinfo.
 pub static RESINFO_SYNC: Rule = Rule {
     name: "IR3-RESINFO-SYNC",
-    text: "the instruction behind resinfo has (ss)",
+    text: "the instruction behind resinfo, or a nop between them, has (ss)",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, legalize_block (OPC_RESINFO)",
     proof: Proof::Sourced,
 };

@@ -6,7 +6,7 @@ use crate::fault::{Result, Stop, broken};
 use crate::flow::Flow;
 use crate::hazard::{Hazards, Late, Reader, Ready};
 use crate::inst::{Inst, Operand, Round, Type, Value};
-use crate::launch::Launch;
+use crate::launch::{FIRST_SHARED_CONSTANT, Launch};
 use crate::local::Local;
 use crate::memory::Memory;
 use crate::regs::{A0, A1, LANES, Lanes, Mask, Reg, Registers, lanes, same};
@@ -254,11 +254,16 @@ impl Wave {
         let packed = half && !core.launch.constant_demotion;
         let dword = if packed { number / 2 } else { number };
         self.hazards.constant(dword)?;
-        if dword >= core.launch.const_dwords {
+        let shared = core.launch.descriptors.shared_constants.as_ref();
+        let shared = dword
+            .checked_sub(FIRST_SHARED_CONSTANT)
+            .and_then(|at| shared?.get(at as usize));
+        if shared.is_none() && dword >= core.launch.const_dwords {
             let (vector, count) = (dword / 4, core.launch.const_dwords / 4);
             return broken(&rules::CONST_RANGE, format!("c{vector} of {count}"));
         }
-        let Some(Some(value)) = core.constants.get(dword as usize).copied() else {
+        let found = shared.or_else(|| core.constants.get(dword as usize));
+        let Some(Some(value)) = found.copied() else {
             let component = ['x', 'y', 'z', 'w'][dword as usize & 3];
             let what = format!("c{}.{component} is read and was never loaded", dword / 4);
             return broken(&rules::CONST_UNDEFINED, what);

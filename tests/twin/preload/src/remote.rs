@@ -142,7 +142,7 @@ impl Remote {
                 }
                 done
             }
-            Kind::Descriptor => self.descriptor(question.file),
+            Kind::Descriptor => return self.descriptor(question.file),
             Kind::File => {
                 return match system::another(a as i32) {
                     Ok(file) => {
@@ -189,13 +189,32 @@ impl Remote {
         Ok(at)
     }
 
-    fn descriptor(&self, file: Option<OwnedFd>) -> Result<u64> {
-        let fd = match file {
-            Some(file) => file.into_raw_fd(),
-            None => system::placeholder(libc::O_CLOEXEC)?,
+    fn descriptor(&self, file: Option<OwnedFd>) -> Message {
+        let made = match file {
+            Some(file) => Ok((file.into_raw_fd(), None)),
+            None => waking(),
         };
-        lock(&self.made).push(fd);
-        Ok(fd as u64)
+        match made {
+            Ok((fd, file)) => {
+                lock(&self.made).push(fd);
+                let mut answer = Message::done(Ok(fd as u64));
+                answer.file = file;
+                answer
+            }
+            Err(errno) => Message::done(Err(Errno(errno))),
+        }
+    }
+}
+
+/// A placeholder, and the file that wakes up who polls it.
+fn waking() -> Result<(i32, Option<OwnedFd>)> {
+    let fd = system::placeholder(libc::O_CLOEXEC)?;
+    match system::another(fd) {
+        Ok(file) => Ok((fd, Some(file))),
+        Err(errno) => {
+            system::close(fd)?;
+            Err(errno)
+        }
     }
 }
 

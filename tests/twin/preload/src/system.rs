@@ -368,9 +368,21 @@ extern "C" fn on_signal(number: c_int) {
         revents: 0,
     };
     // Long enough for a report, short enough where the signal hit who has the lock for it.
-    // SAFETY: one entry, which is ours; then the signal again, whose handler is gone (SA_RESETHAND).
+    let mut timeout = libc::timespec {
+        tv_sec: 5,
+        tv_nsec: 0,
+    };
+    let mask = std::ptr::null::<libc::sigset_t>();
+    // SAFETY: one entry and a time, which are ours; then the signal again, whose handler is gone (SA_RESETHAND).
     unsafe {
-        libc::syscall(libc::SYS_poll, &raw mut answer, 1, 5000);
+        libc::syscall(
+            libc::SYS_ppoll,
+            &raw mut answer,
+            1,
+            &raw mut timeout,
+            mask,
+            8_usize,
+        );
         libc::raise(number);
     }
 }

@@ -13,7 +13,7 @@ use twin::wire::{Kind, Message, PROOF};
 
 use crate::State;
 use crate::machine::LIVE;
-use crate::peer::{Peer, calling};
+use crate::peer::{Peer, calling, made};
 
 /// Serves until the other side has gone, or says what makes no sense.
 pub fn serve(state: &State, stream: UnixStream) {
@@ -105,7 +105,14 @@ pub fn call(state: Option<&State>, calls: &dyn Calls, message: Message) -> Resul
         }
         Kind::Close => calls.close(a as i32)?,
         Kind::Dup => calls.dup_as(a as i32, b as i32)?,
-        Kind::Ioctl => calls.ioctl(a as i32, b as u32, c)?,
+        Kind::Ioctl => {
+            let done = calls.ioctl(a as i32, b as u32, c);
+            for (fd, file) in made() {
+                // One that a failed call has made is nobody's.
+                let _ = calls.watch(fd, Box::new(move |ready| signal(&file, ready)));
+            }
+            done?;
+        }
         Kind::Mmap => {
             let wanted = Wanted {
                 address: a,

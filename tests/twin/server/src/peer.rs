@@ -17,6 +17,8 @@ use crate::recorder::{Recorder, note};
 thread_local! {
     /// The connection whose call this thread does: what has to be asked goes there.
     static CALLING: RefCell<Option<Arc<UnixStream>>> = const { RefCell::new(None) };
+    /// Descriptors that the call has made, with the files that wake up who polls them.
+    static MADE: RefCell<Vec<(i32, File)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Does a call that came through a connection.
@@ -25,6 +27,11 @@ pub fn calling<T>(through: &Arc<UnixStream>, call: impl FnOnce() -> T) -> T {
     let done = call();
     CALLING.set(None);
     done
+}
+
+/// Descriptors that the call of this thread has made since the last look, with the files that wake up who polls them.
+pub fn made() -> Vec<(i32, File)> {
+    MADE.take()
 }
 
 /// See the front page.
@@ -123,7 +130,12 @@ impl Caller for Peer {
         let mut question = Message::new(Kind::Descriptor, []);
         question.file = of.map(own).transpose()?;
         let file = question.file.as_ref().and_then(|file| which(file.as_fd()));
-        let done = ask(&question).and_then(|answer| answer.result());
+        let done = ask(&question).and_then(|answer| {
+            let fd = answer.result()?;
+            let waking = answer.file.map(|waking| (fd as i32, File::from(waking)));
+            MADE.with_borrow_mut(|made| made.extend(waking));
+            Ok(fd)
+        });
         note(Kind::Descriptor, [self.number(file), 0, 0, 0, 0], done, &[]);
         Ok(Some(done? as i32))
     }

@@ -140,6 +140,25 @@ pub fn dot(a: u32, b: u32, c: u32, mixed: bool, high: bool, four: bool) -> u32 {
     (products.sum::<i32>() as u32).wrapping_add(c)
 }
 
+/// A sum or difference with (sat), where that has a meaning: the nearest number of the type.
+///
+/// Source: Mesa src/freedreno/ir3/ir3_compiler_nir.c, `emit_alu`: nir_op_uadd_sat, nir_op_iadd_sat, nir_op_usub_sat and
+/// nir_op_isub_sat are add.u, add.s, sub.u and sub.s with (sat).
+pub fn saturated(op: Op, full: bool, a: u32, b: u32) -> Option<u32> {
+    let unsigned = |v: u32| i64::from(cut(v, full));
+    let signed = |v: u32| i64::from(widen(v, full));
+    let bits = if full { 32 } else { 16 };
+    let top = (1i64 << bits) - 1;
+    let value = match op {
+        Op::AddU => (unsigned(a) + unsigned(b)).min(top),
+        Op::SubU => (unsigned(a) - unsigned(b)).max(0),
+        Op::AddS => (signed(a) + signed(b)).clamp(-(top / 2) - 1, top / 2),
+        Op::SubS => (signed(a) - signed(b)).clamp(-(top / 2) - 1, top / 2),
+        _ => return None,
+    };
+    Some(cut(value as u32, full))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -171,6 +190,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn sums_end_at_the_ends_of_their_types() {
+        let all = |op, full| {
+            [(1, 2), (0xffff, 1), (0x7fff, 1), (3, 5)].map(|(a, b)| saturated(op, full, a, b))
+        };
+        assert_eq!(all(Op::AddU, false), [3, 0xffff, 0x8000, 8].map(Some));
+        assert_eq!(all(Op::AddS, false), [3, 0, 0x7fff, 8].map(Some));
+        assert_eq!(all(Op::SubU, true), [0, 0xfffe, 0x7ffe, 0].map(Some));
+        assert_eq!(all(Op::SubS, false)[3], Some(0xfffe));
+        assert_eq!(saturated(Op::AddU, true, u32::MAX, 2), Some(u32::MAX));
+        assert_eq!(saturated(Op::SubS, true, 1 << 31, 1), Some(1 << 31));
+        assert_eq!(saturated(Op::AndB, true, 1, 1), None);
     }
 
     #[test]

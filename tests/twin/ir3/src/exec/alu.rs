@@ -3,7 +3,7 @@
 use drivers_spec::qcom::chip::Gen;
 
 use crate::arith::sfu;
-use crate::arith::{self, Facts, Kind, Signs, float};
+use crate::arith::{self, Facts, Kind, Signs, float, integer};
 use crate::fault::{Result, broken};
 use crate::hazard::{Late, Ready, THIRD_READ};
 use crate::inst::{Inst, Operand, Value};
@@ -58,7 +58,12 @@ impl Wave {
                 *value = self.operand(core, operand, k, facts, full, later)?;
             }
             let [a, b] = &values;
-            let result = arith::category2(inst, full, a, b)?;
+            let mut result = arith::category2(inst, full, a, b)?;
+            if inst.marks.sat {
+                for (lane, value) in result.iter_mut().enumerate() {
+                    *value = integer::saturated(inst.op, full, a[lane], b[lane]).unwrap_or(*value);
+                }
+            }
             self.finish(inst, facts, full, result, k)?;
         }
         Ok(())
@@ -140,6 +145,7 @@ impl Wave {
         let result = match (inst.marks.sat, facts.kind) {
             (false, _) => result,
             (true, Kind::Float) => result.map(|v| float::saturate(v, full)),
+            (true, _) if integer::saturated(inst.op, full, 0, 0).is_some() => result,
             (true, _) => return broken(&rules::MEANING, "(sat) of an integer"),
         };
         let number = match dst.value {

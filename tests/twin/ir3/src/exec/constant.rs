@@ -21,6 +21,24 @@ impl Core<'_> {
         self.read(Path::Uche, ubo.base + u64::from(vector) * 16, into)
     }
 
+    /// Whole vectors of a buffer of constants; those beyond its end are 0.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_nir_analyze_ubo_ranges.c, `const_upload_unit`: ranges are rounded up to what is
+    /// loaded at a time; src/freedreno/vulkan/tu_device.cc, robustBufferAccess2: reads outside of uniform buffers give 0.
+    fn vectors(
+        &mut self,
+        index: u32,
+        base: Option<u8>,
+        vector: u32,
+        into: &mut [u8],
+    ) -> Result<()> {
+        let ubo = self.ubo(index, base)?;
+        let left = u64::from(ubo.vectors.saturating_sub(vector)) * 16;
+        let inside = into.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let at = ubo.base + u64::from(vector) * 16;
+        self.read(Path::Uche, at, &mut into[..inside])
+    }
+
     fn store_constants(&mut self, first: u32, values: &[u32]) -> Result<()> {
         let end = first as usize + values.len();
         if end > self.launch.const_dwords as usize {
@@ -119,7 +137,7 @@ impl Wave {
             return broken(&rules::OPERANDS, what);
         }
         let mut bytes = vec![0; usize::from(inst.mods.count) * 16];
-        core.vector(indices[lane], inst.mods.base, vector, &mut bytes)?;
+        core.vectors(indices[lane], inst.mods.base, vector, &mut bytes)?;
         let values: Vec<u32> = bytes.chunks(4).map(super::number).collect();
         core.store_constants(to, &values)?;
         self.hazards.store_constants(to, values.len() as u32, true);

@@ -7,9 +7,12 @@ use drivers_spec::qcom::packet::{
 };
 use twin::rule::{Proof, Rule};
 
+use crate::memory::view::Via;
+
+use super::bindless;
 use super::launch::{Grid, Parts};
 use super::pipe::Value;
-use super::state::Load;
+use super::state::{Load, Place};
 use super::{Around, Broken, Cp, Ib, PACKETS, Stop, Wait};
 
 static OPERATION: Rule = Rule {
@@ -55,30 +58,62 @@ static SKIP: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static PREFETCH: Rule = Rule {
+    name: "CP-LOAD-STATE-BINDLESS",
+    text: "CP_LOAD_STATE6 with SS6_BINDLESS is of a base that is set",
+    source: "Mesa, src/freedreno/vulkan/tu_pipeline.cc, emit_load_state, and tu_cmd_buffer.cc, tu_dispatch: behind \
+             tu6_emit_descriptor_sets",
+    proof: Proof::Sourced,
+};
+
 /// Commands that the table does not have. Source: adreno_pm4.xml, adreno_pm4_type3_packets, and the domains.
-mod more {
+pub(super) mod more {
     /// CP_REG_TEST: tests a bit of a register for CP_COND_REG_EXEC.
-    pub(super) const REG_TEST: u8 = 0x39;
+    pub(in crate::cp) const REG_TEST: u8 = 0x39;
     /// CP_COND_EXEC: runs what follows if the dword at the first address is not 0 and that at the second is less than
     /// a value.
-    pub(super) const COND_EXEC: u8 = 0x44;
+    pub(in crate::cp) const COND_EXEC: u8 = 0x44;
     /// CP_COND_REG_EXEC: runs what follows if the last test was true.
-    pub(super) const COND_REG_EXEC: u8 = 0x47;
+    pub(in crate::cp) const COND_REG_EXEC: u8 = 0x47;
     /// CP_MEMCPY: copies dwords.
-    pub(super) const MEMCPY: u8 = 0x75;
+    pub(in crate::cp) const MEMCPY: u8 = 0x75;
+    /// CP_BLIT: the 2D engine.
+    pub(in crate::cp) const BLIT: u8 = 0x2c;
+    /// CP_SET_DRAW_STATE: state of draws, by groups.
+    pub(in crate::cp) const SET_DRAW_STATE: u8 = 0x43;
+    /// CP_SET_AMBLE: what runs when contexts are switched.
+    pub(in crate::cp) const SET_AMBLE: u8 = 0x55;
+    /// CP_CONTEXT_REG_BUNCH: registers, each with its address.
+    pub(in crate::cp) const CONTEXT_REG_BUNCH: u8 = 0x5c;
+    /// CP_REG_WRITE: a register that the command processor keeps an eye on (`reg_tracker`), for draws.
+    pub(in crate::cp) const REG_WRITE: u8 = 0x6d;
+    /// CP_SKIP_IB2_ENABLE_GLOBAL: whether indirect buffers are left out that draw nothing.
+    pub(in crate::cp) const SKIP_IB2_ENABLE_GLOBAL: u8 = 0x1d;
+    /// CP_SET_MODE: which draw states run.
+    pub(in crate::cp) const SET_MODE: u8 = 0x63;
+    /// `BLIT_OP_SCALE` of `cp_blit_cmd`.
+    pub(in crate::cp) const OP_SCALE: u32 = 3;
+    /// TYPE 21:20 of CP_SET_AMBLE_2, behind DWORDS 19:0: BIN_PREAMBLE_AMBLE_TYPE.
+    pub(in crate::cp) const BIN_PREAMBLE: u32 = 1;
     /// Dwords of each.
-    pub(super) const LENGTHS: [(u8, usize); 4] = [
+    pub(in crate::cp) const LENGTHS: [(u8, usize); 9] = [
+        (REG_WRITE, 3),
+        (SKIP_IB2_ENABLE_GLOBAL, 1),
+        (SET_MODE, 1),
+        (BLIT, 1),
+        (SET_AMBLE, 3),
         (REG_TEST, 1),
         (COND_EXEC, 6),
         (COND_REG_EXEC, 2),
         (MEMCPY, 5),
     ];
     /// `PRED_TEST` of `compare_mode`, bits 31:28 of CP_COND_REG_EXEC.
-    pub(super) const PRED_TEST: u32 = 1;
+    pub(in crate::cp) const PRED_TEST: u32 = 1;
 }
 
-/// `PC_CCU_INVALIDATE_DEPTH`, `PC_CCU_INVALIDATE_COLOR` of `vgt_event_type`: caches that compute does not use.
-const CCU: [u32; 2] = [24, 25];
+/// `PC_CCU_INVALIDATE_DEPTH`, `PC_CCU_INVALIDATE_COLOR`, `LRZ_FLUSH` of `vgt_event_type`: of caches that compute does
+/// not use, or that hold nothing that was only read.
+const CCU: [u32; 3] = [24, 25, 38];
 
 /// Checks a command by its table.
 fn check(operation: u8, body: &[u32]) -> Result<(), Broken> {
@@ -90,6 +125,20 @@ fn check(operation: u8, body: &[u32]) -> Result<(), Broken> {
         return match body.len() == *wanted {
             true => Ok(()),
             false => length(&format!("operation {operation:#x}"), wanted.to_string()),
+        };
+    }
+    if operation == more::CONTEXT_REG_BUNCH {
+        return match body.len() {
+            0 => length("CP_CONTEXT_REG_BUNCH", "a pair".into()),
+            all if all.is_multiple_of(2) => Ok(()),
+            _ => length("CP_CONTEXT_REG_BUNCH", "pairs".into()),
+        };
+    }
+    if operation == more::SET_DRAW_STATE {
+        return match body.len() {
+            0 => length("CP_SET_DRAW_STATE", "a group".into()),
+            all if all.is_multiple_of(3) => Ok(()),
+            _ => length("CP_SET_DRAW_STATE", "three dwords a group".into()),
         };
     }
     let Some(command) = spec::command(operation) else {
@@ -210,6 +259,24 @@ impl Cp {
             op::MEM_TO_MEM => self.add_memory(around, body),
             more::MEMCPY => self.copy(around, body),
             more::REG_TEST => self.test(around, body[0]),
+            more::CONTEXT_REG_BUNCH => {
+                for pair in body.as_chunks::<2>().0 {
+                    self.write(around, pair[0], pair[1]);
+                }
+                Ok(())
+            }
+            more::BLIT
+            | more::SET_DRAW_STATE
+            | more::SET_MODE
+            | more::SET_AMBLE
+            | more::SKIP_IB2_ENABLE_GLOBAL => Ok(self.of_graphics(operation, body)?),
+            more::REG_WRITE => {
+                if body[0] == 0 || body[0] > 0xf {
+                    return Err(Broken::new(&BITS, format!("CP_REG_WRITE {:#x}", body[0])).into());
+                }
+                self.write(around, body[1], body[2]);
+                Ok(())
+            }
             more::COND_REG_EXEC => self.condition(body),
             more::COND_EXEC => self.condition_of_memory(around, body),
             other => Err(Broken::new(&OPERATION, format!("operation {other:#x}")).into()),
@@ -229,6 +296,7 @@ impl Cp {
             chip: around.core.chip.spec(),
             registers: &self.registers,
             state: &self.state,
+            changed: self.changed,
             marker: self.marker,
             grid,
             seed: around.core.random(),
@@ -255,9 +323,18 @@ impl Cp {
             self.note(around, broken);
         }
         let words = match load.from {
-            Some(_) if load.is_code() => Vec::new(),
-            Some(from) => self.fetch_words(around, from, load.dwords())?,
-            None => body[3..].to_vec(),
+            Place::Memory(_) if load.is_code() => Vec::new(),
+            Place::Memory(from) => self.fetch_words(around, from, load.dwords())?,
+            Place::Packet => body[3..].to_vec(),
+            // A cache of descriptors has them then, which shows nowhere.
+            Place::Bindless(number, _) => {
+                let bases = bindless::bases(&self.registers, self.changed)?;
+                if bases.get(number).copied().flatten().is_none() {
+                    let what = format!("base {number} is not set");
+                    return Err(Broken::new(&PREFETCH, what).into());
+                }
+                return Ok(());
+            }
         };
         self.state.load(&load, &words);
         Ok(())
@@ -294,7 +371,7 @@ impl Cp {
                 return Ok(());
             }
             // While it polls, what is under way goes on.
-            if !self.writes.is_empty() {
+            if self.writes.has(Via::Commands) {
                 self.land(around)?;
             } else if !self.advance(around)? {
                 let sign = ["", "<", "<=", "==", "!=", ">=", ">"].get(function as usize);

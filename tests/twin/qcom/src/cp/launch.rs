@@ -13,9 +13,10 @@ use drivers_spec::qcom::regs::{
     sp_cs_wge_cntl as wge, sp_mode_cntl,
 };
 use twin::rule::{Proof, Rule};
-use twin_ir3::launch::{Launch, Private, SystemRegisters, ThreadSize};
+use twin_ir3::launch::{Launch, Private, SHARED_CONSTANTS, SystemRegisters, ThreadSize};
 
 use super::Broken;
+use super::bindless::{self, Changed};
 use super::registers::Registers;
 use super::state::State;
 
@@ -23,6 +24,13 @@ static MARKER: Rule = Rule {
     name: "CS-MARKER",
     text: "CP_SET_MARKER with RM6_COMPUTE comes before a dispatch",
     source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.cc, tu_dispatch: tu_cs_emit_pkt7(CP_SET_MARKER), RM6_COMPUTE",
+    proof: Proof::Sourced,
+};
+
+static SHARED: Rule = Rule {
+    name: "CS-SHARED-CONSTANTS",
+    text: "SHARED_CONSTS_ENABLE of SP_MODE_CNTL and HLSQ_SHARED_CONSTS are the same",
+    source: "Mesa, src/freedreno/vulkan/tu_shader.cc, tu6_emit_shared_consts_enable: both",
     proof: Proof::Sourced,
 };
 
@@ -97,7 +105,7 @@ static ENABLED: Rule = Rule {
 
 static COUNTS: Rule = Rule {
     name: "CS-COUNTS",
-    text: "textures, samplers and images of SP_CS_CONFIG are loaded, and SP_CS_TSIZE and SP_CS_USIZE count no fewer",
+    text: "textures, samplers and images of SP_CS_CONFIG are loaded or bindless, and SP_CS_TSIZE and SP_CS_USIZE count no fewer",
     source: "Mesa, src/freedreno/registers/adreno/a6xx.xml, SP_CS_CONFIG; tu_shader.cc, tu6_emit_xs_config",
     proof: Proof::Sourced,
 };
@@ -110,12 +118,8 @@ static PRIVATE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static BINDLESS: Rule = Rule {
-    name: "CS-BINDLESS-NOT-MODELLED",
-    text: "SP_CS_CONFIG asks for no bindless descriptors: their bases are not among the registers here",
-    source: "this twin: src/cp/launch.rs",
-    proof: Proof::Twin,
-};
+/// By a6xx.xml.
+const HLSQ_SHARED_CONSTS: u32 = 0xbb11;
 
 /// Groups of a dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -159,6 +163,8 @@ pub struct Parts<'a> {
     pub registers: &'a Registers,
     /// What was loaded.
     pub state: &'a State,
+    /// Bases of bindless descriptors that have changed.
+    pub changed: Changed,
     /// CP_SET_MARKER.
     pub marker: Option<u32>,
     /// Groups.
@@ -209,6 +215,8 @@ impl Parts<'_> {
             kib => (kib + 1) << 10,
         };
         let mut descriptors = self.state.descriptors.clone();
+        descriptors.bindless = bindless::bases(self.registers, self.changed)?;
+        descriptors.shared_constants = self.shared_constants()?;
         descriptors.border_colors = self.registers.address(&regs::TPL1_CS_BORDER_COLOR_BASE);
         let mode = self.get(&regs::SP_MODE_CNTL);
         let launch = Launch {
@@ -396,17 +404,21 @@ impl Parts<'_> {
         Ok(if vectors == 0 { room } else { vectors } * 4)
     }
 
+    fn shared_constants(&self) -> Result<Option<[Option<u32>; SHARED_CONSTANTS]>, Broken> {
+        let mode = self.get(&regs::SP_MODE_CNTL);
+        let enabled = sp_mode_cntl::SHARED_CONSTS_ENABLE.get(mode);
+        let other = self.registers.raw(HLSQ_SHARED_CONSTS).unwrap_or(0);
+        match enabled == other {
+            true => Ok((enabled == 1).then_some(self.state.shared)),
+            false => broken(
+                &SHARED,
+                format!("SP_MODE_CNTL {mode:#x}, HLSQ_SHARED_CONSTS {other:#x}"),
+            ),
+        }
+    }
+
     fn counts(&self) -> Result<(), Broken> {
         let config = self.get(&regs::SP_CS_CONFIG);
-        let bindless = [
-            sp_cs_config::BINDLESS_TEX,
-            sp_cs_config::BINDLESS_SAMP,
-            sp_cs_config::BINDLESS_UAV,
-            sp_cs_config::BINDLESS_UBO,
-        ];
-        if bindless.iter().any(|field| field.get(config) != 0) {
-            return broken(&BINDLESS, format!("SP_CS_CONFIG {config:#x}"));
-        }
         let descriptors = &self.state.descriptors;
         let loaded = [
             (
@@ -434,8 +446,16 @@ impl Parts<'_> {
                 },
             ),
         ];
-        for (what, wanted, loaded, counted) in loaded {
-            let fits = wanted as usize <= loaded && counted.is_none_or(|counted| counted >= wanted);
+        // Those in memory are not loaded. tu6_emit_xs_config: bindless_tex, bindless_samp, bindless_ibo.
+        let bindless = [
+            sp_cs_config::BINDLESS_TEX,
+            sp_cs_config::BINDLESS_SAMP,
+            sp_cs_config::BINDLESS_UAV,
+        ];
+        for ((what, wanted, loaded, counted), bindless) in loaded.into_iter().zip(bindless) {
+            let elsewhere = bindless.get(config) != 0;
+            let fits = (elsewhere || wanted as usize <= loaded)
+                && counted.is_none_or(|counted| counted >= wanted);
             if !fits {
                 let what = format!("{wanted} {what}, {loaded} are loaded, {counted:?} are counted");
                 return broken(&COUNTS, what);

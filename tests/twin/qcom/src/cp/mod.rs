@@ -1,8 +1,9 @@
 //! The command processor: reads packets of indirect buffers, and does what they say.
 //!
-//! - `packet`: headers; `commands`: commands of type 7; `transfer`: those that read and write memory;
+//! - `packet`: headers; `commands`: commands of type 7; `draws`: those of draws; `transfer`: those that read and write memory;
 //! - [`registers`]: registers; [`state`]: what is loaded into shader cores; [`launch`]: dispatches;
-//! - `pipe`: dispatches and events that are not done yet; `shader`: runs a dispatch.
+//! - `pipe`: dispatches, blits and events that are not done yet; `shader`: runs a dispatch; [`blit`]: the 2D engine;
+//! - [`bindless`]: descriptors that dispatches find in memory; [`others`]: registers that nothing here reads.
 //!
 //! Dispatches and events of EVENT_WRITE are done as late as packets allow: at CP_WAIT_FOR_IDLE, while a packet waits
 //! for memory, or at the end of a submission, where the kernel waits. So are writes of the command processor itself:
@@ -11,8 +12,12 @@
 //! Source: Mesa, src/freedreno/registers/adreno/adreno_pm4.xml, and src/freedreno/afuc; KGSL,
 //! adreno_a6xx_ringbuffer.c: indirect buffers of the kernel are level 1, and may call level 2.
 
+pub mod bindless;
+pub mod blit;
 mod commands;
+mod draws;
 pub mod launch;
+pub mod others;
 mod packet;
 mod pipe;
 pub mod registers;
@@ -29,8 +34,9 @@ use twin::touched::Touched;
 
 use crate::gpu::Core;
 use crate::memory::Space;
-use crate::memory::view::{PageFault, View, Writes};
+use crate::memory::view::{PageFault, Via, View, Writes, unflushed};
 
+use bindless::Changed;
 use packet::Header;
 use pipe::Pipe;
 use registers::Registers;
@@ -186,7 +192,13 @@ struct Frame {
 pub struct Cp {
     registers: Registers,
     state: State,
+    /// Bases of bindless descriptors.
+    changed: Changed,
     marker: Option<u32>,
+    /// CP_SET_MODE: whether groups of CP_SET_DRAW_STATE run at once.
+    immediate: bool,
+    /// Groups that run now, and the level of the packet that has set them.
+    groups: (usize, VecDeque<Ib>),
     /// What CP_REG_TEST has found.
     predicate: bool,
     ibs: VecDeque<Ib>,
@@ -203,7 +215,9 @@ impl Cp {
     pub fn switch(&mut self, core: &mut Core) {
         self.registers.clear();
         self.state = State::default();
+        self.changed = Changed::default();
         self.marker = None;
+        self.immediate = false;
         self.predicate = false;
         // The kernel does so. KGSL, adreno_a6xx_ringbuffer.c, a6xx_rb_context_switch: event 0x31; Linux, a6xx_gpu.c,
         // a6xx_set_pagetable.
@@ -220,9 +234,10 @@ impl Cp {
     /// What is under way is given up.
     pub fn stop(&mut self) {
         self.ibs.clear();
+        self.groups.1.clear();
         self.stack.clear();
         self.pipe = Pipe::default();
-        self.writes.take();
+        self.writes.clear();
         self.waiting = None;
     }
 
@@ -270,6 +285,7 @@ impl Cp {
             .stack
             .last()
             .is_some_and(|frame| frame.at >= frame.words.len())
+            && (self.groups.1.is_empty() || self.stack.len() > self.groups.0)
         {
             self.stack.pop();
         }
@@ -278,10 +294,19 @@ impl Cp {
                 // The kernel waits for idle: its own timestamp comes last.
                 self.idle(around)?;
                 self.land(around)?;
+                if let Some((at, _)) = self.writes.take(Via::Colors).first() {
+                    unflushed(around.journal, &self.name, *at);
+                }
                 around.core.caches.flush();
                 return Ok(false);
             };
             self.call(around, ib)?;
+            return Ok(true);
+        }
+        if self.stack.len() == self.groups.0
+            && let Some(group) = self.groups.1.pop_front()
+        {
+            self.call(around, group)?;
             return Ok(true);
         }
         let Some(frame) = self.stack.last() else {
@@ -328,9 +353,13 @@ impl Cp {
         if let Err(broken) = done {
             self.note(around, broken);
         }
+        self.changed.written(register);
         if register == regs::dword(&regs::SP_UPDATE_CNTL) {
+            self.changed.forgotten(update::CS_BINDLESS.get(value));
             let state = update::CS_STATE.get(value) != 0;
-            self.state.forget(state, update::CS_UAV.get(value) != 0);
+            let shared = update::CS_SHARED_CONST.get(value) != 0;
+            let images = update::CS_UAV.get(value) != 0;
+            self.state.forget(state, images, shared);
             if state {
                 around.core.caches.invalidate_instructions();
             }
@@ -395,14 +424,14 @@ impl Cp {
         let mut touched = Touched::default();
         touched.write(at, data.len());
         self.pipe.accessed(&touched);
-        self.writes.push(at, data);
+        self.writes.push(Via::Commands, at, data);
         Ok(())
     }
 
     /// Waits until its own writes are in memory.
     fn land(&mut self, around: &mut Around<'_>) -> Result<(), Stop> {
         let (who, none) = (self.place(), Writes::default());
-        for (at, data) in self.writes.take() {
+        for (at, data) in self.writes.take(Via::Commands) {
             let mut view = around.view(&none, who.clone());
             // It was looked for when the write was sent.
             view.listed = None;
@@ -411,7 +440,7 @@ impl Cp {
         Ok(())
     }
 
-    /// Does the oldest dispatch or event that is not done. False where there is none.
+    /// Does the oldest dispatch, blit or event that is not done. False where there is none.
     fn advance(&mut self, around: &mut Around<'_>) -> Result<bool, Stop> {
         let Some(entry) = self.pipe.next() else {
             return Ok(false);
@@ -420,7 +449,7 @@ impl Cp {
             self.land(around)?;
         }
         let who = self.name.clone();
-        self.pipe.run(around, &self.writes, entry, &who)?;
+        self.pipe.run(around, &mut self.writes, entry, &who)?;
         Ok(true)
     }
 

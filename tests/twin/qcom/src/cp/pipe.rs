@@ -1,4 +1,4 @@
-//! Dispatches and events between the command processor and their end.
+//! Dispatches, blits and events between the command processor and their end.
 //!
 //! They begin in order. Nothing says that one has ended when the next begins, but CP_WAIT_FOR_IDLE: what two of them
 //! between two of these write and read, in whichever order, has no order.
@@ -10,13 +10,15 @@ use twin::rule::{Proof, Rule};
 use twin::touched::Touched;
 use twin_ir3::launch::Launch;
 
-use crate::memory::view::Writes;
+use crate::memory::view::{Via, Writes};
 
+use super::blit::Blit;
 use super::{Around, Fault, Stop, shader};
 
 static OVERLAP: Rule = Rule {
     name: "CS-OVERLAP",
-    text: "CP_WAIT_FOR_IDLE stands between two dispatches of which one reads what the other writes",
+    text: "CP_WAIT_FOR_IDLE stands between two dispatches, or a dispatch and a blit, of which one reads what the other \
+           writes",
     source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_CMD_FLAG_WAIT_FOR_IDLE; tu6_emit_flushes: dispatches \
              overlap otherwise",
     proof: Proof::Sourced,
@@ -43,6 +45,8 @@ pub(super) enum Value {
 pub(super) enum Entry {
     /// A dispatch.
     Dispatch(Box<Dispatch>),
+    /// A rectangle for the 2D engine.
+    Blit(Box<Blit>),
     /// An event: which, and what it writes where.
     Event(u32, Option<(u64, Value)>),
 }
@@ -80,6 +84,11 @@ impl Pipe {
         })));
     }
 
+    /// A rectangle comes last.
+    pub(super) fn blit(&mut self, blit: Blit) {
+        self.entries.push_back(Entry::Blit(Box::new(blit)));
+    }
+
     /// An event comes last.
     pub(super) fn event(&mut self, event: u32, write: Option<(u64, Value)>) {
         self.entries.push_back(Entry::Event(event, write));
@@ -108,13 +117,49 @@ impl Pipe {
     pub(super) fn run(
         &mut self,
         around: &mut Around<'_>,
-        writes: &Writes,
+        writes: &mut Writes,
         entry: Entry,
         who: &str,
     ) -> Result<(), Stop> {
         match entry {
             Entry::Dispatch(dispatch) => self.shade(around, writes, *dispatch, who),
-            Entry::Event(number, write) => happen(around, number, write, who),
+            Entry::Blit(blit) => self.draw(around, writes, &blit, who),
+            Entry::Event(number, write) => {
+                if number == event::PC_CCU_FLUSH_COLOR_TS {
+                    flush_colors(around, writes, who)?;
+                }
+                happen(around, number, write, who)
+            }
+        }
+    }
+
+    /// Blits follow one another in their order; dispatches do not wait for them, nor they for dispatches.
+    fn draw(
+        &mut self,
+        around: &mut Around<'_>,
+        writes: &mut Writes,
+        blit: &Blit,
+        who: &str,
+    ) -> Result<(), Stop> {
+        let number = around.core.dispatch();
+        let who = format!("{who}, blit {number}");
+        let mut view = around.view(writes, who.clone());
+        let drawn = blit.run(&mut view);
+        let touched = std::mem::take(&mut view.touched);
+        writes.append(drawn?);
+        self.overlaps(around, &touched, &who);
+        self.done.push((number, touched));
+        Ok(())
+    }
+
+    /// Whether what is done now and what was done since the last CP_WAIT_FOR_IDLE have no order.
+    fn overlaps(&self, around: &Around<'_>, touched: &Touched, who: &str) {
+        for (other, before) in &self.done {
+            if let Some(at) = touched.race(before) {
+                let journal = around.journal;
+                journal.broken(&OVERLAP, format!("{who}, and number {other}, at {at:#x}"));
+                break;
+            }
         }
     }
 
@@ -135,12 +180,7 @@ impl Pipe {
             let what = format!("{who}, and the command processor behind it, at {at:#x}");
             journal.broken(&IDLE, what);
         }
-        for (other, before) in &self.done {
-            if let Some(at) = touched.race(before) {
-                journal.broken(&OVERLAP, format!("{who}, and dispatch {other}, at {at:#x}"));
-                break;
-            }
-        }
+        self.overlaps(around, &touched, &who);
         self.done.push((number, touched));
         if let Some(fault) = fault {
             return Err(Fault::Page(fault).into());
@@ -149,6 +189,18 @@ impl Pipe {
         around.core.shaded(instructions);
         Ok(())
     }
+}
+
+/// What the 2D engine has written comes into memory.
+fn flush_colors(around: &mut Around<'_>, writes: &mut Writes, who: &str) -> Result<(), Stop> {
+    let none = Writes::default();
+    for (at, data) in writes.take(Via::Colors) {
+        let mut view = around.view(&none, who.to_owned());
+        // It was looked for when it was drawn.
+        view.listed = None;
+        view.store(at, &data)?;
+    }
+    Ok(())
 }
 
 /// An event happens.

@@ -1,6 +1,6 @@
 //! Registers: which there are, what they may be, and what has been written since a context has begun.
 //!
-//! Source: `drivers_spec::qcom::regs`, from Mesa, src/freedreno/registers/adreno/a6xx.xml.
+//! Source: `drivers_spec::qcom::regs`, and `others`, from Mesa, src/freedreno/registers/adreno/a6xx.xml.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,13 @@ use drivers_spec::qcom::regs::{
 use twin::rule::{Proof, Rule};
 
 use super::Broken;
+use super::others;
 
 static UNKNOWN: Rule = Rule {
     name: "CP-REGISTER",
-    text: "a register is one of compute that this chip has; others are not modelled",
-    source: "this twin: drivers_spec::qcom::regs",
+    text: "a register is one that this chip has, of compute, or one that Mesa's drivers write beside; others are not \
+           modelled",
+    source: "this twin: drivers_spec::qcom::regs, src/cp/others.rs",
     proof: Proof::Twin,
 };
 
@@ -61,15 +63,33 @@ const ALIGNED: &[(Reg, u32)] = &[
 pub const COUNTERS: std::ops::Range<u32> = 0x400..0x4d6;
 
 /// See the front page.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Registers(BTreeMap<u32, u32>);
 
+/// A register that there is.
+struct Known {
+    name: &'static str,
+    mask: u32,
+    /// One of dispatches.
+    reg: Option<&'static Reg>,
+}
+
 /// The register of an address.
-///
-/// # Errors
-/// There is none.
-pub fn find(chip: Gen, address: u32) -> Result<&'static Reg, Broken> {
-    let found = regs::at(address).filter(|reg| reg.word.on.has(chip));
+fn find(chip: Gen, address: u32) -> Result<Known, Broken> {
+    let reg = regs::at(address).filter(|reg| reg.word.on.has(chip));
+    let known = reg.map(|reg| Known {
+        name: reg.word.name,
+        mask: reg.word.mask(chip),
+        reg: Some(reg),
+    });
+    let other = || {
+        others::at(address).map(|other| Known {
+            name: other.name,
+            mask: other.mask,
+            reg: None,
+        })
+    };
+    let found = known.or_else(other);
     found.ok_or_else(|| Broken::new(&UNKNOWN, format!("register {address:#x}")))
 }
 
@@ -83,15 +103,14 @@ impl Registers {
         if COUNTERS.contains(&address) || (counter..counter + 2).contains(&address) {
             return Err(Broken::new(&READ_ONLY, format!("register {address:#x}")));
         }
-        let reg = find(chip, address)?;
+        let Known { name, mask, reg } = find(chip, address)?;
         self.0.insert(address, value);
-        let name = reg.word.name;
-        let other = value & !reg.word.mask(chip);
+        let other = value & !mask;
         if other != 0 {
             let what = format!("{name} = {value:#x}: bits {other:#x}");
             return Err(Broken::new(&BITS, what));
         }
-        match illegal(reg, value) {
+        match reg.and_then(|reg| illegal(reg, value)) {
             Some(why) => Err(Broken::new(&VALUE, format!("{name} = {value:#x}: {why}"))),
             None => Ok(()),
         }
@@ -107,16 +126,25 @@ impl Registers {
     /// # Errors
     /// Nobody has written it, or there is none.
     pub fn read(&self, chip: Gen, address: u32) -> Result<u32, Broken> {
-        let reg = find(chip, address)?;
+        let known = find(chip, address)?;
         let value = self.0.get(&address).copied();
-        value.ok_or_else(|| Broken::new(&UNWRITTEN, format!("{} is read", reg.word.name)))
+        value.ok_or_else(|| Broken::new(&UNWRITTEN, format!("{} is read", known.name)))
+    }
+
+    /// One by its address that has been written.
+    pub fn raw(&self, address: u32) -> Option<u32> {
+        self.0.get(&address).copied()
+    }
+
+    /// 64 bits of two registers, by the address of the first.
+    pub fn pair(&self, address: u32) -> Option<u64> {
+        let (low, high) = (self.raw(address)?, self.raw(address + 1)?);
+        Some(u64::from(high) << 32 | u64::from(low))
     }
 
     /// An address of two registers.
     pub fn address(&self, low: &Reg) -> Option<u64> {
-        let low_at = regs::dword(low);
-        let (low, high) = (self.0.get(&low_at)?, self.0.get(&(low_at + 1))?);
-        Some(u64::from(*high) << 32 | u64::from(*low))
+        self.pair(regs::dword(low))
     }
 
     /// Another context begins.

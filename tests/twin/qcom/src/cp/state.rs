@@ -8,7 +8,7 @@ use drivers_spec::qcom::descriptor::{SAMPLER_DWORDS, TEXTURE_DWORDS, UBO_DWORDS}
 use drivers_spec::qcom::packet::{LoadState, load_state6_0 as fields, op};
 use drivers_spec::qcom::regs::MAX_CONSTANTS;
 use twin::rule::{Proof, Rule};
-use twin_ir3::launch::Descriptors;
+use twin_ir3::launch::{Descriptors, SHARED_CONSTANTS};
 
 use super::Broken;
 
@@ -22,8 +22,8 @@ static WHAT: Rule = Rule {
 
 static RANGE: Rule = Rule {
     name: "CP-LOAD-STATE-RANGE",
-    text: "what is loaded fits: 256 vectors of constants, 16 samplers, 128 textures, 64 images, 32 buffers of \
-           constants, and no more code than the instruction cache has",
+    text: "what is loaded fits: 256 vectors of constants, 32 shared constants, 16 samplers, 128 textures, 64 images, \
+           32 buffers of constants, and no more code than the instruction cache has",
     source: "Mesa, src/freedreno/ir3/ir3_compiler.c, max_const_compute; freedreno_devices.py, instr_cache_size; fields \
              of cat5 and cat6 in src/freedreno/isa",
     proof: Proof::Sourced,
@@ -31,7 +31,8 @@ static RANGE: Rule = Rule {
 
 static SOURCE: Rule = Rule {
     name: "CP-LOAD-STATE-NOT-MODELLED",
-    text: "state is loaded from the packet or from memory; bindless and UBO sources are not modelled",
+    text: "state is loaded from the packet or from memory, and descriptors by a bindless base; UBO sources are not \
+           modelled",
     source: "this twin: src/cp/state.rs",
     proof: Proof::Twin,
 };
@@ -44,6 +45,8 @@ const VECTOR: usize = 4;
 pub struct State {
     /// The constant file, by dwords.
     pub constants: Vec<Option<u32>>,
+    /// Shared constants, by dwords.
+    pub shared: [Option<u32>; SHARED_CONSTANTS],
     /// Descriptors.
     pub descriptors: Descriptors,
     /// Units of code that were preloaded, and from where.
@@ -54,6 +57,7 @@ impl Default for State {
     fn default() -> State {
         State {
             constants: vec![None; MAX_CONSTANTS as usize * VECTOR],
+            shared: [None; SHARED_CONSTANTS],
             descriptors: Descriptors::default(),
             code: None,
         }
@@ -65,6 +69,7 @@ impl Default for State {
 enum Kind {
     Code,
     Constants,
+    Shared,
     Ubo,
     Image,
     Sampler,
@@ -76,6 +81,8 @@ fn kind(load: LoadState) -> Option<Kind> {
         (fields::SB6_CS_SHADER, fields::ST6_SHADER) => Kind::Code,
         (fields::SB6_CS_SHADER, fields::ST6_CONSTANTS) => Kind::Constants,
         (fields::SB6_CS_SHADER, fields::ST6_UBO) => Kind::Ubo,
+        // Mesa, a6xx.xml, HLSQ_SHARED_CONSTS; tu_cmd_buffer.cc, tu6_emit_shared_consts.
+        (fields::SB6_UAV, fields::ST6_UBO) => Kind::Shared,
         (fields::SB6_CS_SHADER | fields::SB6_CS_UAV, fields::ST6_UAV) => Kind::Image,
         (fields::SB6_CS_TEX, fields::ST6_SHADER) => Kind::Sampler,
         (fields::SB6_CS_TEX, fields::ST6_CONSTANTS) => Kind::Texture,
@@ -89,6 +96,7 @@ impl Kind {
         match self {
             Kind::Code => chip.facts().instruction_cache,
             Kind::Constants => MAX_CONSTANTS,
+            Kind::Shared => SHARED_CONSTANTS as u32,
             Kind::Ubo => 32,
             Kind::Image => 64,
             Kind::Sampler => 16,
@@ -101,6 +109,7 @@ impl Kind {
         match self {
             Kind::Code => 32,
             Kind::Constants => VECTOR,
+            Kind::Shared => 1,
             Kind::Ubo => UBO_DWORDS,
             Kind::Image | Kind::Texture => TEXTURE_DWORDS,
             Kind::Sampler => SAMPLER_DWORDS,
@@ -108,13 +117,24 @@ impl Kind {
     }
 }
 
+/// Where from something is loaded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// The packet itself.
+    Packet,
+    /// An address.
+    Memory(u64),
+    /// A bindless base, and dwords behind it: descriptors come into a cache of theirs, and nowhere else.
+    Bindless(usize, u64),
+}
+
 /// What a packet loads.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     kind: Kind,
     load: LoadState,
-    /// Where from; none for the packet itself.
-    pub from: Option<u64>,
+    /// Where from.
+    pub from: Place,
 }
 
 impl Load {
@@ -133,12 +153,21 @@ impl Load {
             return broken(&WHAT, "no state of compute".into());
         };
         let from = match load.source {
-            fields::SS6_DIRECT if address == 0 => None,
+            fields::SS6_DIRECT if address == 0 => Place::Packet,
             fields::SS6_DIRECT => return broken(&WHAT, format!("address {address:#x}")),
-            fields::SS6_INDIRECT => Some(address),
-            other => return broken(&SOURCE, format!("source {other}")),
+            fields::SS6_INDIRECT => Place::Memory(address),
+            // Mesa, tu_pipeline.cc, emit_load_state.
+            fields::SS6_BINDLESS
+                if !matches!(kind, Kind::Code | Kind::Constants | Kind::Shared) =>
+            {
+                Place::Bindless((address >> 28) as usize, address & 0xfff_ffff)
+            }
+            other => return broken(&SOURCE, format!("source {other} of {kind:?}")),
         };
-        if load.units == 0 || from.is_some_and(|from| !from.is_multiple_of(4)) {
+        let odd = matches!(from, Place::Memory(from) if !from.is_multiple_of(4));
+        let data = load.units as usize * kind.dwords();
+        let less = from == Place::Packet && body.len() != 3 + data;
+        if load.units == 0 || odd || less {
             return broken(&WHAT, format!("{} units from {from:x?}", load.units));
         }
         let load = Load { kind, load, from };
@@ -191,7 +220,17 @@ impl State {
     pub fn load(&mut self, load: &Load, words: &[u32]) {
         let first = load.load.offset as usize;
         match load.kind {
-            Kind::Code => self.code = load.from.map(|from| (from, load.load.units)),
+            Kind::Code => {
+                self.code = match load.from {
+                    Place::Memory(from) => Some((from, load.load.units)),
+                    _ => None,
+                };
+            }
+            Kind::Shared => {
+                for (slot, word) in self.shared.iter_mut().skip(first).zip(words) {
+                    *slot = Some(*word);
+                }
+            }
             Kind::Constants => {
                 let slots = self.constants.iter_mut().skip(first * VECTOR);
                 for (slot, word) in slots.zip(words) {
@@ -205,12 +244,17 @@ impl State {
         }
     }
 
-    /// SP_UPDATE_CNTL: state of compute, and images, are forgotten.
-    pub fn forget(&mut self, state: bool, images: bool) {
+    /// SP_UPDATE_CNTL: state of compute, images, and shared constants, are forgotten.
+    pub fn forget(&mut self, state: bool, images: bool, shared: bool) {
         if state {
             let images = std::mem::take(&mut self.descriptors.images);
+            let shared = self.shared;
             *self = State::default();
             self.descriptors.images = images;
+            self.shared = shared;
+        }
+        if shared {
+            self.shared = [None; SHARED_CONSTANTS];
         }
         if images {
             self.descriptors.images.clear();
@@ -227,7 +271,8 @@ mod tests {
 
     fn load(operation: u8, load: LoadState, address: u64) -> Result<Load, Broken> {
         let chip = find(0x0603_0001).unwrap();
-        let body = [load.encode(), address as u32, (address >> 32) as u32];
+        let mut body = vec![load.encode(), address as u32, (address >> 32) as u32];
+        body.resize(load.body().unwrap_or(3), 0);
         Load::of(chip, operation, &body)
     }
 
@@ -249,7 +294,7 @@ mod tests {
         };
         let frag = op::LOAD_STATE6_FRAG;
         let good = load(frag, constants(256), 0x1000).unwrap();
-        assert_eq!((good.from, good.dwords()), (Some(0x1000), 1024));
+        assert_eq!((good.from, good.dwords()), (Place::Memory(0x1000), 1024));
         fires("CP-LOAD-STATE").only(&rule(load(frag, constants(0), 0x1000)));
         fires("CP-LOAD-STATE").only(&rule(load(frag, constants(1), 0x1001)));
         fires("CP-LOAD-STATE").only(&rule(load(op::LOAD_STATE6_GEOM, constants(1), 0)));
@@ -274,6 +319,18 @@ mod tests {
             source: fields::SS6_BINDLESS,
             ..constants(1)
         };
+        let images = LoadState {
+            kind: fields::ST6_UAV,
+            ..bindless
+        };
+        let prefetched = load(frag, images, 1 << 28 | 0x20).unwrap();
+        assert_eq!(prefetched.from, Place::Bindless(1, 0x20));
+        let shared = LoadState {
+            block: fields::SB6_UAV,
+            kind: fields::ST6_UBO,
+            ..constants(3)
+        };
+        assert_eq!(load(frag, shared, 0x1000).unwrap().dwords(), 3);
         fires("CP-LOAD-STATE-NOT-MODELLED").only(&rule(load(frag, bindless, 0)));
         let pixel = LoadState {
             block: 0xc,
@@ -303,10 +360,14 @@ mod tests {
         let image = load(op::LOAD_STATE6_FRAG, image, 0).unwrap();
         state.load(&image, &[7; 16]);
         assert_eq!(state.descriptors.images, [None, Some([7; 16])]);
-        state.forget(true, false);
+        state.shared[2] = Some(5);
+        state.forget(true, false, false);
         assert!(state.constants.iter().all(Option::is_none));
         assert_eq!(state.descriptors.images.len(), 2);
-        state.forget(false, true);
+        state.forget(false, true, false);
         assert!(state.descriptors.images.is_empty());
+        assert_eq!(state.shared[2], Some(5));
+        state.forget(false, false, true);
+        assert_eq!(state.shared[2], None);
     }
 }

@@ -112,8 +112,10 @@ fn msm(tree: &mut Tree) {
     let device = "/sys/devices/platform/soc@0/5000000.gpu";
     tree.text(
         &format!("{device}/uevent"),
-        "DRIVER=adreno\nOF_NAME=gpu\nOF_COMPATIBLE_0=qcom,adreno",
+        "DRIVER=adreno\nOF_NAME=gpu\nOF_FULLNAME=/soc@0/gpu@5000000\nOF_COMPATIBLE_0=qcom,adreno\nOF_COMPATIBLE_N=1",
     );
+    let bus = "/sys/bus/platform";
+    tree.add(&format!("{device}/subsystem"), Node::Link(bus.into()));
     let class = format!("{device}/drm/renderD128");
     tree.text(&format!("{class}/dev"), format_args!("{major}:{minor}"));
     tree.text(

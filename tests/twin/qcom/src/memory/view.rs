@@ -58,6 +58,15 @@ static LANDED: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static COLORS: Rule = Rule {
+    name: "GPU-CCU-FLUSH",
+    text: "PC_CCU_FLUSH_COLOR_TS stands between a write of the 2D engine and whoever reads it, or the end of the \
+           submission",
+    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_CMD_FLAG_CCU_CLEAN_COLOR (CCU_FLUSH_COLOR); \
+             tu_cmd_buffer.cc, tu_flush_for_access: TU_ACCESS_CCU_COLOR_WRITE",
+    proof: Proof::Sourced,
+};
+
 static PAGE_FAULT: Rule = Rule {
     name: "ADRENO-PAGE-FAULT",
     text: "an access of the GPU is to memory that is mapped for it, and to be written where it writes",
@@ -89,30 +98,54 @@ impl fmt::Display for PageFault {
     }
 }
 
-/// Writes of the command processor that are on their way to memory.
+/// Whose a write is that is on its way to memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Via {
+    /// The command processor's.
+    Commands,
+    /// The 2D engine's, in the cache of colours.
+    Colors,
+}
+
+/// Writes that are on their way to memory.
 #[derive(Default)]
-pub struct Writes(Vec<(u64, Vec<u8>)>);
+pub struct Writes(Vec<(Via, u64, Vec<u8>)>);
 
 impl Writes {
     /// One more.
-    pub fn push(&mut self, at: u64, data: Vec<u8>) {
-        self.0.push((at, data));
+    pub fn push(&mut self, via: Via, at: u64, data: Vec<u8>) {
+        self.0.push((via, at, data));
     }
 
-    /// Whether none is on its way.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    /// Those of others come behind.
+    pub fn append(&mut self, mut others: Writes) {
+        self.0.append(&mut others.0);
     }
 
-    /// All of them, which are then in memory.
-    pub fn take(&mut self) -> Vec<(u64, Vec<u8>)> {
-        std::mem::take(&mut self.0)
+    /// Whether one is on its way.
+    pub fn has(&self, via: Via) -> bool {
+        self.0.iter().any(|(one, ..)| *one == via)
     }
 
-    fn overlap(&self, at: u64, bytes: usize) -> bool {
+    /// All of somebody, which are then in memory.
+    pub fn take(&mut self, via: Via) -> Vec<(u64, Vec<u8>)> {
+        let all = std::mem::take(&mut self.0);
+        let (taken, left) = all.into_iter().partition(|(one, ..)| *one == via);
+        self.0 = left;
+        let taken: Vec<(Via, u64, Vec<u8>)> = taken;
+        taken.into_iter().map(|(_, at, data)| (at, data)).collect()
+    }
+
+    /// None is on its way any more.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn overlap(&self, at: u64, bytes: usize) -> Option<Via> {
         let end = at.saturating_add(bytes as u64);
         let mut all = self.0.iter();
-        all.any(|(first, data)| *first < end && first + data.len() as u64 > at)
+        let found = all.find(|(_, first, data)| *first < end && first + data.len() as u64 > at);
+        found.map(|(via, ..)| *via)
     }
 }
 
@@ -135,6 +168,11 @@ pub struct View<'a> {
     /// What no page has answered.
     pub fault: Option<PageFault>,
     said: HashSet<(&'static str, u64)>,
+}
+
+/// The end of a submission comes before what the 2D engine has written is in memory.
+pub fn unflushed(journal: &Journal, who: &str, at: u64) {
+    journal.broken(&COLORS, format!("{who}: {at:#x}, at the end"));
 }
 
 impl<'a> View<'a> {
@@ -221,9 +259,12 @@ impl<'a> View<'a> {
     }
 
     fn landed(&mut self, at: u64, bytes: usize) {
-        if self.writes.overlap(at, bytes) {
-            self.broken(&LANDED, at / 4096, || format!("a read of {at:#x}"));
-        }
+        let rule = match self.writes.overlap(at, bytes) {
+            Some(Via::Commands) => &LANDED,
+            Some(Via::Colors) => &COLORS,
+            None => return,
+        };
+        self.broken(rule, at / 4096, || format!("a read of {at:#x}"));
     }
 
     /// Reads as the command processor does: from DRAM.
@@ -267,7 +308,8 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    fn refused(&self, address: u64, write: bool) -> PageFault {
+    /// The fault of an access that was denied.
+    pub fn refused(&self, address: u64, write: bool) -> PageFault {
         self.fault.unwrap_or(PageFault { address, write })
     }
 }
@@ -422,10 +464,16 @@ mod tests {
         assert_eq!(out, [0]);
         fires("CPU-CACHE-CLEAN").only(&bench.broken());
         let mut bench = Bench::new(false);
-        bench.writes.push(AT, vec![1; 4]);
+        bench.writes.push(Via::Commands, AT, vec![1; 4]);
         bench.read(Path::Uche, 3);
         bench.read(Path::Uche, 4);
         fires("CP-WAIT-MEM-WRITES").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        bench.writes.push(Via::Colors, AT, vec![1; 4]);
+        bench.read(Path::Uche, 4);
+        assert!(bench.broken().is_empty());
+        bench.with(|view| view.fetch(AT, &mut out)).unwrap();
+        fires("GPU-CCU-FLUSH").only(&bench.broken());
     }
 
     #[test]

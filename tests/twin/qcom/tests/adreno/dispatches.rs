@@ -74,11 +74,12 @@ fn code_and_constants_are_loaded() {
     fires("CS-ENABLED").only(&broken_by("", config));
     let config = |s: &mut Stream| s.set(&regs::SP_CS_CONFIG, 0);
     fires("CS-ENABLED").only(&broken_by("", config));
+    // SHARED_CONSTS_ENABLE of one register alone.
+    let shared = |s: &mut Stream| s.set(&regs::SP_MODE_CNTL, 8 | 1 << 1);
+    fires("CS-SHARED-CONSTANTS").only(&broken_by("", shared));
     // A texture.
     let texture = |s: &mut Stream| s.set(&regs::SP_CS_CONFIG, 0x100 | 1 << 9);
     fires("CS-COUNTS").only(&broken_by("", texture));
-    let bindless = |s: &mut Stream| s.set(&regs::SP_CS_CONFIG, 0x101);
-    fires("CS-BINDLESS-NOT-MODELLED").only(&broken_by("", bindless));
     // 512 bytes a fiber, and nothing in all.
     let private = |s: &mut Stream| s.set(&regs::SP_CS_PVT_MEM_PARAM, 1);
     fires("CS-PRIVATE").only(&broken_by("", private));

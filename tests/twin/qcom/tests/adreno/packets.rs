@@ -6,7 +6,7 @@ use drivers_spec::qcom::regs;
 use twin::fires::fires;
 
 use super::rig::{Memory, Rig};
-use super::stream::Stream;
+use super::stream::{Piece, Stream};
 
 /// Runs commands that break a rule.
 fn broken_by(words: &[u32]) -> Vec<&'static str> {
@@ -43,6 +43,90 @@ fn commands_are_checked() {
     fires("CP-COND-RANGE").only(&broken_command(0x47, &[1 << 28, 1]));
     fires("CP-ADDRESS-ALIGN").only(&broken_command(op::MEM_WRITE, &[2, 1, 0]));
     fires("CP-PACKET-WHOLE").only(&broken_by(&[type7(op::EXEC_CS, 4), 0, 1]));
+    // BLIT_OP_FILL; a group of state; a preamble.
+    fires("CP-BLIT").only(&broken_command(BLIT, &[0]));
+    fires("CP-DRAW-STATE-NOT-MODELLED").only(&broken_command(0x43, &[4, 0x1000, 0]));
+    assert_eq!(broken_command(0x43, &[1 << 18, 0, 0]), [""; 0]);
+    fires("CP-PACKET-LENGTH").only(&broken_command(0x5c, &[0xa9b3]));
+    // An image of base 1.
+    fires("CP-LOAD-STATE-BINDLESS").only(&broken_command(
+        op::LOAD_STATE6_FRAG,
+        &[0x0075_c000, 1 << 28, 0],
+    ));
+    fires("CP-PACKET-LENGTH").only(&broken_command(0x43, &[1 << 18]));
+    assert_eq!(broken_command(0x6d, &[2, 0x8801, 0x10]), [""; 0]);
+    fires("CP-PACKET-BITS").only(&broken_command(0x6d, &[0, 0x8801, 0x10]));
+    fires("CP-AMBLE-NOT-MODELLED").only(&broken_command(0x55, &[0x1000, 0, 4]));
+    assert_eq!(broken_command(0x55, &[0x1000, 0, 4 | 1 << 20]), [""; 0]);
+}
+
+/// CP_BLIT.
+const BLIT: u8 = 0x2c;
+/// PC_CCU_FLUSH_COLOR_TS.
+const FLUSH_COLORS: u32 = 29;
+
+/// Fills 16 pixels of 32 bits in two rows of 64 bytes.
+fn fill(to: u64, color: u32) -> Stream {
+    // SOLID_COLOR, FMT6_32_UINT, all components, R2D_INT32.
+    let cntl = 1 << 7 | 0x4b << 8 | 0xf << 20 | 7 << 24;
+    let [low, high] = halves(to);
+    let registers = [
+        (0x8c00, cntl),
+        (0x8400, cntl),
+        (0xacc0, 0xf << 12 | 0x4b << 3 | 4),
+        (0x8c17, 0x4b),
+        (0x8c18, low),
+        (0x8c19, high),
+        (0x8c1a, 1),
+        (0x8405, 0),
+        (0x8406, 7 | 1 << 16),
+        (0x8c2c, color),
+    ];
+    let registers = registers.map(|(at, value)| Piece::Register(at, value));
+    Stream(registers.to_vec()).command(BLIT, &[3])
+}
+
+#[test]
+fn groups_of_state_run_at_once_if_the_mode_says_so() {
+    let rig = Rig::new("");
+    let to = rig.alloc(4096, WRITECOMBINE);
+    let mut all = Stream::default().command(0x63, &[1]);
+    let mut body = Vec::new();
+    for (number, value) in [(0, 5), (1, 6)] {
+        let [low, high] = halves(to.gpu + 4 * number);
+        let group = command(op::MEM_WRITE, &[low, high, value]).words();
+        let at = 1024 + 256 * number;
+        to.put(at, &group);
+        let [low, high] = halves(to.gpu + at);
+        body.extend([
+            group.len() as u32 | 6 << 20 | (number as u32) << 24,
+            low,
+            high,
+        ]);
+    }
+    all = all.command(0x43, &body);
+    let [low, high] = halves(to.gpu + 4);
+    // What comes behind is behind both.
+    all = all.command(op::MEM_WRITE, &[low, high, 7]);
+    rig.run(&all.words());
+    assert_eq!(rig.broken(), [""; 0]);
+    assert_eq!(to.words::<2>(0), [5, 7]);
+}
+
+#[test]
+fn the_2d_engine_writes_through_its_cache() {
+    let rig = Rig::new("");
+    let to = rig.alloc(4096, WRITECOMBINE);
+    let [low, high] = halves(to.gpu + 1024);
+    let flush = [FLUSH_COLORS, low, high, 5];
+    rig.run(&fill(to.gpu, 7).command(op::EVENT_WRITE, &flush).words());
+    assert_eq!(rig.broken(), [""; 0]);
+    assert_eq!(to.words::<8>(0), [7; 8]);
+    assert_eq!((to.words::<8>(64), to.words::<1>(1024)), ([7; 8], [5]));
+    assert_eq!((to.words::<1>(32), to.words::<1>(96)), ([0], [0]));
+    rig.run(&fill(to.gpu, 8).words());
+    fires("GPU-CCU-FLUSH").only(&rig.broken());
+    assert_eq!(to.words::<1>(0), [7]);
 }
 
 #[test]

@@ -24,6 +24,10 @@ pub(super) const PRIORITIES: u32 = 3;
 const SYSPROF: u32 = 0x0b;
 const COMM: u32 = 0x0c;
 const CMDLINE: u32 = 0x0d;
+/// `MSM_PARAM_RAYTRACING`, `MSM_PARAM_UBWC_SWIZZLE`, `MSM_PARAM_MACROTILE_MODE`.
+const RAYTRACING: u32 = 0x11;
+const UBWC_SWIZZLE: u32 = 0x12;
+const MACROTILE_MODE: u32 = 0x13;
 /// `DRM_CLOEXEC | DRM_RDWR`.
 const PRIME_FLAGS: u32 = (libc::O_CLOEXEC | libc::O_RDWR) as u32;
 
@@ -133,6 +137,14 @@ impl Process {
             param::VA_START => ADDRESSES.0,
             param::VA_SIZE => ADDRESSES.1 - ADDRESSES.0,
             param::HIGHEST_BANK_BIT => chip.bank_bit.into(),
+            // From A740 on.
+            RAYTRACING => 0,
+            // a6xx_gpu.c, a6xx_calc_ubwc_config.
+            UBWC_SWIZZLE => 6,
+            MACROTILE_MODE => match chip.name {
+                "a650" | "a660" | "a643" | "a690" => 1,
+                _ => 0,
+            },
             other => return self.fail(Errno::EINVAL, || format!("GET_PARAM {other:#x}")),
         };
         Ok(())
