@@ -42,7 +42,11 @@ pub const BUGS: &[Bug] = &[
     Bug {
         what: "texture caches are not invalidated between a copy and a launch that reads an image",
         rule: "GPU-TEXTURE-INVALIDATE",
-        how: How::Packets(|p| without_event(p, event::CACHE_INVALIDATE)),
+        how: How::Packets(|p| {
+            if p.has_load(is_texture) {
+                without_event(p, event::CACHE_INVALIDATE);
+            }
+        }),
     },
     Bug {
         what: "code in the place of other code is not fetched anew",

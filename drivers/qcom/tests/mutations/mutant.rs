@@ -140,6 +140,16 @@ impl Packets {
         });
     }
 
+    /// Whether something is loaded that a test finds.
+    pub fn has_load(&self, test: impl Fn(&LoadState) -> bool) -> bool {
+        self.0.iter().any(|packet| match packet {
+            Packet::Command { op, body } => {
+                *op == op::LOAD_STATE6_FRAG && test(&LoadState::decode(body[0]))
+            }
+            Packet::Registers { .. } => false,
+        })
+    }
+
     /// Edits what CP_LOAD_STATE6 is told, where a test finds it; false takes the packet away.
     pub fn loads(&mut self, edit: impl Fn(&mut LoadState) -> bool) {
         self.0.retain_mut(|packet| match packet {

@@ -297,8 +297,17 @@ impl Work<'_> {
             src: Val::Const(time.va().0 + 8),
             bytes: 8,
         };
+        // The command processor looks at what it has written itself.
+        let look = Command::Poll {
+            at: Val::Const(time.va().0 + 8),
+            mask: u64::from(u32::MAX),
+            value: Val::Const(0),
+            compare: Compare::NotEqual,
+            width: Width::W32,
+        };
         self.run(&[
             stamp,
+            look,
             BARRIER,
             of_time,
             write,
@@ -346,22 +355,24 @@ impl Work<'_> {
         Ok(right)
     }
 
-    /// A thread sleeps until the host lets the queue go on.
+    /// A thread sleeps until the host lets the queue go on: by memory, which it may write after a loss, too.
     fn sleeps(&self) -> hcq::Result<bool> {
-        let gate = self.device.signal("gate")?;
-        let wait = Command::Wait {
-            signal: &gate,
+        self.other.write(0, &[0; 4])?;
+        let wait = Command::Poll {
+            at: at(&self.other),
+            mask: u64::from(u32::MAX),
             value: Val::Const(1),
+            compare: Compare::Equal,
+            width: Width::W32,
         };
         let held = self.stream.submit(&[], &[wait])?;
-        match held.wait(Deadline::after(Duration::from_millis(20))) {
-            Err(Error::Timeout { .. }) => {}
-            Err(error) => return Err(error),
-            Ok(()) => return Ok(false),
+        let early = held.wait(Deadline::after(Duration::from_millis(20)));
+        self.other.write(0, &[1, 0, 0, 0])?;
+        match early {
+            Err(Error::Timeout { .. }) => held.wait(self.until()).map(|()| true),
+            Err(error) => Err(error),
+            Ok(()) => Ok(false),
         }
-        gate.set(1)?;
-        held.wait(self.until())?;
-        Ok(true)
     }
 
     /// An image is copied, changed, and copied again.

@@ -1,12 +1,9 @@
-//! [`Kernel::CopyOpen`]: a copy whose ends the kernel finds.
+//! `Kernel::CopyOpen`: a copy whose ends the kernel finds.
 
-#[cfg(doc)]
-use super::Kernel;
-
-/// Bytes of [`Kernel::CopyOpen`] at least: 32 fibers copy a byte at the ends each.
+/// Bytes of a copy at least: 32 fibers copy a byte at the ends each.
 pub const LEAST: u64 = 512;
 
-/// [`Kernel::CopyOpen`]. r0.z: how far its unit is from the start; r4.y: how far its byte is. The start is h (r2.z) bytes
+/// Its instructions as text. r0.z: how far its unit is from the start; r4.y: how far its byte is. The start is h (r2.z) bytes
 /// before a multiple of 16, the last unit ends at T (r3.w). Of the bytes, fibers with bit 4 in their number have one behind
 /// T, the others one before h. A dword is the upper bits of one that is loaded, and the lower ones of the next; where none
 /// are needed of the fifth, the fourth is loaded again.
