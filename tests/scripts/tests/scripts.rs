@@ -51,6 +51,8 @@ scripts! {
     foreign_pci: "foreign pci", "foreign --long pci";
     foreign_nvk: "foreign nvk", "foreign --long nvk";
     foreign_nvk_mutations: "foreign nvk-mutations", "foreign --long nvk-mutations";
+    foreign_qcom: "foreign-qcom buffers profile", "foreign-qcom --long buffers profile";
+    foreign_qcom_images: "foreign-qcom images halves", "foreign-qcom --long images halves";
     // AMD's own runtimes.
     rocr: "rocr", "rocr --long";
     rocr_mistakes: "rocr-mistakes", "rocr-mistakes --long";

@@ -83,8 +83,8 @@ fn fewer(word: u64) -> Vec<(Kind, u64)> {
     if inst.nop > 0 {
         let second = if inst.op.category() == 3 { 15 } else { 51 };
         let slots = u64::from(inst.nop) - 1;
-        let less = word & !(FIRST | 1 << second);
-        let less = less | (slots & 1) * FIRST | (slots >> 1) << second;
+        let less = word & !(FIRST | (1 << second));
+        let less = less | ((slots & 1) * FIRST) | ((slots >> 1) << second);
         all.push((Kind::Slot, less));
     }
     all
