@@ -174,8 +174,8 @@ impl Boot {
 
     /// Whether nothing is wrong but that files are missing.
     fn missing(&self) -> bool {
-        let problems = self.rows.iter().filter_map(|row| row.problem.as_deref());
-        problems.into_iter().all(|problem| problem == MISSING)
+        let mut problems = self.rows.iter().filter_map(|row| row.problem.as_deref());
+        problems.all(|problem| problem == MISSING)
     }
 }
 
