@@ -3,6 +3,7 @@
 mod dump;
 mod extract;
 mod list;
+mod nvidia;
 mod verify;
 
 use std::io::Write;
@@ -10,9 +11,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::Error;
-use crate::amd::chip::{CHIPS, Chip};
 use crate::search::Search;
+use crate::{Error, amd, nv};
 
 /// What to do.
 #[derive(clap::Subcommand, Debug)]
@@ -81,18 +81,34 @@ fn json<T: Serialize>(out: &mut dyn Write, schema: &str, rows: &[T]) -> Result<(
     Ok(())
 }
 
-/// The chip of a name, or all.
+/// A chip of a vendor.
+enum Chip {
+    Amd(amd::chip::Chip),
+    Nvidia(nv::chip::Chip),
+}
+
+/// The chip of a name, or all; of NVIDIA's that share files, the one whose they are.
 fn chips(name: Option<&str>) -> Result<Vec<Chip>, Failure> {
     let Some(name) = name else {
-        return Ok(CHIPS.to_vec());
+        let own = nv::chip::CHIPS
+            .into_iter()
+            .filter(|chip| chip.like == chip.name);
+        let amd = amd::chip::CHIPS.into_iter().map(Chip::Amd);
+        return Ok(amd.chain(own.map(Chip::Nvidia)).collect());
     };
-    let chip = CHIPS.iter().find(|chip| chip.gfx == name);
+    let amd = amd::chip::CHIPS.into_iter().find(|chip| chip.gfx == name);
+    let chip = amd
+        .map(Chip::Amd)
+        .or_else(|| nv::chip::Chip::of(name).map(Chip::Nvidia));
     let chip = chip.ok_or_else(|| {
-        let known: Vec<&str> = CHIPS.iter().map(|chip| chip.gfx).collect();
+        let amd = amd::chip::CHIPS.iter().map(|chip| chip.gfx);
+        let known: Vec<&str> = amd
+            .chain(nv::chip::CHIPS.iter().map(|chip| chip.name))
+            .collect();
         Failure::Usage(format!(
             "--chip: unknown chip {name:?}, expected one of {}",
             known.join(", ")
         ))
     })?;
-    Ok(vec![*chip])
+    Ok(vec![chip])
 }

@@ -1,7 +1,8 @@
 //! Finds, parses and verifies firmware images.
 //!
-//! The repository holds no firmware. Distributions package it (Debian: `firmware-amd-graphics`);
-//! [`search`] finds it, [`amd`] parses it, [`known`] and a [`manifest`] identify its release by hash.
+//! The repository holds no firmware. Distributions package it (Debian: `firmware-amd-graphics`,
+//! `firmware-nvidia-graphics`); [`search`] finds it, [`amd`] and [`nv`] parse it, [`known`] and a [`manifest`] identify
+//! its release by hash.
 #![forbid(unsafe_code)]
 
 pub mod amd;
@@ -10,9 +11,13 @@ pub mod command;
 mod file;
 pub mod known;
 pub mod manifest;
+pub mod nv;
 pub mod search;
+mod vendor;
 
 use std::path::PathBuf;
+
+pub use vendor::Vendor;
 
 /// Packages with AMD GPU firmware, for messages about missing or damaged files.
 pub const PACKAGES: &str = "Debian: apt install firmware-amd-graphics (component \
@@ -34,8 +39,9 @@ pub enum Error {
     },
     /// The file was not found.
     #[error(
-        "{name}: not found in {folders}. Install it ({PACKAGES}), or point HCQDEV_FIRMWARE (or \
-         `doorbell fw --from`) to its folder"
+        "{name}: not found in {folders}. Install it ({}), or point HCQDEV_FIRMWARE (or \
+         `doorbell fw --from`) to its folder",
+        Vendor::of(.name).packages()
     )]
     Missing {
         /// The image.
@@ -44,7 +50,10 @@ pub enum Error {
         folders: String,
     },
     /// A compressed file that is damaged or too large.
-    #[error("{path}: {why}. The file is damaged; install it again ({PACKAGES})")]
+    #[error(
+        "{path}: {why}. The file is damaged; install it again ({})",
+        vendor::packages(.path)
+    )]
     Packed {
         /// The file.
         path: PathBuf,
@@ -54,7 +63,8 @@ pub enum Error {
     /// The file name is not that of a known kind of firmware.
     #[error(
         "{name}: unknown kind of firmware; expected the name of an amdgpu file (gc_11_0_0_mec.bin, \
-         navi10_sdma.bin), which determines the header format"
+         navi10_sdma.bin) or of a file of NVIDIA's (gsp-570.144.bin, fmc-570.144.bin, gsp_ga10x.bin, card.rom), \
+         which determines the header format"
     )]
     Kind {
         /// The image.
@@ -63,7 +73,8 @@ pub enum Error {
     /// The file is too short for its contents.
     #[error(
         "{name}: {what} needs {needed} bytes at offset {offset}, the file has {len}. The file is \
-         truncated or its header is damaged; install it again"
+         truncated or its header is damaged; {} it again",
+        vendor::remedy(.name)
     )]
     Truncated {
         /// The image.

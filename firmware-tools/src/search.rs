@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::{Error, Vendor};
 
 /// Folders that the kernel searches, in order.
 pub const SYSTEM: [&str; 3] = [
@@ -13,16 +13,19 @@ pub const SYSTEM: [&str; 3] = [
     "/usr/lib/firmware",
 ];
 /// The folder of amdgpu below those.
-pub const FOLDER: &str = "amdgpu";
+pub const FOLDER: &str = Vendor::Amd.folder();
 /// File name endings of compressed files that the kernel supports.
 pub const PACKINGS: [&str; 3] = ["", ".zst", ".xz"];
-/// Larger than any firmware of a GPU, so that a packed file cannot fill the memory.
-const MOST: u64 = 64 << 20;
+/// Larger than any firmware of a GPU, so that a packed file cannot fill the memory. The largest are GSP's: 64 MB.
+const MOST: u64 = 128 << 20;
+/// How deep files of a package lie in the folder of their vendor: `ga102/gsp/gsp-570.144.bin`.
+const DEPTH: usize = 3;
 
 /// The folders to search.
 #[derive(Clone, Debug)]
 pub struct Search {
-    folders: Vec<PathBuf>,
+    first: Vec<PathBuf>,
+    system: bool,
 }
 
 /// A file that was found.
@@ -35,28 +38,40 @@ pub struct Found {
 }
 
 impl Search {
-    /// Searches these folders (each or its `amdgpu`), then the system's.
+    /// Searches these folders (each or the vendor's in it: `amdgpu`, `nvidia`), then the system's.
     pub fn new(first: impl IntoIterator<Item = PathBuf>) -> Search {
-        let mut search = Search::only(first);
-        let system = SYSTEM.iter().map(|folder| Path::new(folder).join(FOLDER));
-        search.folders.extend(system);
-        search
+        Search {
+            system: true,
+            ..Search::only(first)
+        }
     }
 
     /// Searches only these folders.
     pub fn only(folders: impl IntoIterator<Item = PathBuf>) -> Search {
-        let below = |folder: PathBuf| [folder.clone(), folder.join(FOLDER)];
         Search {
-            folders: folders.into_iter().flat_map(below).collect(),
+            first: folders.into_iter().collect(),
+            system: false,
         }
     }
 
-    /// Reads the first file of this name.
+    /// The folders that files of a vendor may be in, in order.
+    fn folders(&self, vendor: Vendor) -> Vec<PathBuf> {
+        let below = |folder: &PathBuf| [folder.clone(), folder.join(vendor.folder())];
+        let mut folders: Vec<PathBuf> = self.first.iter().flat_map(below).collect();
+        if self.system {
+            folders.extend(SYSTEM.map(|folder| Path::new(folder).join(vendor.folder())));
+        }
+        folders
+    }
+
+    /// Reads the first file of this name, with folders below the vendor's where it has them
+    /// (`ga102/gsp/gsp-570.144.bin`).
     ///
     /// # Errors
     /// [`Error::Missing`] with the folders, [`Error::File`] or [`Error::Packed`].
     pub fn find(&self, name: &str) -> Result<Found, Error> {
-        for folder in &self.folders {
+        let folders = self.folders(Vendor::of(name));
+        for folder in &folders {
             for packing in PACKINGS {
                 let path = folder.join(format!("{name}{packing}"));
                 if path.is_file() {
@@ -65,40 +80,59 @@ impl Search {
                 }
             }
         }
-        let folders: Vec<String> = self
-            .folders
-            .iter()
-            .map(|f| f.display().to_string())
-            .collect();
+        let folders: Vec<String> = folders.iter().map(|f| f.display().to_string()).collect();
         Err(Error::Missing {
             name: name.into(),
             folders: folders.join(", "),
         })
     }
 
-    /// Every file in the folders that exist, by name within each.
+    /// Every file in the folders that exist, by name within each; of NVIDIA's, which are in folders by chip, those below
+    /// too, but not through links to folders.
     ///
     /// # Errors
     /// [`Error::File`]
     pub fn files(&self) -> Result<Vec<PathBuf>, Error> {
         let mut all = Vec::new();
-        for folder in self.folders.iter().filter(|folder| folder.is_dir()) {
-            let error = |source| Error::File {
-                path: folder.clone(),
-                source,
+        for folder in self.folders(Vendor::Amd) {
+            let depth = if Vendor::of(&folder.to_string_lossy()) == Vendor::Nvidia {
+                DEPTH
+            } else {
+                0
             };
-            let mut here = Vec::new();
-            for entry in fs::read_dir(folder).map_err(error)? {
-                let path = entry.map_err(error)?.path();
-                if path.is_file() {
-                    here.push(path);
-                }
-            }
-            here.sort();
-            all.extend(here);
+            below(&folder, depth, &mut all)?;
+        }
+        let nvidia = Path::new(Vendor::Nvidia.folder());
+        let system = SYSTEM.iter().filter(|_| self.system).map(PathBuf::from);
+        for folder in self.first.iter().cloned().chain(system) {
+            below(&folder.join(nvidia), DEPTH, &mut all)?;
         }
         Ok(all)
     }
+}
+
+/// Adds the files of a folder, if it is one.
+fn below(folder: &Path, depth: usize, all: &mut Vec<PathBuf>) -> Result<(), Error> {
+    if !folder.is_dir() {
+        return Ok(());
+    }
+    let error = |source| Error::File {
+        path: folder.into(),
+        source,
+    };
+    let mut here = Vec::new();
+    for entry in fs::read_dir(folder).map_err(error)? {
+        here.push(entry.map_err(error)?.path());
+    }
+    here.sort();
+    for path in here {
+        if path.is_file() {
+            all.push(path);
+        } else if depth > 0 && !path.is_symlink() {
+            below(&path, depth - 1, all)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads a file, and decompresses it if its name says so.

@@ -140,7 +140,8 @@ fn list_says_what_to_install() {
     assert_eq!(
         err,
         "error: --chip: unknown chip \"gfx1\", expected one of gfx942, gfx1100, gfx1101, gfx1102, gfx1200, \
-         gfx1201\n"
+         gfx1201, ga102, ga103, ga104, ga106, ga107, ad102, ad103, ad104, ad106, ad107, gh100, gb100, gb202, gb203, \
+         gb205, gb206, gb207\n"
     );
     assert_eq!(code, 2);
 }
@@ -173,4 +174,91 @@ fn extract_writes_each_part_once() {
     let (code, _, err) = fwtool(folder.path(), &["extract", "vcn_4_0_0.bin", "--to", "out"]);
     assert!(err.contains("no part in the files"), "{err}");
     assert_eq!(code, 2);
+}
+
+/// A folder with the ROM of a card, and with a boot loader that ends early.
+fn nvidia() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let rom = vbios::Card::GA102.rom();
+    fs::write(folder.path().join("card.rom"), &rom.bytes).unwrap();
+    let gsp = folder.path().join("nvidia/ga102/gsp");
+    fs::create_dir_all(&gsp).unwrap();
+    fs::write(gsp.join("bootloader-570.144.bin"), [0xde, 0x10, 0, 0]).unwrap();
+    folder
+}
+
+#[test]
+fn dump_shows_a_vbios() {
+    let folder = nvidia();
+    let (code, out, err) = fwtool(folder.path(), &["dump", "card.rom"]);
+    let out: Vec<&str> = out
+        .lines()
+        .filter(|line| !line.starts_with("  sha256 "))
+        .collect();
+    assert_eq!(
+        out,
+        [
+            "card.rom",
+            "  vbios: 28672 bytes",
+            "  card: 10de:2204",
+            "  dcb: version 0x41, 2 outputs",
+            "  fwsec: descriptor 3, 2 signatures",
+            "  microcode: 0x85",
+            "  tokens: 42 69 70",
+            "  vbios: 94.02.42.40.5b",
+            "  image_pc                      16384 bytes at     2048",
+            "  image_efi                      4096 bytes at    18432",
+            "  image_extended                 2048 bytes at    22528",
+            "  image_extended                 4096 bytes at    24576",
+            "  fwsec                          2560 bytes at    25644",
+        ]
+    );
+    assert_eq!((code, err.as_str()), (0, ""));
+    let (_, out, _) = fwtool(folder.path(), &["dump", "--json", "card.rom"]);
+    assert!(out.contains("\"schema\": \"doorbell.fw-dump/1\""), "{out}");
+    assert!(out.contains("\"vbios\": \"94.02.42.40.5b\""), "{out}");
+}
+
+#[test]
+fn verify_and_extract_know_both_vendors() {
+    let folder = nvidia();
+    let (code, out, _) = fwtool(folder.path(), &["verify", "."]);
+    assert_eq!(
+        out,
+        "ok  ./card.rom: vbios, 5 parts\n\
+         BAD ./nvidia/ga102/gsp/bootloader-570.144.bin: nvfw_bin_hdr needs 24 bytes at offset 0, the file has 4. The \
+         file is truncated or its header is damaged; install it again\n"
+    );
+    assert_eq!(code, 1);
+    let args = ["extract", "card.rom", "--to", "out", "--part", "fwsec"];
+    let (code, out, err) = fwtool(folder.path(), &args);
+    assert_eq!(out, "out/card.rom.fwsec.bin: 2560 bytes\n", "{err}");
+    assert_eq!(code, 0);
+    let rom = vbios::Card::GA102.rom();
+    let fwsec = fs::read(folder.path().join("out/card.rom.fwsec.bin")).unwrap();
+    assert_eq!(fwsec, rom.bytes[rom.start + rom.ucode..][..2560]);
+}
+
+#[test]
+fn list_names_the_package_of_nvidia() {
+    let folder = nvidia();
+    let (code, out, _) = fwtool(folder.path(), &["list", "--chip", "ga104", "--from", "."]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(
+        lines[0],
+        "ga104 (GeForce RTX 3060 Ti and 3070, A4000; 570.144)"
+    );
+    assert!(lines[1].starts_with("  ga102/gsp/gsp-570.144.bin"), "{out}");
+    assert!(lines[2].contains("nvfw_bin_hdr needs 24 bytes"), "{out}");
+    assert_eq!(
+        lines[5],
+        "ga104 (GeForce RTX 3060 Ti and 3070, A4000; 535.113.01)"
+    );
+    assert!(
+        lines.last().unwrap().starts_with(
+            "Install missing files from your distribution. Debian: apt install firmware-nvidia-graphics"
+        ),
+        "{out}"
+    );
+    assert_eq!(code, 1);
 }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::list::version;
-use super::{Failure, json};
+use super::{Failure, json, nvidia};
 use crate::amd::{Checksum, Image, PartId};
 use crate::manifest::sha256;
-use crate::{Error, search};
+use crate::{Error, Vendor, search};
 
 /// Show what files hold.
 #[derive(clap::Args, Debug)]
@@ -95,19 +95,41 @@ impl Row {
     }
 }
 
+/// A file of either vendor.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Dump {
+    Amd(Row),
+    Nvidia(nvidia::Dump),
+}
+
 pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
     let mut rows = Vec::new();
     for path in &args.files {
         let bytes = search::read(path)?;
-        rows.push(Row::of(path.display().to_string(), &bytes)?);
+        let file = path.display().to_string();
+        rows.push(match Vendor::of(&file) {
+            Vendor::Amd => Dump::Amd(Row::of(file, &bytes)?),
+            Vendor::Nvidia => Dump::Nvidia(nvidia::Dump::of(file, &bytes)?),
+        });
     }
     if args.json {
         json(out, "doorbell.fw-dump/1", &rows)?;
         return Ok(true);
     }
     for row in &rows {
-        writeln!(out, "{}", row.file)?;
-        let unused = if row.used_for_compute {
+        match row {
+            Dump::Amd(row) => row.print(out)?,
+            Dump::Nvidia(dump) => dump.print(out)?,
+        }
+    }
+    Ok(true)
+}
+
+impl Row {
+    fn print(&self, out: &mut dyn Write) -> Result<(), Failure> {
+        writeln!(out, "{}", self.file)?;
+        let unused = if self.used_for_compute {
             ""
         } else {
             ", not used for compute"
@@ -115,13 +137,18 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
         writeln!(
             out,
             "  {}{unused}: header {}, IP {}, version {}, {} bytes, crc32 {}",
-            row.kind, row.header_version, row.ip_version, row.ucode_version, row.size, row.checksum
+            self.kind,
+            self.header_version,
+            self.ip_version,
+            self.ucode_version,
+            self.size,
+            self.checksum
         )?;
-        if let Some(start) = &row.start {
+        if let Some(start) = &self.start {
             writeln!(out, "  starts at {start}")?;
         }
-        writeln!(out, "  sha256 {}", row.sha256)?;
-        for part in &row.parts {
+        writeln!(out, "  sha256 {}", self.sha256)?;
+        for part in &self.parts {
             let types: Vec<String> = part.types.iter().map(u32::to_string).collect();
             let feature = part
                 .feature
@@ -138,6 +165,6 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
                 part.version
             )?;
         }
+        Ok(())
     }
-    Ok(true)
 }

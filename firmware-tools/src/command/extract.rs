@@ -6,8 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::Failure;
-use crate::amd::Image;
-use crate::{Error, search};
+use crate::{Error, Vendor, amd, nv, search};
 
 /// Extract the parts of files.
 #[derive(clap::Args, Debug)]
@@ -32,23 +31,21 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
     for path in &args.files {
         let bytes = search::read(path)?;
         let name = path.display().to_string();
-        let image = Image::parse(&name, &bytes)?;
         let base = name.rsplit('/').next().unwrap_or(&name);
         let base = base.split(".bin").next().unwrap_or(base);
         let mut names = BTreeSet::new();
-        for part in image.parts() {
-            let id = part.id.name();
-            if args.part.as_ref().is_some_and(|wanted| *wanted != id) {
+        for (id, part) in parts(&name, &bytes)? {
+            let name = id.strip_suffix(".second").unwrap_or(&id);
+            if args.part.as_ref().is_some_and(|wanted| wanted != name) {
                 continue;
             }
-            let second = if part.auxiliary { ".second" } else { "" };
-            let mut name = format!("{base}.{id}{second}.bin");
+            let mut name = format!("{base}.{id}.bin");
             // A file may hold a type twice.
             for n in 2.. {
                 if names.insert(name.clone()) {
                     break;
                 }
-                name = format!("{base}.{id}{second}.{n}.bin");
+                name = format!("{base}.{id}.{n}.bin");
             }
             let path = args.to.join(name);
             let error = |source| Error::File {
@@ -56,8 +53,8 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
                 source,
             };
             let mut file = fs::File::create_new(&path).map_err(error)?;
-            file.write_all(part.bytes).map_err(error)?;
-            writeln!(out, "{}: {} bytes", path.display(), part.bytes.len())?;
+            file.write_all(part).map_err(error)?;
+            writeln!(out, "{}: {} bytes", path.display(), part.len())?;
             written += 1;
         }
     }
@@ -68,4 +65,25 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
         )));
     }
     Ok(true)
+}
+
+/// The parts of a file by their names.
+fn parts<'a>(name: &str, bytes: &'a [u8]) -> Result<Vec<(String, &'a [u8])>, Error> {
+    Ok(match Vendor::of(name) {
+        Vendor::Amd => {
+            let image = amd::Image::parse(name, bytes)?;
+            let named = |part: &amd::Part<'a>| {
+                let second = if part.auxiliary { ".second" } else { "" };
+                (format!("{}{second}", part.id.name()), part.bytes)
+            };
+            image.parts().iter().map(named).collect()
+        }
+        Vendor::Nvidia => {
+            let parts = nv::Image::parse(name, bytes)?.parts();
+            parts
+                .into_iter()
+                .map(|part| (part.name, part.bytes))
+                .collect()
+        }
+    })
 }

@@ -5,21 +5,20 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::list::rows;
-use super::{Failure, From, chips, json};
-use crate::Error;
+use super::{Failure, From, chips, json, list, nvidia};
 use crate::amd::chip::Edition;
 use crate::amd::{Checksum, Image, Kind, discovery};
 use crate::known::{self, Standing};
 use crate::manifest::{self, Verdict, sha256};
 use crate::search::{self, Search};
+use crate::{Error, Vendor};
 
 /// Check files.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Files or folders; default: the files needed to boot
     files: Vec<PathBuf>,
-    /// Check the files needed to boot this chip (gfx1100)
+    /// Check the files needed to boot this chip (gfx1100, ga102)
     #[arg(long, conflicts_with_all = ["files", "manifest"])]
     chip: Option<String>,
     /// Compare with the SHA-256 sums in this file (sha256sum format); names are relative to the
@@ -68,10 +67,14 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
 fn boots(args: &Args) -> Result<Vec<Row>, Failure> {
     let search = args.from.search();
     let chips = chips(args.chip.as_deref())?;
-    let all = chips
-        .iter()
-        .flat_map(|chip| rows(chip.gfx, &chip.blocks, &[Edition::Usual], &search));
-    let rows = all.map(|row| Row {
+    let mut rows = Vec::new();
+    for chip in &chips {
+        // Of several versions, the one that most is there of; the newest of such.
+        let boots = list::boots(chip, &[Edition::Usual], &search);
+        let best = boots.into_iter().min_by_key(list::Boot::problems);
+        rows.extend(best.into_iter().flat_map(|boot| boot.rows));
+    }
+    let rows = rows.into_iter().map(|row| Row {
         ok: row.problem.is_none(),
         detail: row.problem.unwrap_or_else(|| "intact".into()),
         file: row.file,
@@ -125,6 +128,9 @@ fn parse(files: &[PathBuf]) -> Result<Vec<Row>, Failure> {
 
 /// What there is to say about a file that is whole.
 fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
+    if Vendor::of(name) == Vendor::Nvidia {
+        return nvidia::check(name, bytes);
+    }
     if Kind::of(name) == Some(Kind::Discovery) {
         discovery::check(name, bytes)?;
         return Ok("ip discovery, of an unsupported chip".into());

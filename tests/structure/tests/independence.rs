@@ -15,14 +15,16 @@ const TWINS: [&str; 6] = [
     "tests/twin/nv",
 ];
 
-/// What they may use of this repository: themselves, what vendors' headers say, and the traits.
-const ALLOWED: [&str; 6] = [
+/// What they may use of this repository: themselves, what vendors' headers say, the traits, and ROMs that are made for
+/// tests without the parsers.
+const ALLOWED: [&str; 7] = [
     "hcq",
     "drivers-spec",
     "twin",
     "twin-shader",
     "twin-sass",
     "twin-ir3",
+    "vbios",
 ];
 
 /// What a twin's tests alone may use: an assembler that is checked against Mesa's, to write programs as text and to

@@ -38,7 +38,7 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Pages, from the root of the repository; all of a folder where it ends with a slash.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "codegen/README.md",
     "drivers/README.md",
@@ -46,6 +46,7 @@ const PAGES: [&str; 11] = [
     "drivers/asm24/README.md",
     "drivers/nv/README.md",
     "drivers/qcom/README.md",
+    "firmware-tools/README.md",
     "hcq/README.md",
     "scripts/README.md",
     "tensor/README.md",

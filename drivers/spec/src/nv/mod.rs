@@ -4,7 +4,8 @@
 //! [`control`]s of them ([`query`]: those that only tell; [`shared`]: what it tells without being asked), and to [`uvm`], which maps memory. What both take differs from branch to branch
 //! of the driver: [`abi`]; [`parameters`] are its bytes, [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
-//! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`].
+//! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`]. A card without a kernel driver is booted from
+//! firmware files ([`fw`]) and the microcode in its ROM ([`vbios`]).
 
 pub mod abi;
 pub mod chip;
@@ -14,6 +15,7 @@ pub mod control;
 pub mod copy;
 pub mod cubin;
 pub mod escape;
+pub mod fw;
 pub mod host;
 pub mod ioctl;
 pub mod memory;
@@ -25,4 +27,5 @@ pub mod shared;
 pub mod status;
 pub mod tensor_map;
 pub mod uvm;
+pub mod vbios;
 pub(crate) mod words;
