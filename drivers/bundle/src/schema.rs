@@ -275,13 +275,13 @@ pub struct Undone {
     pub at: String,
     /// What keeps it there.
     #[serde(flatten)]
-    pub kept: Kept,
+    pub kept: Blocked,
 }
 
 /// What keeps something from being done.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "kept", rename_all = "lowercase")]
-pub enum Kept {
+pub enum Blocked {
     /// A wait for memory that does not have the awaited value.
     Memory {
         /// Where that is.

@@ -27,12 +27,12 @@ pub struct Standing {
     /// The packet that it is at, as text; empty where it is at none.
     pub at: String,
     /// What keeps it there.
-    pub kept: Kept,
+    pub kept: Blocked,
 }
 
 /// What keeps something from being done.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Kept {
+pub enum Blocked {
     /// Memory that does not hold what is waited for.
     Memory {
         /// Where that is.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_gpu::bare::Mmu as _;
-use drivers_gpu::bare::config::{Kept, master};
+use drivers_gpu::bare::config::{SavedBars, master};
 use drivers_spec::amd::mmio::{RCC_CONFIG_MEMSIZE, Reg, gc};
 use firmware_tools::search::Search;
 use hcq::reg::At;
@@ -187,7 +187,7 @@ fn reset(card: &Card, psp: &Psp, smu: &Smu) -> Result<(), Cause> {
     if !has_answered && !smu.has_another_ear() {
         return by_bus(card, psp);
     }
-    let kept = Kept::of(&**card.pci())?;
+    let kept = SavedBars::of(&**card.pci())?;
     smu.mode1_reset()?;
     returns(card, &kept)?;
     match psp.is_alive().map_err(after("the PSP"))? {
@@ -215,7 +215,7 @@ fn after(what: &'static str) -> impl Fn(Cause) -> Cause {
 }
 
 /// What a reset has taken is put back, and the card answers.
-fn returns(card: &Card, kept: &Kept) -> Result<(), Cause> {
+fn returns(card: &Card, kept: &SavedBars) -> Result<(), Cause> {
     let restored = kept.restore(&**card.pci()).map_err(Cause::from);
     restored.map_err(after("configuration space"))?;
     back(card).map_err(after("RCC_CONFIG_MEMSIZE"))
@@ -225,7 +225,7 @@ fn returns(card: &Card, kept: &Kept) -> Result<(), Cause> {
 fn by_bus(card: &Card, psp: &Psp) -> Result<(), Cause> {
     tracing::info!(target: "hcq::amd", device = %card.device(), "reset the card (bus reset)");
     let not_reset = |why: String| Cause::Begun { why };
-    let kept = Kept::of(&**card.pci())?;
+    let kept = SavedBars::of(&**card.pci())?;
     let done = card.pci().reset(ResetKind::Bus);
     done.map_err(|error| not_reset(error.to_string()))?;
     returns(card, &kept)?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use drivers_gpu::backend::shared::Shareable as _;
 use drivers_gpu::backend::{Age, Cause, Exception, MemoryFault, Reset};
 use drivers_gpu::kernel::calls::again;
-use drivers_gpu::kernel::{Heap, Wanted};
+use drivers_gpu::kernel::{Heap, HeapRequest};
 use drivers_spec::amd::kfd::{
     self, CreateEventArgs, DestroyEventArgs, EventData, HsaHwExceptionData, HsaMemoryExceptionData,
     SIGNAL_EVENT_LIMIT, SetEventArgs, WaitEventsArgs, event_type, exception, wait_result,
@@ -74,7 +74,7 @@ impl Pages {
             process.kfd.call(kfd::CREATE_EVENT, args)?;
             return Ok(page.va);
         }
-        let wanted = Wanted {
+        let wanted = HeapRequest {
             bytes: u64::from(SIGNAL_EVENT_LIMIT) * SLOT,
             align: 4096,
             heap: Heap::System,

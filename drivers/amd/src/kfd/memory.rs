@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drivers_gpu::backend::shared::Shareable;
 use drivers_gpu::backend::{Named, PAGE};
 use drivers_gpu::kernel::calls::{again, is_gone};
-use drivers_gpu::kernel::{Addresses, Heap, KernelMemory, Wanted};
+use drivers_gpu::kernel::{Addresses, Heap, HeapRequest, KernelMemory};
 use drivers_spec::amd::kfd::{
     self, Alloc, AllocMemoryOfGpuArgs, FreeMemoryOfGpuArgs, MapMemoryToGpuArgs,
     UnmapMemoryFromGpuArgs, mmap,
@@ -103,7 +103,7 @@ impl Memory {
         machine: &dyn Machine,
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
-        wanted: &Wanted<'_>,
+        wanted: &HeapRequest<'_>,
     ) -> Result<Memory, MemoryError> {
         let file = match wanted.heap {
             Heap::VisibleVram | Heap::System => Some(&*gpu.render),
@@ -121,7 +121,7 @@ impl Memory {
         process: &Arc<Process>,
         gpu: &Arc<Gpu>,
     ) -> Result<Memory, MemoryError> {
-        let wanted = Wanted {
+        let wanted = HeapRequest {
             bytes: PAGE,
             align: PAGE,
             heap: Heap::System,
@@ -136,7 +136,7 @@ impl Memory {
     fn make(
         machine: &dyn Machine,
         (process, gpu): (&Arc<Process>, &Arc<Gpu>),
-        wanted: &Wanted<'_>,
+        wanted: &HeapRequest<'_>,
         flags: Alloc,
         file: Option<&dyn DevFile>,
     ) -> Result<Memory, MemoryError> {

@@ -8,7 +8,7 @@ use drivers_gpu::backend::shared::Shared;
 use drivers_gpu::backend::{
     Age, Backend, Event, Exception, Facts, Memory, RING_COSTS, Request, Space,
 };
-use drivers_gpu::kernel::{KernelMemory as _, Presence, Wanted};
+use drivers_gpu::kernel::{HeapRequest, KernelMemory as _, Presence};
 use drivers_spec::amd::kfd::{self, GetClockCountersArgs, event_type, mmio_remap};
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, TransportError};
@@ -191,7 +191,7 @@ impl Backend for Kfd {
     }
 
     fn memory(&self, request: &Request<'_>) -> Result<Memory> {
-        let wanted = Wanted::of(request, &self.known.facts, self.userptr);
+        let wanted = HeapRequest::of(request, &self.known.facts, self.userptr);
         let made = memory::Memory::new(&*self.machine, &self.process, &self.gpu, &wanted);
         let made = made.map_err(|e| self.failed(e))?;
         let given = self.shared.give(&*self.machine, made, request.what);

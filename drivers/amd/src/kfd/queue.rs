@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use drivers_gpu::backend::PAGE;
 use drivers_gpu::backend::shared::Shareable as _;
 use drivers_gpu::kernel::calls::again;
-use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
+use drivers_gpu::kernel::{Heap, HeapRequest, KernelMemory as _};
 use drivers_spec::amd::kfd::{
     self, ContextSaveAreaHeader, CreateQueueArgs, DestroyQueueArgs, UpdateQueueArgs, mmap,
     queue_type,
@@ -148,7 +148,7 @@ pub(super) fn create(
     } = request;
     let of = |what: &str| format!("the {what} of {name}");
     let memory = |bytes, heap, what: &str| {
-        let wanted = Wanted {
+        let wanted = HeapRequest {
             bytes,
             align: PAGE,
             heap,

@@ -1,15 +1,15 @@
 //! The cause of a program that was ended on a simulated card before it was done, by what the card had not done for it.
 
 use super::Explanation;
-use crate::schema::{Bundle, Kept, Undone};
+use crate::schema::{Blocked, Bundle, Undone};
 
 pub(super) fn explain(bundle: &Bundle) -> Explanation {
     let all = &bundle.undone;
     // What runs goes before what may wait for that.
     let is = |wanted: fn(&Undone) -> bool| all.iter().find(|one| wanted(one));
-    let first = is(|one| matches!(one.kept, Kept::Work { .. }))
-        .or_else(|| is(|one| matches!(one.kept, Kept::Other { .. }) && is_queue(one)))
-        .or_else(|| is(|one| matches!(one.kept, Kept::Memory { .. })))
+    let first = is(|one| matches!(one.kept, Blocked::Work { .. }))
+        .or_else(|| is(|one| matches!(one.kept, Blocked::Other { .. }) && is_queue(one)))
+        .or_else(|| is(|one| matches!(one.kept, Blocked::Memory { .. })))
         .or_else(|| all.first());
     let Some(first) = first else {
         return Explanation::new(
@@ -36,22 +36,22 @@ fn is_queue(one: &Undone) -> bool {
     !one.who.starts_with("process ")
 }
 
-fn kept(kept: &Kept) -> String {
+fn kept(kept: &Blocked) -> String {
     match kept {
-        Kept::Memory { why, .. } | Kept::Other { why } => why.clone(),
-        Kept::Work { what } => format!("runs {what}"),
+        Blocked::Memory { why, .. } | Blocked::Other { why } => why.clone(),
+        Blocked::Work { what } => format!("runs {what}"),
     }
 }
 
 fn of(first: &Undone, all: usize) -> Explanation {
     let who = &first.who;
     match &first.kept {
-        Kept::Work { .. } => {
+        Blocked::Work { .. } => {
             Explanation::new("kernel-endless", format!("work on {who} does not end")).then(
                 "Look for an endless loop, or one that waits for later work in the same queue",
             )
         }
-        Kept::Memory { va, now, .. } => {
+        Blocked::Memory { va, now, .. } => {
             let others = match all {
                 1 => "no other work of the program is in flight",
                 _ => "others wait as well, or have not changed it",
@@ -61,14 +61,14 @@ fn of(first: &Undone, all: usize) -> Explanation {
                 .then(format!("Find the missing write to {va}: by the program, or by a queue whose doorbell was not \
                                rung"))
         }
-        Kept::Other { why } if is_queue(first) => Explanation::new(
+        Blocked::Other { why } if is_queue(first) => Explanation::new(
             "not-fetched",
             format!("{who} makes no progress: {why}"),
         )
         .then(
             "Check the configuration of the simulated machine, and whether the queue was scheduled",
         ),
-        Kept::Other { why } => {
+        Blocked::Other { why } => {
             let text =
                 format!("the program waits for the kernel driver and has no work in flight: {why}");
             Explanation::new("event-never-signalled", text).then(
@@ -94,7 +94,7 @@ mod tests {
         super::super::explain(&bundle)
     }
 
-    fn undone(who: &str, kept: Kept) -> Undone {
+    fn undone(who: &str, kept: Blocked) -> Undone {
         Undone {
             who: who.into(),
             at: "POLL_REGMEM".into(),
@@ -107,7 +107,7 @@ mod tests {
         let waits = || {
             undone(
                 "queue 1",
-                Kept::Memory {
+                Blocked::Memory {
                     va: Hex(0x7000),
                     now: Hex(3),
                     why: "[0x7000] is 0x3, waits for it == 0x4".into(),
@@ -116,20 +116,20 @@ mod tests {
         };
         let runs = undone(
             "queue 2",
-            Kept::Work {
+            Blocked::Work {
                 what: "a dispatch".into(),
             },
         );
         let hangs = undone(
             "queue 3",
-            Kept::Other {
+            Blocked::Other {
                 why: "it hangs".into(),
             },
         );
         let event = || {
             undone(
                 "process 1",
-                Kept::Other {
+                Blocked::Other {
                     why: "event 5 is not signalled".into(),
                 },
             )

@@ -35,17 +35,17 @@ pub fn master(pci: &dyn Pci, on: bool) -> Result<(), TransportError> {
 }
 
 /// What a reset may take: where the windows of a function are.
-pub struct Kept(Vec<(u16, u32)>);
+pub struct SavedBars(Vec<(u16, u32)>);
 
-impl Kept {
+impl SavedBars {
     /// As it is now.
     ///
     /// # Errors
     /// The transport's.
-    pub fn of(pci: &dyn Pci) -> Result<Kept, TransportError> {
+    pub fn of(pci: &dyn Pci) -> Result<SavedBars, TransportError> {
         let bars = (0..BARS).map(|bar| PCI_BASE_ADDRESS_0 + bar * 4);
         let all = bars.map(|at| Ok((at, pci.config_read(at, AccessWidth::W32)?)));
-        all.collect::<Result<_, _>>().map(Kept)
+        all.collect::<Result<_, _>>().map(SavedBars)
     }
 
     /// Puts it back, and lets the function answer.

@@ -28,7 +28,7 @@ impl Heap {
 
 /// A request for memory of a heap.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct HeapRequest<'a> {
     /// How much.
     pub bytes: u64,
     /// A power of two.
@@ -39,10 +39,10 @@ pub struct Wanted<'a> {
     pub what: &'a str,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> HeapRequest<'a> {
     /// What a request wants of a GPU. `user`: buffers of the host are memory of the process.
-    pub fn of(request: &Request<'a>, facts: &Facts, user: bool) -> Wanted<'a> {
-        Wanted {
+    pub fn of(request: &Request<'a>, facts: &Facts, user: bool) -> HeapRequest<'a> {
+        HeapRequest {
             bytes: request.bytes,
             align: request.align,
             heap: match request.kind {

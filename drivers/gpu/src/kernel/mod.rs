@@ -14,6 +14,6 @@ pub mod heap;
 pub mod memory;
 pub mod presence;
 
-pub use heap::{Addresses, Heap, Wanted};
+pub use heap::{Addresses, Heap, HeapRequest};
 pub use memory::KernelMemory;
 pub use presence::Presence;

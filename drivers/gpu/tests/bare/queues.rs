@@ -297,7 +297,7 @@ fn what_a_reset_takes_of_configuration_space_is_put_back() {
     write(PCI_BASE_ADDRESS_0, 0xe000_000c);
     write(PCI_BASE_ADDRESS_0 + 4, 0x80);
     config::answer(&slot).unwrap();
-    let kept = config::Kept::of(&slot).unwrap();
+    let kept = config::SavedBars::of(&slot).unwrap();
     slot.config.lock().unwrap().clear();
     kept.restore(&slot).unwrap();
     let read = |at| slot.config_read(at, AccessWidth::W32).unwrap();

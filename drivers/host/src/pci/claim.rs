@@ -33,7 +33,7 @@ pub enum Way {
 
 /// The options that the user has chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Wanted {
+pub struct ClaimOptions {
     /// Also a function that drives a display.
     pub display: bool,
     /// BAR 0 as large as it can be.
@@ -295,7 +295,11 @@ pub fn release(
 /// # Errors
 /// [`ClaimError::Missing`], [`ClaimError::Unread`], [`ClaimError::Display`], [`ClaimError::Vfio`],
 /// [`ClaimError::Memory`].
-pub fn plan(files: &dyn Files, address: &str, wanted: Wanted) -> Result<Vec<Step>, ClaimError> {
+pub fn plan(
+    files: &dyn Files,
+    address: &str,
+    wanted: ClaimOptions,
+) -> Result<Vec<Step>, ClaimError> {
     may(files, address, wanted.display)?;
     let folder = in_sysfs(address);
     let others = others(files, address);

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
 
-use drivers_host::pci::claim::{ClaimError, Step, Wanted, Way, plan, release};
+use drivers_host::pci::claim::{ClaimError, ClaimOptions, Step, Way, plan, release};
 use drivers_host::pci::journal::{self, pending, restore};
 use drivers_host::pci::look::driver;
 use drivers_host::pci::{Files, Rights, System, reset};
@@ -269,7 +269,7 @@ fn killed_before(changes: usize, kernel: &Kernel, work: impl Fn(&dyn Files)) -> 
     }
 }
 
-const ALL: Wanted = Wanted {
+const ALL: ClaimOptions = ClaimOptions {
     display: false,
     resize: true,
     way: Way::Sysfs,
@@ -296,7 +296,7 @@ fn a_plan_says_each_write_its_reason_and_its_undoing_and_writes_nothing() {
         ]
     );
     assert!(kernel.told().is_empty());
-    let small = plan(&kernel, GPU, Wanted::default()).unwrap();
+    let small = plan(&kernel, GPU, ClaimOptions::default()).unwrap();
     assert_eq!(small.len(), 4);
     // Without an IOMMU the card writes to where it was told, also when nobody is there any more.
     kernel.put("/proc/mounts", "");
@@ -365,7 +365,7 @@ fn two_programs_that_were_killed_anywhere_leave_what_the_next_one_undoes() {
         kernel.put(&format!("{}/enable", in_sysfs(GPU)), "0\n");
     };
     let take = |files: &dyn Files, way| {
-        let steps = plan(files, GPU, Wanted { way, ..ALL }).unwrap();
+        let steps = plan(files, GPU, ClaimOptions { way, ..ALL }).unwrap();
         apply(files, GPU, &steps).unwrap();
     };
     let again_and_again = |files: &dyn Files, way| {
@@ -559,7 +559,7 @@ fn what_cannot_be_undone_stays_in_the_journal() {
 #[test]
 fn a_card_that_somebody_looks_at_needs_a_flag() {
     let kernel = Kernel::new();
-    let flagged = Wanted {
+    let flagged = ClaimOptions {
         display: true,
         ..ALL
     };
@@ -632,7 +632,7 @@ fn a_driver_that_does_not_leave_is_named() {
 fn a_setting_of_the_machine_is_counted_over_all_functions() {
     const OTHER: &str = "0000:04:00.0";
     const MODE: &str = "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode";
-    let wanted = Wanted {
+    let wanted = ClaimOptions {
         way: Way::VfioNoIommu,
         resize: false,
         ..ALL
@@ -682,13 +682,13 @@ fn with_vfio() -> Kernel {
 fn vfio_takes_a_function_over_and_gives_it_back() {
     let kernel = with_vfio();
     let before = kernel.state();
-    let wanted = Wanted {
+    let wanted = ClaimOptions {
         way: Way::Vfio,
         ..ALL
     };
     let steps = plan(&kernel, GPU, wanted).unwrap();
     // Where an IOMMU is there, nothing else is meant, and memory needs no huge pages.
-    let best = Wanted {
+    let best = ClaimOptions {
         way: Way::Best,
         ..ALL
     };
@@ -736,7 +736,7 @@ fn what_was_taken_and_let_go_again_and_again_is_given_back() {
         let kernel = with_vfio();
         let before = kernel.state();
         for times in 0..3 {
-            let wanted = Wanted { way, ..ALL };
+            let wanted = ClaimOptions { way, ..ALL };
             apply(&kernel, GPU, &plan(&kernel, GPU, wanted).unwrap()).unwrap();
             if times < 2 {
                 apply(&kernel, GPU, &release(&kernel, GPU, false).unwrap()).unwrap();
@@ -757,9 +757,9 @@ fn what_somebody_else_has_undone_is_done() {
     for way in [Way::Vfio, Way::Sysfs] {
         let kernel = with_vfio();
         for _ in 0..2 {
-            let wanted = Wanted {
+            let wanted = ClaimOptions {
                 way,
-                ..Wanted::default()
+                ..ClaimOptions::default()
             };
             apply(&kernel, GPU, &plan(&kernel, GPU, wanted).unwrap()).unwrap();
             kernel.put(
@@ -777,7 +777,7 @@ fn what_somebody_else_has_undone_is_done() {
 #[test]
 fn what_vfio_cannot_give_away_is_said() {
     let refused = |kernel: &Kernel, way| {
-        let wanted = Wanted { way, ..ALL };
+        let wanted = ClaimOptions { way, ..ALL };
         plan(kernel, GPU, wanted).unwrap_err().to_string()
     };
     let kernel = Kernel::new();
@@ -792,7 +792,7 @@ fn what_vfio_cannot_give_away_is_said() {
         "/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
         "N\n",
     );
-    let wanted = Wanted {
+    let wanted = ClaimOptions {
         way: Way::VfioNoIommu,
         ..ALL
     };
@@ -818,7 +818,7 @@ fn what_vfio_cannot_give_away_is_said() {
     // A driver that does not come.
     let kernel = with_vfio();
     let before = kernel.state();
-    let wanted = Wanted {
+    let wanted = ClaimOptions {
         way: Way::Vfio,
         ..ALL
     };

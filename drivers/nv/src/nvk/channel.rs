@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers_gpu::backend::PAGE;
 use drivers_gpu::backend::shared::Shareable as _;
-use drivers_gpu::kernel::{Heap, KernelMemory as _, Wanted};
+use drivers_gpu::kernel::{Heap, HeapRequest, KernelMemory as _};
 use drivers_spec::nv::push::{Notification, userd};
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
@@ -109,7 +109,7 @@ impl Channel {
         let (engine, name) = (engine_of(gpu, request)?, request.name);
         let memory = |bytes, heap, what: &str| {
             let what = format!("the {what} of {name}");
-            let wanted = Wanted {
+            let wanted = HeapRequest {
                 bytes,
                 align: PAGE,
                 heap,

@@ -14,7 +14,7 @@ use super::uvm::Registered;
 use crate::rm::client::Object;
 use crate::rm::device::{Device, Mapper, Uuid};
 use crate::rm::facts::{Asked, Facts};
-use crate::rm::transport::{Side, Wanted};
+use crate::rm::transport::{MapRequest, Side};
 
 /// A GPU of the process. Its parts are freed from the top.
 pub(super) struct Gpu {
@@ -64,7 +64,7 @@ impl Gpu {
             None => (rm.space(Mapper::Rm)?, None),
         };
         let usermode = rm.usermode(&usermodes)?;
-        let wanted = Wanted {
+        let wanted = MapRequest {
             bytes: push::usermode::BYTES,
             at: None,
             prot: Prot::ReadWrite,

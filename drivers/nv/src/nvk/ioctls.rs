@@ -18,7 +18,7 @@ use super::call::{call, send};
 use super::survey::CONTROL;
 use crate::rm::CallError;
 use crate::rm::client::{Client, Object};
-use crate::rm::transport::{HostMap, Result, Side, Transport, Wanted};
+use crate::rm::transport::{HostMap, MapRequest, Result, Side, Transport};
 
 /// The files of the kernel driver.
 pub(super) struct Ioctls {
@@ -199,7 +199,7 @@ pub(super) fn number(file: &dyn DevFile) -> Result<i32> {
 /// The system's.
 pub(super) fn map_file(
     file: &dyn DevFile,
-    wanted: &Wanted,
+    wanted: &MapRequest,
 ) -> std::result::Result<View, TransportError> {
     let too_large = |_| {
         let why = format!("{:#x} bytes do not fit an address", wanted.bytes);

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use drivers_gpu::backend::shared::Shareable;
 use drivers_gpu::backend::{Named, PAGE};
-use drivers_gpu::kernel::{Addresses, Heap, KernelMemory, Wanted as Asked};
+use drivers_gpu::kernel::{Addresses, Heap, HeapRequest, KernelMemory};
 use drivers_spec::nv::memory::{alloc_flags, alloc_memory_flags, attr, attr2, kind};
 use drivers_spec::nv::{class, escape, status};
 use hcq::mem::view::View;
@@ -25,7 +25,7 @@ use super::ioctls::{map_file, number};
 use super::uvm::Range;
 use crate::rm::CallError;
 use crate::rm::client::Object;
-use crate::rm::transport::{Result as Called, Side, Wanted};
+use crate::rm::transport::{MapRequest, Result as Called, Side};
 
 /// Pages that a GPU's page table holds memory of it in, and from which size on.
 const BIG_PAGE: u64 = 64 << 10;
@@ -106,7 +106,7 @@ impl Memory {
     pub(super) fn new(
         machine: &dyn Machine,
         gpu: &Arc<Gpu>,
-        asked: &Asked<'_>,
+        asked: &HeapRequest<'_>,
     ) -> Result<Memory, MemoryError> {
         let heap = asked.heap;
         let page = match asked.bytes {
@@ -127,7 +127,7 @@ impl Memory {
         let host = |error: TransportError| MemoryError::of(error.into(), Heap::User, bytes);
         let place = Addresses::new(machine, heap, (bytes, align), BELOW).map_err(host)?;
         let Addresses { va, reserved, own } = place;
-        let wanted = |of| Wanted {
+        let wanted = |of| MapRequest {
             bytes,
             at: Some(va),
             prot: Prot::ReadWrite,
@@ -292,7 +292,7 @@ fn local(gpu: &Gpu, bytes: u64, page: u64, visible: bool) -> Called<Object> {
 
 /// System memory of the driver, and the host's mapping of it: cached by the host, which the GPU's accesses
 /// respect.
-fn system(machine: &dyn Machine, gpu: &Gpu, wanted: &Wanted) -> Called<(Object, View)> {
+fn system(machine: &dyn Machine, gpu: &Gpu, wanted: &MapRequest) -> Called<(Object, View)> {
     let file = machine.open(super::survey::CONTROL)?;
     let flags = alloc_memory_flags::PHYSICALITY.put(alloc_memory_flags::PHYSICALITY_NONCONTIGUOUS)
         | alloc_memory_flags::LOCATION.put(alloc_memory_flags::LOCATION_PCI)

@@ -7,7 +7,7 @@ use drivers_bundle::Evidence;
 use drivers_gpu::backend::{
     Age, Backend, Event, Exception, Facts, Memory, RING_COSTS, Request, Space,
 };
-use drivers_gpu::kernel::{Presence, Wanted};
+use drivers_gpu::kernel::{HeapRequest, Presence};
 use hcq::mem::window::Window;
 use hcq::sync::lock;
 use hcq::transport::Machine;
@@ -156,7 +156,7 @@ impl Backend for Nvk {
     }
 
     fn memory(&self, request: &Request<'_>) -> Result<Memory> {
-        let wanted = Wanted::of(request, &self.facts.facts, self.pinned);
+        let wanted = HeapRequest::of(request, &self.facts.facts, self.pinned);
         let (heap, bytes) = (wanted.heap, wanted.bytes);
         let made = memory::Memory::new(&*self.machine, &self.gpu, &wanted);
         let made = made.map_err(|e| self.failed(e))?;

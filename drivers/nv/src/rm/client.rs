@@ -11,7 +11,7 @@ use drivers_spec::nv::parameters::Parameters;
 use hcq::mem::view::View;
 use hcq::transport::Machine;
 
-use super::transport::{CallError, HostMap, Result, Transport, Wanted, again};
+use super::transport::{CallError, HostMap, MapRequest, Result, Transport, again};
 
 /// The first handle of an object of ours: any number that the client does not have.
 const FIRST_HANDLE: u32 = 0xd000_0001;
@@ -187,7 +187,7 @@ impl Object {
         &self,
         machine: &dyn Machine,
         object: &Object,
-        wanted: Wanted,
+        wanted: MapRequest,
     ) -> Result<View> {
         let client = &self.client;
         let map = HostMap {

@@ -18,7 +18,7 @@ use hcq::transport::{Machine, Prot};
 
 use super::client::Object;
 use super::device::Device;
-use super::transport::{Result as Called, Side, Wanted};
+use super::transport::{MapRequest, Result as Called, Side};
 
 /// The requested measurements.
 const WANTED: u64 = poll::CLOCK | poll::PERF | poll::POWER | poll::THERMAL;
@@ -184,7 +184,7 @@ impl Page {
         };
         let class = class::RM_USER_SHARED_DATA;
         let object = gpu.subdevice.alloc(&class, &params)?;
-        let wanted = Wanted {
+        let wanted = MapRequest {
             bytes: SharedData::LAYOUT.size(branch) as u64,
             at: None,
             prot: Prot::Read,

@@ -72,12 +72,12 @@ pub(crate) struct HostMap {
     pub(crate) client: u32,
     pub(crate) device: u32,
     pub(crate) object: u32,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: MapRequest,
 }
 
 /// A request to map the first bytes of an object's memory.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct MapRequest {
     pub(crate) bytes: u64,
     /// In addresses that are reserved, or anywhere.
     pub(crate) at: Option<u64>,

@@ -13,7 +13,7 @@ use crate::program::error::Error;
 
 /// What the command line says of the inputs of a model.
 #[derive(clap::Args, Default)]
-pub struct Wanted {
+pub struct InputArgs {
     /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
     /// or NAME=rand:SEED; those that are not given are random
     #[arg(long = "input", value_name = "NAME=FROM", value_parser = given)]
@@ -34,8 +34,8 @@ pub struct Made {
 
 impl Made {
     /// The same as what is wanted.
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    pub fn wanted(&self) -> InputArgs {
+        InputArgs {
             given: self.given.clone(),
             dims: self.dims.clone(),
         }
@@ -159,7 +159,7 @@ fn is_word(name: &str) -> bool {
     name != "None" && name.chars().all(plain) && name.starts_with(|c: char| !c.is_ascii_digit())
 }
 
-impl Wanted {
+impl InputArgs {
     /// Whether an input is given.
     pub fn gives(&self, name: &str) -> bool {
         self.given.iter().any(|g| g.name == name)
@@ -212,7 +212,7 @@ impl Wanted {
     /// gave are 1. `made` is told which inputs are random, `assumed` which sizes are 1.
     ///
     /// # Errors
-    /// As [`Wanted::check`]; files that cannot be read, types that cannot be generated.
+    /// As [`InputArgs::check`]; files that cannot be read, types that cannot be generated.
     pub fn all(
         &self,
         model: &Model,
@@ -263,7 +263,7 @@ impl Wanted {
     }
 }
 
-impl Wanted {
+impl InputArgs {
     /// A value for each input of a model bundle: what is given, else random numbers, which `seed` tells apart.
     pub fn of_ports(
         &self,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 use twin::rng::Rng;
 use twin::rule::Journal;
 use twin_shader::page::{MemFault, Port};
@@ -357,7 +357,7 @@ impl Gpu {
     /// What every queue of a process waits for, one line each, for reports of a hang.
     pub fn waiting(&self, process: ProcessId) -> Vec<String> {
         let line = |one: Standing| match one.kept {
-            Kept::Memory { why, .. } => Some(format!("{} waits: {why}", one.at)),
+            Blocked::Memory { why, .. } => Some(format!("{} waits: {why}", one.at)),
             _ => None,
         };
         let mut lines: Vec<_> = self

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, Weak};
 
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 use twin::rng::Rng;
 use twin::rounds::{Gate, Rhythm, Worker, turns};
 use twin::rule::{Proof, Rule};
@@ -175,14 +175,14 @@ impl Live {
     /// What it is at; none where it has nothing to do.
     fn standing(&self) -> Option<Standing> {
         let kept = match &self.waited {
-            _ if self.hangs => Kept::Other("it hangs, as the config asks".into()),
+            _ if self.hangs => Blocked::Other("it hangs, as the config asks".into()),
             _ if self.dead => return None,
-            Some(wait) => Kept::Memory {
+            Some(wait) => Blocked::Memory {
                 at: wait.va,
                 now: wait.held,
                 why: wait.to_string(),
             },
-            None if self.active => Kept::Work("its methods".into()),
+            None if self.active => Blocked::Work("its methods".into()),
             None => return None,
         };
         Some(Standing {

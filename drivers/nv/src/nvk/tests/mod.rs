@@ -28,7 +28,7 @@ use crate::rm::client::Client;
 use crate::rm::device::{Device, Mapper};
 use crate::rm::facts::{Asked, Unfit};
 use crate::rm::fault::{self, Witness};
-use crate::rm::transport::{CallError, HostMap, Result, Side, Transport, Wanted};
+use crate::rm::transport::{CallError, HostMap, MapRequest, Result, Side, Transport};
 use firmware::{Firmware, Messages};
 
 /// A control by the class of the object that was asked, and its number.
@@ -198,7 +198,7 @@ fn messages_tell_of_a_gpu_what_ioctls_tell() {
                 channel.schedule().unwrap();
             }
             // What nobody can map is refused before the host is asked for anything.
-            let wanted = Wanted {
+            let wanted = MapRequest {
                 bytes: 4096,
                 at: None,
                 prot: Prot::ReadWrite,

@@ -12,7 +12,7 @@ use tensor::onnx::{Outputs, Value};
 use tensor::{Engine, Tensor};
 
 use crate::program::error::Error;
-use crate::program::inputs::Wanted;
+use crate::program::inputs::InputArgs;
 use crate::program::output::{self, say};
 
 /// How long a run may take.
@@ -34,7 +34,7 @@ pub fn placed(bundle: &ModelBundle, setup: &Setup) -> Result<Model, Error> {
 }
 
 /// Runs a bundle `repeat` times; its outputs.
-pub fn run(path: &Path, inputs: &Wanted, repeat: u32, setup: &Setup) -> Result<Outputs, Error> {
+pub fn run(path: &Path, inputs: &InputArgs, repeat: u32, setup: &Setup) -> Result<Outputs, Error> {
     let start = Instant::now();
     let bundle = ModelBundle::open(path).map_err(crate::Error::from)?;
     let mut model = placed(&bundle, setup)?;

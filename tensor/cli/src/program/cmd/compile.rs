@@ -8,7 +8,7 @@ use crate::model_bundle::{Recipe, THREADS, parse_queue, parse_state};
 use tensor::onnx::{Carried, Model};
 
 use crate::program::error::Error;
-use crate::program::inputs::Wanted;
+use crate::program::inputs::InputArgs;
 use crate::program::observe::Steps;
 use crate::program::output::{self, say};
 
@@ -39,7 +39,7 @@ pub struct Args {
     #[arg(long = "queue", value_name = "INPUT=OUTPUT[@AXIS]", value_parser = queue)]
     queues: Vec<Carried>,
     #[command(flatten)]
-    inputs: Wanted,
+    inputs: InputArgs,
 }
 
 fn state(text: &str) -> Result<Carried, String> {

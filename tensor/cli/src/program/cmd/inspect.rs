@@ -9,7 +9,7 @@ use tensor::schedule::Schedule;
 
 use crate::program::cmd::bundle;
 use crate::program::error::Error;
-use crate::program::inputs::Wanted;
+use crate::program::inputs::InputArgs;
 use crate::program::output::{self, say};
 
 /// Inspect an ONNX model (inputs, outputs, operators, parameters, work, unsupported features) or a model bundle.
@@ -20,7 +20,7 @@ pub struct Args {
     /// The model or bundle
     model: PathBuf,
     #[command(flatten)]
-    inputs: Wanted,
+    inputs: InputArgs,
     /// Print the kernels of one run, after fusion
     #[arg(long)]
     schedule: bool,

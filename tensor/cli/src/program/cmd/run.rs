@@ -10,7 +10,7 @@ use tensor::{DType, Tensor};
 
 use crate::program::cmd::bundle;
 use crate::program::error::Error;
-use crate::program::inputs::Wanted;
+use crate::program::inputs::InputArgs;
 use crate::program::observe::{Steps, write_trace};
 use crate::program::output::{self, say};
 
@@ -20,7 +20,7 @@ pub struct Args {
     /// The model or bundle
     model: PathBuf,
     #[command(flatten)]
-    inputs: Wanted,
+    inputs: InputArgs,
     #[command(flatten)]
     work: Work,
     #[command(flatten)]
@@ -57,7 +57,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
 /// The same of a model that something else names.
 pub fn model(
     path: &Path,
-    inputs: &Wanted,
+    inputs: &InputArgs,
     work: &Work,
     files: &Files,
     setup: &Setup,

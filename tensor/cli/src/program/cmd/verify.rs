@@ -13,7 +13,7 @@ use tensor::{Engine, Tensor};
 
 use crate::program::cmd::bundle::placed;
 use crate::program::error::Error;
-use crate::program::inputs::Wanted;
+use crate::program::inputs::InputArgs;
 use crate::program::output::{self, say};
 
 /// Compare the results of a model bundle on the device with those of its model on the CPU, or of its own code for CPUs.
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "MS", default_value_t = 600_000)]
     limit: u32,
     #[command(flatten)]
-    inputs: Wanted,
+    inputs: InputArgs,
 }
 
 /// The largest difference of an output.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use drivers_spec::amd::aql;
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 use twin::rng::Rng;
 use twin::rule::{Proof, Rule};
 use twin_shader::launch::Broken;
@@ -219,23 +219,25 @@ impl Queue {
         }
         let (read, end) = self.pointers();
         let kept = match &self.waits {
-            _ if self.state == State::Hangs => Kept::Other("it hangs, as the config asks".into()),
+            _ if self.state == State::Hangs => {
+                Blocked::Other("it hangs, as the config asks".into())
+            }
             Some(Waits { why, on }) => match on.last() {
-                Some(word) => Kept::Memory {
+                Some(word) => Blocked::Memory {
                     at: word.va,
                     now: word.value,
                     why: why.clone(),
                 },
-                None => Kept::Other(why.clone()),
+                None => Blocked::Other(why.clone()),
             },
-            None if self.is_busy() => Kept::Work(
+            None if self.is_busy() => Blocked::Work(
                 self.pending()
                     .map_or(String::new(), |pending| pending.runs().join("; ")),
             ),
-            None if !self.desc.active => {
-                Kept::Other("it is not scheduled: its percentage is 0, or it was unmapped".into())
-            }
-            None => Kept::Other(format!("it has read up to {read:#x} of {end:#x}")),
+            None if !self.desc.active => Blocked::Other(
+                "it is not scheduled: its percentage is 0, or it was unmapped".into(),
+            ),
+            None => Blocked::Other(format!("it has read up to {read:#x} of {end:#x}")),
         };
         let kind = match self.desc.kind {
             QueueKind::Pm4 => "PM4".into(),

@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use twin::caller::{Caller, Here};
 pub use twin::errno;
 pub use twin::host::user;
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 use twin::rule::{Journal, Rule};
 use twin::watch::{Moment, Watch};
 
@@ -347,7 +347,7 @@ impl Process {
         all.extend(self.events.waited().into_iter().map(|event| Standing {
             who: format!("process {}", self.id),
             at: "AMDKFD_IOC_WAIT_EVENTS".into(),
-            kept: Kept::Other(format!("event {event} is not signalled")),
+            kept: Blocked::Other(format!("event {event} is not signalled")),
         }));
         all
     }

@@ -10,7 +10,7 @@ use drivers_spec::amd::pm4::{self, acquire, header, ib, op, release, wait};
 use drivers_spec::amd::{aql, regs, sdma};
 use stand::{PROCESS, Queue, Stand};
 use twin::fires::{Fires, fires};
-use twin::process::Kept;
+use twin::process::Blocked;
 use twin_amd::chip::{Chip, GFX942, GFX1030, GFX1100, GFX1201};
 use twin_amd::gpu::{Injection, Interrupt, QueueDesc, QueueKind};
 use twin_amd::mem::{Kind, Mtype};
@@ -984,7 +984,7 @@ fn faults_are_injected() {
     queue.submit(&signal(DATA, 1));
     stand.wait("it hangs", |stand| {
         let standing = stand.gpu.standing(PROCESS);
-        let hangs = |kept: &Kept| matches!(kept, Kept::Other(why) if why.contains("hangs"));
+        let hangs = |kept: &Blocked| matches!(kept, Blocked::Other(why) if why.contains("hangs"));
         standing.iter().any(|one| hangs(&one.kept))
     });
     assert_eq!(stand.read32(DATA), 0);

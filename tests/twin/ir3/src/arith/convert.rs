@@ -208,7 +208,13 @@ mod tests {
     fn bytes_keep_their_sign() {
         let to = |bits: u32, ty| moved([bits; LANES], Type::U8, ty, Round::Zero).map(|v| v[0]);
         // What is above the byte in its register is not looked at.
-        for (bits, value) in [(0x7f, 127), (0x80, -128), (0xab80, -128), (0xff, -1), (0x100, 0)] {
+        for (bits, value) in [
+            (0x7f, 127),
+            (0x80, -128),
+            (0xab80, -128),
+            (0xff, -1),
+            (0x100, 0),
+        ] {
             assert_eq!(to(bits, Type::S16).unwrap() as u16 as i16, value);
             assert_eq!(to(bits, Type::S32).unwrap() as i32, i32::from(value));
         }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping};
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 use twin::rng::Rng;
 use twin::watch::{Moment, Watch};
 
@@ -155,12 +155,12 @@ impl State {
                 continue;
             };
             let kept = match ring.waiting() {
-                Some(wait) => Kept::Memory {
+                Some(wait) => Blocked::Memory {
                     at: wait.at.unwrap_or(0),
                     now: wait.held,
                     why: wait.why.clone(),
                 },
-                None => Kept::Work("its packets".into()),
+                None => Blocked::Work("its packets".into()),
             };
             all.push(Standing {
                 who: job.name(),
@@ -172,7 +172,7 @@ impl State {
         all.extend(queued.map(|job| Standing {
             who: job.name(),
             at: String::new(),
-            kept: Kept::Other("its turn, or what it waits for".into()),
+            kept: Blocked::Other("its turn, or what it waits for".into()),
         }));
         all
     }

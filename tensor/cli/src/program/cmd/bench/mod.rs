@@ -34,7 +34,7 @@ pub struct Args {
     #[arg(required_if_eq_any([("what", "model"), ("what", "bundle")]))]
     path: Option<PathBuf>,
     #[command(flatten)]
-    inputs: crate::program::inputs::Wanted,
+    inputs: crate::program::inputs::InputArgs,
     /// Runs of the model after the first; default: as many as fit into a second
     #[arg(long, value_name = "N")]
     repeat: Option<usize>,
@@ -52,7 +52,7 @@ impl Args {
         Args {
             what: What::Launch,
             path: None,
-            inputs: crate::program::inputs::Wanted::default(),
+            inputs: crate::program::inputs::InputArgs::default(),
             repeat: None,
             threads: Vec::new(),
             json,

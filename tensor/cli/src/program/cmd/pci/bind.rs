@@ -1,6 +1,6 @@
 //! `doorbell bind`: takes a function over from the system.
 
-use drivers_host::pci::claim::{self, Wanted, Way};
+use drivers_host::pci::claim::{self, ClaimOptions, Way};
 
 use super::Function;
 use crate::program::error::Error;
@@ -38,7 +38,7 @@ pub struct Args {
 
 /// Prints each write with its reason and what undoes it.
 pub fn run(args: &Args) -> Result<(), Error> {
-    let wanted = Wanted {
+    let wanted = ClaimOptions {
         display: args.function.display,
         resize: args.resize,
         way: match args.vfio {

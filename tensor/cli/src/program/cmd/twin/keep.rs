@@ -3,7 +3,7 @@
 use drivers::env::Settings;
 use drivers_bundle::schema::{self, Device, Hex, Kind, System, Undone};
 use drivers_bundle::{Bundle, PROGRAM, coredump};
-use twin::process::{Kept, Standing};
+use twin::process::{Blocked, Standing};
 
 use super::report::{Row, fails, rules};
 
@@ -76,13 +76,13 @@ fn told(one: Standing) -> Undone {
         who: one.who,
         at: one.at,
         kept: match one.kept {
-            Kept::Memory { at, now, why } => schema::Kept::Memory {
+            Blocked::Memory { at, now, why } => schema::Blocked::Memory {
                 va: Hex(at),
                 now: Hex(now),
                 why,
             },
-            Kept::Work(what) => schema::Kept::Work { what },
-            Kept::Other(why) => schema::Kept::Other { why },
+            Blocked::Work(what) => schema::Blocked::Work { what },
+            Blocked::Other(why) => schema::Blocked::Other { why },
         },
     }
 }
