@@ -76,8 +76,8 @@ impl Grid<'_> {
         place.cast(DType::I64)?.minimum(last as i64)
     }
 
-    /// The neighbours of each new element, and the weight of the second.
-    fn between(&self, align_corners: bool) -> Result<(Tensor, Tensor, Tensor)> {
+    /// The neighbours of each new element, and the weight of the second, `wide` for elements of `f64`.
+    fn between(&self, align_corners: bool, wide: bool) -> Result<(Tensor, Tensor, Tensor)> {
         let (last, steps) = (self.last(), self.new.saturating_sub(1).max(1) as f64);
         let ratio = self.old as f64 / self.new as f64;
         let Some(i) = self.counted()? else {
@@ -85,11 +85,22 @@ impl Grid<'_> {
                 true => i as f64 * last as f64 / steps,
                 false => ((i as f64 + 0.5) * ratio - 0.5).max(0.0),
             };
-            let weights: Vec<f64> = (0..self.new).map(|i| place(i).fract()).collect();
+            let weights = (0..self.new).map(|i| place(i).fract());
+            // Not every device has doubles.
+            let weights = match wide {
+                true => {
+                    let all: Vec<f64> = weights.collect();
+                    Tensor::from_slice(self.engine, &all, &[self.new])
+                }
+                false => {
+                    let all: Vec<f32> = weights.map(|weight| weight as f32).collect();
+                    Tensor::from_slice(self.engine, &all, &[self.new])
+                }
+            };
             return Ok((
                 self.listed(|i| (place(i) as usize).min(last) as i64)?,
                 self.listed(|i| (place(i) as usize + 1).min(last) as i64)?,
-                Tensor::from_slice(self.engine, &weights, &[self.new])?,
+                weights?,
             ));
         };
         let i = i.cast(DType::F64)?;
@@ -151,7 +162,7 @@ impl Tensor {
             Interpolation::NearestExact => return self.rows(at, &grid.centre()?),
             Interpolation::Linear { align_corners } => align_corners,
         };
-        let (low, high, weights) = grid.between(align_corners)?;
+        let (low, high, weights) = grid.between(align_corners, self.dtype() == DType::F64)?;
         let mut line = vec![1; self.rank()];
         line[at] = new;
         let weights = weights.reshape(&line)?;

@@ -124,6 +124,9 @@ fn mean(all: impl Iterator<Item = f64>) -> f64 {
     (sum / f64::from(count.max(1))).exp()
 }
 
+/// What is counted, and where.
+type Count = (&'static str, fn(&Done) -> u64);
+
 /// Prints the table: the worst first.
 pub fn print(rows: &[Row]) {
     let mut order: Vec<&Row> = rows.iter().collect();
@@ -154,7 +157,7 @@ pub fn print(rows: &[Row]) {
         );
     }
     println!();
-    let each: [(&str, fn(&Done) -> u64); 5] = [
+    let each: [Count; 5] = [
         ("instructions", |d| d.instructions),
         ("cycles that issue", |d| d.issue_cycles),
         ("cycles of (ss)", |d| d.ss_cycles + 1),

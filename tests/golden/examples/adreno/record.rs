@@ -23,6 +23,9 @@ const OF: usize = 16;
 /// Instructions of a program at most: longer ones are few, and take the simulator long.
 const LONGEST: usize = 4000;
 
+/// What inputs are made for.
+const INPUTS: &str = "inputs";
+
 /// What a kernel is for, and its program.
 pub type Kernels = Vec<(String, Program)>;
 
@@ -51,7 +54,9 @@ impl Emitter for Recorder {
 
     fn emit(&self, p: &Program, t: &ChipTarget) -> Result<Code> {
         let mut seen = self.seen.lock().unwrap();
-        let runs = p.insts.iter().any(|i| matches!(i, Inst::Store { .. }));
+        // What makes inputs is no kernel of a net.
+        let stores = p.insts.iter().any(|i| matches!(i, Inst::Store { .. }));
+        let runs = stores && seen.what != INPUTS;
         if runs && p.insts.len() <= LONGEST && seen.texts.insert(text::of(p, &self.chip)) {
             let what = seen.what.clone();
             seen.kernels.push((what, p.clone()));
@@ -85,9 +90,9 @@ fn nets(engine: &Engine, seen: &Mutex<Seen>) {
     let ready = |what: String, tensor: tensor::Result<Tensor>| {
         seen.lock().unwrap().what = what;
         tensor.unwrap().to_bytes().unwrap();
-        seen.lock().unwrap().what = "inputs".into();
+        seen.lock().unwrap().what = INPUTS.into();
     };
-    seen.lock().unwrap().what = "inputs".into();
+    seen.lock().unwrap().what = INPUTS.into();
     for dtype in [DType::F32, DType::F16] {
         for [m, n, k] in [[64, 64, 64], [128, 128, 128], [1, 256, 256], [33, 65, 129]] {
             let (a, b) = (of(&[m, k], dtype), of(&[k, n], dtype));
