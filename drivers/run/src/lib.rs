@@ -20,7 +20,7 @@
 //! # }
 //! ```
 //!
-//! After the first run, a run allocates nothing and makes one submission.
+//! After the first run, a run makes one submission, and on the CPU it allocates nothing.
 //!
 //! A hash protects each section from damage, not from an attacker: the machine code of a bundle runs with the rights
 //! of the process. Open bundles of sources that you trust.
