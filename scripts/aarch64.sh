@@ -40,8 +40,7 @@ END
 # The lints are those of the pinned compiler.
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 export RUSTC=$cross/bin/rustc CARGO_TARGET_DIR=$cross/target CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
-# What is built takes longer than what is run: with these options of cargo nothing is optimised.
-{ echo "[profile.dev.package]"; sed -n '/^\[profile\.dev\.package\]/,/^$/ s/opt-level = 1/opt-level = 0/p' Cargo.toml; } > "$cross/plain.toml"
-plain=(--config "$cross/plain.toml")
+# What is built takes longer than what is run.
+export CARGO_PROFILE_DEV_OPT_LEVEL=0
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cross/bin/link/cc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$cross/bin/run
 

@@ -209,7 +209,7 @@ fn a_booter_is_signed_for_the_fuse() {
         (booter_of.patch, booter_of.signature_in_data()),
         (0x210, 0x10)
     );
-    assert_eq!(booter_of.apps, [0x100..0x200]);
+    assert_eq!(booter_of.apps, std::slice::from_ref(&(0x100..0x200)));
     assert_eq!(booter_of.data, 0x200..0x600);
     // The fuse counts up, the signatures down from the version of the first; without a fuse it is the last.
     for (fuse, byte) in [(4, 0xa0), (3, 0xa1), (2, 0xa2), (0, 0xa2)] {
