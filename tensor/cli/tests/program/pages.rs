@@ -145,7 +145,15 @@ const EXCEPTIONS: &[(&str, Run)] = &[
             "the model here has no state",
         ),
     ),
-    ("doorbell-run model.dbx --repeat 100", RUN),
+    ("DEV=QCOM ./doorbell-run model.dbx --repeat 100", RUN),
+    (
+        "scripts/setup && scripts/cross doorbell-run",
+        Not("scripts/cross builds that program, and tests it"),
+    ),
+    (
+        "DEV=AMD doorbell trace record FILE -- bench launch",
+        As("doorbell trace record FILE -- bench launch", "needs a card"),
+    ),
     ("DEV='QCOM|CPU' doorbell-run model.dbx --limit 50", RUN),
     (
         "DEV='QCOM|CPU' doorbell-run driving_policy.dbx --limit 50",
@@ -164,7 +172,6 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         "doorbell verify driving_policy.dbx --model target/models/openpilot-full/driving_policy/model.onnx --runs 1",
         NETS,
     ),
-    ("DEV=QCOM doorbell-run model.dbx --repeat 100", RUN),
     (
         "doorbell-run model.dbx --input x=x.bin --output y=y.bin",
         RUN,
