@@ -8,3 +8,4 @@ mod fork;
 mod loader;
 mod lost;
 mod silence;
+mod suite;

@@ -1,16 +1,13 @@
-//! The suite on the CPU. Its kernels are compiled by the system's C compiler.
+//! The conformance suite. Its kernels are compiled by the system's C compiler.
 
-// A failed step ends the test.
-#![allow(clippy::unwrap_used)]
-
-use std::path::Path;
-use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use conformance::{Kernel, Subject};
 use drivers_cpu::{Config, CpuDevice};
 use hcq::{Device, KernelImage};
+
+use crate::cc::compile;
 
 conformance::conformance!(cpu, || CpuSubject);
 
@@ -41,35 +38,12 @@ impl Subject for CpuSubject {
         KernelImage {
             name: entry.into(),
             arch: std::env::consts::ARCH.into(),
-            bytes: OBJECT.get_or_init(compile).clone(),
+            bytes: OBJECT
+                .get_or_init(|| compile(&["-O1", "-fPIC"], include_str!("kernels.c")).into())
+                .clone(),
             entry: entry.into(),
             args: kernel.args(),
             local_bytes: 0,
         }
     }
-}
-
-fn compile() -> Arc<[u8]> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels.c");
-    let folder = tempfile::tempdir().unwrap();
-    let object = folder.path().join("kernels.o");
-    let run = Command::new("cc")
-        .args([
-            "-c",
-            "-O1",
-            "-ffreestanding",
-            "-fPIC",
-            "-fno-stack-protector",
-        ])
-        .arg(source)
-        .arg("-o")
-        .arg(&object)
-        .output()
-        .expect("a C compiler is installed as cc");
-    assert!(
-        run.status.success(),
-        "{}",
-        String::from_utf8_lossy(&run.stderr)
-    );
-    std::fs::read(object).unwrap().into()
 }
