@@ -131,8 +131,14 @@ impl State {
     }
 
     /// Memory of the program.
-    pub(crate) fn pinned(&mut self, memory: Mapping, name: String) -> Arc<Object> {
-        Arc::new(Object::of_program(self.object_id(), memory, name))
+    pub(crate) fn pinned(
+        &mut self,
+        memory: Mapping,
+        name: String,
+        cached: bool,
+    ) -> Result<Arc<Object>> {
+        let object = Object::of_program(self.object_id(), memory, name, cached)?;
+        Ok(Arc::new(object))
     }
 
     /// Memory has gone from an address space; if nobody has it any more, from caches, too.
