@@ -5,6 +5,7 @@
 //!
 //! | module | idea |
 //! |---|---|
+//! | [`lines`](CacheLines) | the CPU's cache before memory that no kernel driver maintains it for |
 //! | [`options`](Options) | how to open a device |
 //! | [`object`] | compiled kernels: code with footprints, constants and images |
 //! | [`encode`] | commands to packets, pure |
@@ -26,6 +27,7 @@ pub mod encode;
 mod hardware;
 pub mod interop;
 pub mod kgsl;
+mod lines;
 pub mod msm;
 pub mod object;
 mod options;
@@ -33,6 +35,7 @@ mod program;
 pub mod vendor;
 
 pub use device::{QcomDevice, over};
+pub use lines::CacheLines;
 pub use options::Options;
 
 /// The short name of the vendor.

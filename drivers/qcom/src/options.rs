@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use drivers_bundle::CoredumpWriter;
 
+use crate::lines::{CacheLines, ThisCpu};
+
 /// How to open a device.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     pub ring_timeout: Duration,
     /// How long the end of a device waits for work that still runs while nothing moves.
     pub drain_timeout: Duration,
+    /// The CPU's cache before imported pages of the process. KGSL only.
+    pub lines: Arc<dyn CacheLines>,
     /// Writer of fault and hang bundles; without it, none are written.
     pub coredumps: Option<Arc<CoredumpWriter>>,
 }
@@ -40,6 +44,7 @@ impl Default for Options {
             full_power: true,
             ring_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(30),
+            lines: Arc::new(ThisCpu),
             coredumps: None,
         }
     }

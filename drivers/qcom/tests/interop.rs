@@ -3,10 +3,11 @@
 
 mod stand;
 
+use std::fmt;
 use std::sync::Arc;
 
 use drivers_qcom::interop::{Picture, cl};
-use drivers_qcom::{Options, QcomDevice, kgsl, msm, over};
+use drivers_qcom::{CacheLines, Options, QcomDevice, kgsl, msm, over};
 use drivers_spec::amd::drm::{self, GemClose, PrimeHandle};
 use drivers_spec::qcom::descriptor::Format;
 use drivers_spec::qcom::kgsl::{
@@ -20,6 +21,27 @@ use twin_qcom::machine::TwinMachine;
 
 use stand::{at, soon};
 
+/// The CPU's cache of a twin, which is told of what instructions would do.
+struct Told(Arc<TwinMachine>);
+
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the cache of a twin")
+    }
+}
+
+impl CacheLines for Told {
+    fn clean(&self, view: &View) {
+        let at = view.as_ptr().addr() as u64;
+        self.0.process().clean(at, view.len() as u64);
+    }
+
+    fn clean_and_invalidate(&self, view: &View) {
+        let at = view.as_ptr().addr() as u64;
+        self.0.process().clean_and_invalidate(at, view.len() as u64);
+    }
+}
+
 struct Bench {
     twin: Arc<TwinMachine>,
     device: Arc<QcomDevice>,
@@ -30,7 +52,10 @@ impl Bench {
     fn new(config: &str) -> Bench {
         let twin = TwinMachine::new(config).unwrap();
         let machine: Arc<dyn Machine> = twin.clone();
-        let options = Options::default();
+        let mut options = Options::default();
+        if config.contains("pages=cached") {
+            options.lines = Arc::new(Told(twin.clone()));
+        }
         let backend = match config.contains("msm") {
             true => msm::open(&machine, 0).unwrap(),
             false => kgsl::open(&machine, 0, &options).unwrap(),
@@ -94,7 +119,7 @@ fn content(first: u8) -> Vec<u8> {
 
 #[test]
 fn pages_of_the_process_are_used_in_place() {
-    let bench = Bench::new("");
+    let bench = Bench::new("pages=cached");
     let guard = Arc::new(());
     let view = View::alloc(8192, 4096).unwrap().with_guard(guard.clone());
     let alive = || Arc::strong_count(&guard) > 1;
@@ -135,6 +160,23 @@ fn pages_of_the_process_are_used_in_place() {
     );
     drop(own);
     bench.ends();
+}
+
+#[test]
+fn pages_that_are_not_cleaned_hold_old_data() {
+    let bench = Bench::new("pages=cached");
+    let view = View::alloc(4096, 4096).unwrap();
+    view.copy_from_slice(0, &content(1)).unwrap();
+    let buffer = bench.device.import(&Import::Host(view.clone())).unwrap();
+    assert_eq!(bench.found(&buffer, 4096), content(1));
+    view.copy_from_slice(0, &content(2)).unwrap();
+    assert_eq!(bench.found(&buffer, 4096), content(1));
+    let broken = bench.twin.machine().broken_rules();
+    assert!(!broken.is_empty() && broken.iter().all(|rule| *rule == "CPU-CACHE-CLEAN"));
+    // What is written through the buffer is cleaned by it.
+    buffer.write(0, &content(3)).unwrap();
+    assert_eq!(bench.found(&buffer, 4096), content(3));
+    assert_eq!(bench.twin.machine().broken_rules(), broken);
 }
 
 /// An object of a library: its number, and its address of the GPU.

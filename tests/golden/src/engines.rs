@@ -272,7 +272,7 @@ gpus! {
     sm_90 "sm_90";
     sm_120 "sm_120:PTX";
     a630 "a630";
-    a643 "a643";
+    a643 "a643,ulp=2,mad=fused";
     a660 "a660";
     a660_msm "a660,kernel=msm";
 }

@@ -17,7 +17,6 @@ use drivers_spec::qcom::kgsl::{
     self, CacheOp, GpumemSyncCache, GpuobjImport, GpuobjInfo, ImportDmaBuf, MapUserMem, user,
 };
 use hcq::Import;
-use hcq::mem::barrier;
 use hcq::mem::view::View;
 use hcq::mem::window::{Coherence, Window};
 use hcq::sync::lock;
@@ -27,6 +26,7 @@ use zerocopy::IntoBytes;
 
 use super::memory::{Kind, LINE, Memory, Process, misfit};
 use crate::backend::retry::{ioctl, ioctl_with};
+use crate::lines::CacheLines;
 
 impl Memory {
     /// Memory of others. Pages of the process that are imported already are the same memory.
@@ -36,9 +36,10 @@ impl Memory {
     pub(super) fn import(
         process: &Arc<Process>,
         memory: &Import,
+        lines: &Arc<dyn CacheLines>,
     ) -> Result<Arc<Memory>, TransportError> {
         match memory {
-            Import::Host(view) => Memory::of_host(process, view),
+            Import::Host(view) => Memory::of_host(process, view, lines),
             Import::DmaBuf(fd, bytes) => Memory::of_dmabuf(process, *fd, *bytes),
             Import::Device { va, bytes, owner } => {
                 Memory::of_library(process, (va.0, *bytes), None, owner.clone())
@@ -46,7 +47,11 @@ impl Memory {
         }
     }
 
-    fn of_host(process: &Arc<Process>, view: &View) -> Result<Arc<Memory>, TransportError> {
+    fn of_host(
+        process: &Arc<Process>,
+        view: &View,
+        lines: &Arc<dyn CacheLines>,
+    ) -> Result<Arc<Memory>, TransportError> {
         let (at, bytes) = (view.as_ptr().addr() as u64, view.len() as u64);
         if !at.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) || bytes == 0 {
             return Err(misfit(format!(
@@ -69,9 +74,8 @@ impl Memory {
         };
         let made = match ioctl(&*process.file, kgsl::MAP_USER_MEM, &mut argument) {
             Ok(()) => {
-                let by = Lines(view.clone());
                 let what = "memory of the process";
-                let window = Window::managed(what, view.clone(), Arc::new(by));
+                let window = Lines::window(what, view, lines);
                 Memory::imported(
                     process,
                     (argument.gpuaddr, bytes),
@@ -81,8 +85,10 @@ impl Memory {
             }
             // KGSL's own memory: the GPU has it, at the same address if it was made so.
             Err(error) if error.fault == Fault::Errno(EFAULT) => {
-                let library =
-                    Memory::of_library(process, (at, bytes), Some(view), Arc::new(view.clone()));
+                // How the CPU caches it is its owner's: all lines are cleaned.
+                let window = Lines::window("memory of a library", view, lines);
+                let owner = Arc::new(view.clone());
+                let library = Memory::of_library(process, (at, bytes), Some(window), owner);
                 library.map_err(|_| TransportError {
                     operation: format!(
                         "{} of {at:#x}, memory of a GPU at another address: import that address",
@@ -130,11 +136,11 @@ impl Memory {
         Ok(one.known())
     }
 
-    /// Memory that another library of the process has made; the host may see it at a view.
+    /// Memory that another library of the process has made; the host may see it through a window.
     fn of_library(
         process: &Arc<Process>,
         (va, bytes): (u64, u64),
-        view: Option<&View>,
+        window: Option<Window>,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Result<Arc<Memory>, TransportError> {
         if process.heap.at(va).is_some() {
@@ -149,14 +155,6 @@ impl Memory {
         for at in [va, last] {
             check_there(&*process.file, at)?;
         }
-        // How the CPU caches it is its owner's: all lines are cleaned.
-        let window = view.map(|view| {
-            Window::managed(
-                "memory of a library",
-                view.clone(),
-                Arc::new(Lines(view.clone())),
-            )
-        });
         Ok(Memory::imported(
             process,
             (va, bytes),
@@ -187,34 +185,45 @@ fn check_there(file: &dyn DevFile, at: u64) -> Result<(), TransportError> {
     })
 }
 
-/// Cache maintenance of pages that the CPU caches and the kernel knows nothing of: by instructions of the CPU.
-struct Lines(View);
+/// Cache maintenance of pages that the CPU caches and the kernel knows nothing of.
+struct Lines {
+    view: View,
+    by: Arc<dyn CacheLines>,
+}
 
 impl Lines {
-    fn each(&self, offset: u64, len: u64, run: fn(&View)) -> Result<(), TransportError> {
-        let part = self.0.sub(offset as usize, len as usize);
-        let part = part.map_err(|e| {
+    fn window(name: &str, view: &View, by: &Arc<dyn CacheLines>) -> Window {
+        let lines = Lines {
+            view: view.clone(),
+            by: by.clone(),
+        };
+        Window::managed(name, view.clone(), Arc::new(lines))
+    }
+
+    fn part(&self, offset: u64, len: u64) -> Result<View, TransportError> {
+        let part = self.view.sub(offset as usize, len as usize);
+        part.map_err(|e| {
             let why = Fault::Unsupported(e.to_string());
             TransportError::new("memory of the process", "cache maintenance", why)
-        })?;
-        run(&part);
-        Ok(())
+        })
     }
 }
 
 impl Coherence for Lines {
     fn flush(&self, offset: u64, len: u64) -> Result<(), TransportError> {
-        self.each(offset, len, barrier::clean)
+        self.by.clean(&self.part(offset, len)?);
+        Ok(())
     }
 
     fn invalidate(&self, offset: u64, len: u64) -> Result<(), TransportError> {
-        self.each(offset, len, barrier::clean_and_invalidate)
+        self.by.clean_and_invalidate(&self.part(offset, len)?);
+        Ok(())
     }
 
     fn prepare(&self, offset: u64, len: u64) -> Result<(), TransportError> {
         match offset.is_multiple_of(LINE) && len.is_multiple_of(LINE) {
             true => Ok(()),
-            false => self.each(offset, len, barrier::clean_and_invalidate),
+            false => self.invalidate(offset, len),
         }
     }
 }

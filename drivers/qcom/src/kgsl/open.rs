@@ -19,6 +19,7 @@ use crate::VENDOR;
 use crate::backend::driver::{Driver, Opened};
 use crate::backend::retry::{ioctl, ioctl_with};
 use crate::backend::{ContextHandle, QcomBackend};
+use crate::lines::CacheLines;
 use crate::options::Options;
 
 /// Opens the GPU of a machine, number 0.
@@ -44,6 +45,7 @@ pub fn open(
         machine: machine.clone(),
         process,
         full_power: options.full_power,
+        lines: options.lines.clone(),
         has_counter: Mutex::new(false),
     };
     Ok(Opened::backend(&**machine, id, driver, gpu))
@@ -54,6 +56,7 @@ struct Kgsl {
     machine: Arc<dyn Machine>,
     process: Arc<Process>,
     full_power: bool,
+    lines: Arc<dyn CacheLines>,
     /// Whether the counter that is always on is reserved.
     has_counter: Mutex<bool>,
 }
@@ -76,7 +79,7 @@ impl Driver for Kgsl {
     }
 
     fn import(&self, memory: &Import) -> Result<Given, TransportError> {
-        Ok(Memory::import(&self.process, memory)?.given())
+        Ok(Memory::import(&self.process, memory, &self.lines)?.given())
     }
 
     fn context(

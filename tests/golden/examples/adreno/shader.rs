@@ -4,7 +4,7 @@ use codegen::DType;
 use codegen::ir3::Object;
 use codegen::lower::{Arg, Program};
 use drivers_spec::qcom::chip::{CHIPS, Chip};
-use twin_ir3::launch::{Descriptors, Private, SystemRegisters, ThreadSize};
+use twin_ir3::launch::{Arithmetic, Descriptors, Private, SystemRegisters, ThreadSize};
 use twin_ir3::memory::{Change, Denied, Path};
 use twin_ir3::{Done, Grid, Launch, Memory};
 
@@ -120,6 +120,7 @@ fn launch(name: &str, items: u32, grid: [u32; 3]) -> Launch {
         private: Private::default(),
         local_bytes: 0,
         descriptors: Descriptors::default(),
+        arithmetic: Arithmetic::default(),
         seed: 1,
         limit: LIMIT,
     }

@@ -2,9 +2,11 @@
 //!
 //! Source: Mesa src/freedreno/ir3/ir3_legalize.c (`sync_update`, `ir3_required_sync_flags`, `delay_update`,
 //! `ir3_required_delay`), ir3_delay.c and ir3_compiler.c (`delay_slots`): results of arithmetic are ready after a fixed
-//! number of slots, results of other units behind (ss) or (sy). Cycles of a wait count as slots: code that Mesa compiles
-//! for separate register files relies on it, where a load to a half register is waited for. State is kept for each fiber, as a branch that other
-//! fibers took changes nothing for these.
+//! number of slots, results of other units behind (ss) or (sy). The cycles of a wait are no slots. But a write that is
+//! waited for comes behind all earlier writes to the registers that it aliases: once it was waited for, these need no
+//! slots any more (`delay_update`, `reset_ready_slot`). Mesa goes by the numbers of registers there, also where the files
+//! are apart, and forgets the slots at the write; here they count until the wait. State is kept for each fiber, as a
+//! branch that other fibers took changes nothing for these.
 
 use crate::fault::{Result, Stop};
 use crate::inst::Inst;
@@ -53,8 +55,8 @@ struct Slot {
     /// The slot in which arithmetic wrote it, and whether as part of a full register.
     at: u64,
     full: bool,
-    /// For which fibers.
-    alu: Mask,
+    /// For which fibers, as full and as half registers are read.
+    alu: [Mask; 2],
     ss: Mask,
     sy: Mask,
     late_ss: Mask,
@@ -64,12 +66,24 @@ struct Slot {
 /// A range of constants that is being stored.
 type Constants = (u32, u32);
 
+/// Registers of the other size that a write is taken to be of, too, which (sy), else (ss), waits for.
+struct Alias {
+    slots: Slots,
+    /// Whether they are half registers.
+    half: bool,
+    mask: Mask,
+    sy: bool,
+    /// The slot of the write: what arithmetic wrote since does not come before it.
+    before: u64,
+}
+
 pub struct Hazards {
     /// Slots that have passed.
     slot: u64,
     slots: Vec<Slot>,
     /// Halves that may have a mark of (ss) or (sy).
     marked: Vec<usize>,
+    aliases: Vec<Alias>,
     force_ss: bool,
     force_sy: bool,
     /// Why: a barrier, or resinfo.
@@ -87,6 +101,7 @@ impl Hazards {
             slot: 0,
             slots: vec![Slot::default(); SLOTS],
             marked: Vec::new(),
+            aliases: Vec::new(),
             force_ss: false,
             force_sy: false,
             barrier: false,
@@ -149,6 +164,17 @@ impl Hazards {
             }
             slot.ss | slot.sy | slot.late_ss != 0
         });
+        self.aliases.retain(|alias| {
+            let waited = if alias.sy { sy } else { ss };
+            if waited {
+                let (first, count) = alias.slots;
+                let range = slots.get_mut(first..first + count).unwrap_or_default();
+                for slot in range.iter_mut().filter(|slot| slot.at < alias.before) {
+                    slot.alu[usize::from(alias.half)] &= !alias.mask;
+                }
+            }
+            !waited
+        });
     }
 
     /// Slots that pass.
@@ -193,7 +219,7 @@ impl Hazards {
         let now = self.slot + later;
         let special = Registers::is_special(slots);
         for slot in self.range(slots) {
-            let lanes = slot.alu & mask;
+            let lanes = slot.alu[usize::from(reg.half)] & mask;
             if lanes == 0 {
                 continue;
             }
@@ -243,16 +269,16 @@ impl Hazards {
             match ready {
                 Ready::Slots => {
                     // What other fibers wrote long ago is ready.
-                    let old = if slot.at + 1 + OTHER > at {
-                        slot.alu & !mask
-                    } else {
-                        0
-                    };
-                    (slot.at, slot.full, slot.alu) = (at, !reg.half, old | mask);
+                    let recent = slot.at + 1 + OTHER > at;
+                    let old = |alu: Mask| if recent { alu & !mask } else { 0 };
+                    slot.alu = slot.alu.map(|alu| old(alu) | mask);
+                    (slot.at, slot.full) = (at, !reg.half);
+                    continue;
                 }
-                Ready::Ss(_) => (slot.ss, slot.alu) = (slot.ss | mask, slot.alu & !mask),
-                Ready::Sy(_) => (slot.sy, slot.alu) = (slot.sy | mask, slot.alu & !mask),
+                Ready::Ss(_) => slot.ss |= mask,
+                Ready::Sy(_) => slot.sy |= mask,
             }
+            slot.alu = slot.alu.map(|alu| alu & !mask);
         }
         match ready {
             Ready::Slots => return,
@@ -260,6 +286,23 @@ impl Hazards {
             Ready::Sy(latency) => self.done_sy = self.done_sy.max(cycle + latency),
         }
         self.marked.extend(slots.0..slots.0 + slots.1);
+    }
+
+    /// Notes that a result of another unit is taken to be of these registers, too: full ones, or halves.
+    pub fn alias(&mut self, slots: Slots, half: bool, mask: Mask, ready: Ready) {
+        let sy = match ready {
+            Ready::Slots => return,
+            Ready::Ss(_) => false,
+            Ready::Sy(_) => true,
+        };
+        let before = self.slot;
+        self.aliases.push(Alias {
+            slots,
+            half,
+            mask,
+            sy,
+            before,
+        });
     }
 
     /// Notes a source that is read late.

@@ -74,6 +74,16 @@ pub struct Descriptors {
     pub shared_constants: Option<[Option<u32>; SHARED_CONSTANTS]>,
 }
 
+/// What nobody has documented of arithmetic: a program must not depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arithmetic {
+    /// Units in the last place by which results of category 4 are off at most, of halves one. Which way and how far each is
+    /// off follows from the operation and its source. 0: results are rounded to the nearest.
+    pub ulp: u32,
+    /// Whether `mad.f16` and `mad.f32` round once. Else they round the product, too.
+    pub fused: bool,
+}
+
 /// A dispatch.
 ///
 /// The command processor checks its own registers (alignments, footprints that both registers have, order of packets).
@@ -122,6 +132,8 @@ pub struct Launch {
     pub local_bytes: u32,
     /// Descriptors.
     pub descriptors: Descriptors,
+    /// What is not documented of arithmetic.
+    pub arithmetic: Arithmetic,
     /// Seeds the order of workgroups and waves.
     pub seed: u64,
     /// Instructions that a wave may issue before the launch is taken to hang.
@@ -205,6 +217,7 @@ pub(crate) mod tests {
             private: Private::default(),
             local_bytes: 0,
             descriptors: Descriptors::default(),
+            arithmetic: Arithmetic::default(),
             seed: 1,
             limit: 1 << 20,
         }

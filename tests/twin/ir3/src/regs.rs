@@ -191,6 +191,21 @@ impl Registers {
         })
     }
 
+    /// The halves that the registers of the other size with its number take, as Mesa counts slots; none where a register
+    /// has none, or takes them itself.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `get_ready_slot`: half register n is of full register n / 2, whether
+    /// or not the files are merged.
+    pub fn alias(&self, reg: Reg) -> Option<Slots> {
+        let n = usize::from(reg.number);
+        match (reg.half, self.merged) {
+            _ if reg.number >= SHARED => None,
+            (true, _) => Some((n / 2 * 2, 2)),
+            (false, false) if n * 2 < SHARED_HALVES - SPLIT => Some((SPLIT + 2 * n, 2)),
+            (false, _) => None,
+        }
+    }
+
     /// Whether a range of halves is an address or a predicate.
     pub fn is_special(slots: Slots) -> bool {
         slots.0 >= SPECIAL

@@ -158,8 +158,9 @@ pub static CONST_UNDEFINED: Rule = Rule {
 pub static DELAY_ALU: Rule = Rule {
     name: "IR3-DELAY-ALU",
     text: "3 slots pass between arithmetic and arithmetic that reads its result, 1 before the \
-           third source of mad and madsh",
-    source: "Mesa src/freedreno/ir3/ir3_delay.c, ir3_delayslots; ir3_compiler.c, delay_slots",
+           third source of mad and madsh; the cycles of a wait are no slots",
+    source: "Mesa src/freedreno/ir3/ir3_delay.c, ir3_delayslots; ir3_compiler.c, delay_slots; \
+           ir3_legalize.c, delay_update and count_instruction",
     proof: Proof::Sourced,
 };
 

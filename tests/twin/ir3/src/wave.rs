@@ -167,6 +167,9 @@ impl Wave {
         let mask = whole(reg, mask);
         self.hazards
             .write(reg, slots, mask, ready, later, self.cycle);
+        if let Some(alias) = self.regs.alias(reg) {
+            self.hazards.alias(alias, !reg.half, mask, ready);
+        }
         Ok(())
     }
 

@@ -6,18 +6,14 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use codegen::ir3::check::Rule;
 use support::change::{self, Change, Kind};
-use support::kernel::{self, Case, Outcome, Step};
+use support::kernel::{self, Case, Outcome};
 use support::witness;
 
 /// How many changes have to break a rule in a part, and in all.
 const WANTED: [usize; 2] = [25, 200];
 /// Parts, of which `DOORBELL_PART` chooses one: so many changes of it. `all` is all changes.
 const PARTS: usize = 8;
-
-/// The most slots between an instruction and one that reads its result.
-const SLOTS: usize = 6;
 
 /// A word that is no instruction.
 const NOTHING: u64 = 0x4000_0000_0000_3800;
@@ -47,13 +43,6 @@ fn is_run(case: &Case, step: usize, at: usize) -> bool {
     }
 }
 
-/// Whether a wait lies in the slots before an instruction, or is its own.
-fn waits_before(step: &Step, at: usize) -> bool {
-    let words = &step.words[at.saturating_sub(SLOTS)..=at];
-    let insts = words.iter().map(|word| twin_ir3::decode(*word));
-    insts.flatten().any(|inst| inst.marks.ss || inst.marks.sy)
-}
-
 /// Why a change that breaks no rule does no harm; an error where that is not shown.
 fn harmless(case: &Case, right: &Outcome, change: &Change) -> Result<&'static str, String> {
     let changed = change.of(case);
@@ -78,18 +67,6 @@ fn harmless(case: &Case, right: &Outcome, change: &Change) -> Result<&'static st
         Some(Ok(())) => Ok("on no way something is too early"),
         Some(Err(hazard)) if !is_run(case, change.step, hazard.at) => {
             Ok("what is too early is not run")
-        }
-        // Nothing comes earlier: what waits behind the missing slot waits longer.
-        Some(Err(hazard)) if hazard.rule == Rule::Delay && done.cycles == right.cycles => {
-            Ok("a wait takes the time of the slot")
-        }
-        // The scoreboard does not count the time of waits, the executor does.
-        Some(Err(hazard))
-            if hazard.rule == Rule::Delay
-                && done.waited > 0
-                && waits_before(&changed.steps[change.step], hazard.at) =>
-        {
-            Ok("a wait before takes longer than the slot")
         }
         other => Err(format!("the scoreboard says {other:?}")),
     }

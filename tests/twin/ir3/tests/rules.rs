@@ -106,6 +106,22 @@ fn missing_delays_and_waits() {
         body("cov.u32u16 hr6.x, r2.x; mov.u16u16 hr6.y, 1; (rpt3)nop; mov.u32u32 r4.x, r3.x")
             .with(|launch| launch.merged_registers = true);
     fires("IR3-DELAY-SIZE").only(&[machine.breaks()]);
+    // The cycles of a wait are no slots.
+    for waits in [
+        "rcp r5.x, r2.x; add.u r4.x, r2.x, 1; (ss)add.u r3.x, r4.x, 1",
+        "ldg.u32 r5.x, g[r1.x], 1; add.u r4.x, r2.x, 1; (sy)add.u r3.x, r4.x, 1",
+        "ldg.u32 r5.x, g[r1.x], 1; add.u r4.x, r2.x, 1; (sy)nop; nop; add.u r3.x, r4.x, 1",
+    ] {
+        fires("IR3-DELAY-ALU").only(&[body(waits).breaks()]);
+    }
+    // Nor do waits help where the load is of another register, comes before, or is not waited for. hr6.x aliases r3.x.
+    for waits in [
+        "add.u r3.x, r2.x, 1; ldg.u16 hr5.x, g[r1.x], 1; (sy)rcp r4.x, r3.x",
+        "ldg.u16 hr6.x, g[r1.x], 1; add.u r3.x, r2.x, 1; (sy)rcp r4.x, r3.x",
+        "add.u r3.x, r2.x, 1; ldg.u16 hr6.x, g[r1.x], 1; (ss)rcp r4.x, r3.x",
+    ] {
+        fires("IR3-DELAY-OTHER").only(&[body(waits).breaks()]);
+    }
     let machine = body("add.u r4.x, r2.x, 1; (rpt4)nop; rcp r3.x, r4.x");
     fires("IR3-DELAY-OTHER").only(&[machine.breaks()]);
     let machine =
@@ -284,6 +300,9 @@ fn programs_that_wait_break_no_rule() {
         "(ss)(sy)bar.g; (rpt5)nop; (ss)(sy)mov.u32u32 r3.x, 2",
         // Results that were waited for need no slots.
         "rcp r4.x, r2.x; (ss)rcp r3.x, r4.x",
+        // Nor does what arithmetic wrote before to a register of the other size that aliases it.
+        "add.u r3.x, r2.x, 1; ldg.u16 hr6.x, g[r1.x], 1; (sy)rcp r4.x, r3.x",
+        "cov.u32u16 hr6.y, r2.x; ldg.u32 r3.x, g[r1.x], 1; (sy)hrsq hr7.x, hr6.y",
         // Other fibers' writes are no hazard: each side of a condition has its own.
         "mov.u32u32 r3.x, 1; cmps.u.lt p0.x, r0.x, 4; (rpt5)nop; br p0.x, #3; ldg.u32 r4.x, g[r1.x], 1; jump #2
          (jp)mov.u32u32 r4.x, 1; (jp)(sy)nop",
@@ -293,6 +312,11 @@ fn programs_that_wait_break_no_rule() {
             .run()
             .unwrap_or_else(|broken| panic!("{text}: {broken}"));
     }
+    let merged = "cov.u32u16 hr6.y, r2.x; ldg.u16 hr6.x, g[r1.x], 1; (sy)mov.u32u32 r4.x, r3.x";
+    body(merged)
+        .with(|launch| launch.merged_registers = true)
+        .run()
+        .unwrap_or_else(|broken| panic!("{merged}: {broken}"));
 }
 
 #[test]

@@ -12,17 +12,22 @@
 //! | `seed` | what random choices start from |
 //! | `timeout` | milliseconds after which a ring that makes no progress is taken to hang; default 2000 (KGSL) and 500 (msm) |
 //! | `instructions` | how many a wave may run before its dispatch is taken to hang |
+//! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean) |
+//! | `ulp` | by how many units in the last place results of category 4 may be off: 0 (default) to 4; see [`Arithmetic`] |
+//! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product |
 //! | `debug` | 4: print packets |
 //! | `fault` | see [`Fault`]; several with `;` between |
 
 use twin::config::{Part, Result, is_below, path};
 use twin::errno::Errno;
+use twin_ir3::launch::Arithmetic;
 
 use crate::chip::Chip;
 use crate::kernel::calls;
 
 /// Keys of a config string.
-const KEYS: &str = "chip, gpus, kernel, version, memory, seed, timeout, instructions, debug, fault";
+const KEYS: &str = "chip, gpus, kernel, version, memory, seed, timeout, instructions, pages, ulp, mad, debug, \
+                    fault";
 
 /// Which kernel driver has the GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,6 +103,10 @@ pub struct Config {
     pub timeout: u64,
     /// Instructions of a wave that are a hang.
     pub instructions: u64,
+    /// Whether the CPU's cache lies before imported memory of the program.
+    pub cached_pages: bool,
+    /// What is not documented of arithmetic.
+    pub arithmetic: Arithmetic,
     /// Whether packets are printed.
     pub packets: bool,
     /// What goes wrong.
@@ -120,6 +129,7 @@ impl Config {
         let (mut chip, mut gpus, mut kernel, mut version) = ("a630", 1, None, Version::V4_9);
         let (mut memory, mut seed, mut timeout) = (half(), 1, None);
         let (mut instructions, mut packets, mut faults) = (INSTRUCTIONS, debug() >= 4, Vec::new());
+        let (mut arithmetic, mut cached_pages) = (Arithmetic::default(), false);
         for part in Part::all(text, KEYS) {
             let part = part?;
             match part.key {
@@ -133,6 +143,9 @@ impl Config {
                 "seed" => seed = part.number()?,
                 "timeout" => timeout = Some(part.within(1..=600_000)?),
                 "instructions" => instructions = part.within(1..=u64::MAX)?,
+                "pages" => cached_pages = part.word(&[("coherent", false), ("cached", true)])?,
+                "ulp" => arithmetic.ulp = part.within(0..=4)?,
+                "mad" => arithmetic.fused = part.word(&[("rounded", false), ("fused", true)])?,
                 "debug" => packets = part.number::<u32>()? >= 4,
                 "fault" => {
                     for one in part.value.split(';') {
@@ -163,6 +176,8 @@ impl Config {
             seed,
             timeout: timeout.unwrap_or(usual),
             instructions,
+            cached_pages,
+            arithmetic,
             packets,
             faults,
         })
@@ -245,6 +260,10 @@ mod tests {
         let newer = Config::parse("version=5.15,memory=4M").unwrap();
         assert_eq!(newer.kernel, Kernel::Kgsl(Version::V5_15));
         assert_eq!(newer.memory, 4 << 20);
+        let open = Config::parse("ulp=2,mad=fused").unwrap().arithmetic;
+        assert_eq!((open.ulp, open.fused), (2, true));
+        assert!(Config::parse("pages=cached").unwrap().cached_pages && !usual.cached_pages);
+        assert_eq!(usual.arithmetic, Arithmetic::default());
         let text =
             "fault=call:GPU_COMMAND:ENOMEM:2;hang:1;hang:2:3;page:4;lost:5;path:/dev/a:EACCES";
         let faults = Config::parse(text).unwrap().faults;
@@ -256,6 +275,9 @@ mod tests {
             "version=4.14",
             "gpus=2",
             "timeout=0",
+            "pages=dirty",
+            "ulp=5",
+            "mad=exact",
             "what",
             "x=1",
             "fault=hang:0",

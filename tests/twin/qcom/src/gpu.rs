@@ -3,6 +3,7 @@
 use drivers_spec::qcom::chip::Gen;
 use drivers_spec::qcom::regs;
 use twin::rng::Rng;
+use twin_ir3::launch::Arithmetic;
 
 use crate::chip::Chip;
 use crate::config::Config;
@@ -17,6 +18,7 @@ pub struct Core {
     pub(crate) caches: Caches,
     /// Instructions of a wave that are a hang.
     pub(crate) limit: u64,
+    pub(crate) arithmetic: Arithmetic,
     /// Whether packets are printed.
     pub(crate) packets: bool,
     ticks: u64,
@@ -42,6 +44,7 @@ impl Core {
             chip: config.chip,
             caches: Caches::default(),
             limit: config.instructions,
+            arithmetic: config.arithmetic,
             packets: config.packets,
             ticks: 0,
             busy: 0,

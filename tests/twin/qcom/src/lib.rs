@@ -14,9 +14,9 @@
 //! pass in silence, a rule with a name is broken.
 //!
 //! Not modelled: graphics; secure memory; LPAC queues; preemption inside of a submission: rings take turns between
-//! packets; eviction of the CPU's cache lines by themselves; the CPU's own instructions for its cache, which are part of
-//! no call: memory of the program (MAP_USER_MEM) is taken to be coherent. KGSL gives objects with USE_CPU_MAP an
-//! address below 2^35; here it is the address of the mapping on the host.
+//! packets; eviction of the CPU's cache lines by themselves. The CPU's own instructions for its cache are part of no call:
+//! unless a config has `pages=cached`, memory of the program (MAP_USER_MEM) is taken to be coherent. KGSL gives objects
+//! with USE_CPU_MAP an address below 2^35; here it is the address of the mapping on the host.
 #![forbid(unsafe_code)]
 
 pub mod chip;

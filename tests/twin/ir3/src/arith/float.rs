@@ -1,9 +1,9 @@
 //! Floats: IEEE, to the nearest, ties to even; denormals are 0 on input and output.
 //!
 //! Source: the float controls of Mesa src/freedreno/vulkan/tu_device.cc (`shaderDenormFlushToZeroFloat16` and 32,
-//! `shaderRoundingModeRTE`, `shaderSignedZeroInfNanPreserve`). mad is not fused: Mesa lowers ffma (ir3_compiler.c,
-//! `lower_ffma16` and 32) and forms mad from inexact products and sums alone; that the product is rounded first is a
-//! guess.
+//! `shaderRoundingModeRTE`, `shaderSignedZeroInfNanPreserve`). Whether mad is fused is not documented: Mesa lowers ffma
+//! (ir3_compiler.c, `lower_ffma16` and 32) and forms mad from inexact products and sums alone. That the product is rounded
+//! first is a guess; a launch may have it otherwise.
 
 use std::cmp::Ordering;
 
@@ -116,11 +116,18 @@ fn sign(a: f32) -> f32 {
     }
 }
 
-/// Product, rounded, plus a third.
-pub fn mad(a: u32, b: u32, c: u32, full: bool) -> u32 {
-    let product = value(a, full) * value(b, full);
-    let product = value(bits(product, full), full);
-    bits(product + value(c, full), full)
+/// Product, rounded unless it is fused, plus a third.
+pub fn mad(a: u32, b: u32, c: u32, full: bool, fused: bool) -> u32 {
+    let [a, b, c] = [a, b, c].map(|bits| value(bits, full));
+    match (fused, full) {
+        (true, true) => bits(a.mul_add(b, c), full),
+        // Products of halves are exact in doubles.
+        (true, false) => {
+            let sum = f64::from(a) * f64::from(b) + f64::from(c);
+            flush_half(f16::from_f64(sum).to_bits()).into()
+        }
+        (false, _) => bits(value(bits(a * b, full), full) + c, full),
+    }
 }
 
 /// Clamps to 0..1; NaN becomes 0.
@@ -215,8 +222,15 @@ mod tests {
     #[test]
     fn the_product_of_mad_is_rounded() {
         let (a, b) = (1.0 + f32::EPSILON, 1.0 - f32::EPSILON);
-        let bits = mad(a.to_bits(), b.to_bits(), (-1f32).to_bits(), true);
-        assert_eq!(f32::from_bits(bits), a * b - 1.0);
+        let of = |fused| mad(a.to_bits(), b.to_bits(), (-1f32).to_bits(), true, fused);
+        assert_eq!(f32::from_bits(of(false)), a * b - 1.0);
+        // Unless it is fused: a * b is 1 - EPSILON^2.
+        let square = f32::EPSILON * f32::EPSILON;
+        assert_eq!(f32::from_bits(of(true)), -square);
+        let halves = [64.0625, 63.9375, -4096.0].map(|v| f16::from_f32(v).to_bits().into());
+        let [a, b, c]: [u32; 3] = halves;
+        let of = |fused| f16::from_bits(mad(a, b, c, false, fused) as u16).to_f32();
+        assert_eq!((of(false), of(true)), (0.0, -1.0 / 256.0));
     }
 
     #[test]

@@ -179,10 +179,10 @@ pub fn category2(inst: &Inst, full: bool, a: &Lanes, b: &Lanes) -> Result<Lanes>
     }
 }
 
-/// The result of an operation of category 3, in the size of its sources.
-pub fn category3(inst: &Inst, full: bool, sources: [&Lanes; 3]) -> Result<Lanes> {
+/// The result of an operation of category 3, in the size of its sources. `fused`: see [`float::mad`].
+pub fn category3(inst: &Inst, full: bool, fused: bool, sources: [&Lanes; 3]) -> Result<Lanes> {
     if matches!(inst.op, Op::MadF16 | Op::MadF32) {
-        return Ok(map3(sources, |a, b, c| float::mad(a, b, c, full)));
+        return Ok(map3(sources, |a, b, c| float::mad(a, b, c, full, fused)));
     }
     if matches!(inst.op, Op::Dp2acc | Op::Dp4acc) {
         let (mixed, high, four) = (inst.mods.mixed, inst.mods.high, inst.op == Op::Dp4acc);

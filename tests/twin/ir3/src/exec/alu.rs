@@ -109,7 +109,7 @@ impl Wave {
                 *value = self.operand(core, operand, k, facts, full, later)?;
             }
             let [a, b, c] = &values;
-            let result = arith::category3(inst, full, [a, b, c])?;
+            let result = arith::category3(inst, full, core.launch.arithmetic.fused, [a, b, c])?;
             self.finish(inst, facts, full, result, k)?;
         }
         Ok(())
@@ -168,7 +168,7 @@ impl Wave {
     }
 
     /// Category 4.
-    pub(super) fn function(&mut self, inst: &Inst, _core: &Core<'_>) -> Result<()> {
+    pub(super) fn function(&mut self, inst: &Inst, core: &Core<'_>) -> Result<()> {
         let (Some(dst), Some(src)) = (inst.dsts.first(), inst.srcs.first()) else {
             return broken(&rules::OPERANDS, "an operand is missing");
         };
@@ -199,7 +199,7 @@ impl Wave {
             };
             let values = self.read(from, mask, access)?;
             let values = arith::signed(Signs::Float, full, src.abs, src.neg, values)?;
-            let result = sfu::category4(inst.op, full, mask, &values)?;
+            let result = sfu::category4(inst.op, full, core.launch.arithmetic.ulp, mask, &values)?;
             let result = match dst.half == full {
                 true => arith::resize(Kind::Float, full, result),
                 false => result,

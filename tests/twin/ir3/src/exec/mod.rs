@@ -70,8 +70,6 @@ impl Wave {
     pub fn step(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<Event> {
         self.flow.arrive(inst.marks.jp)?;
         let (ss, sy) = self.hazards.begin(inst, self.cycle)?;
-        // Slots are time: a wait is as good as nops.
-        self.hazards.pass(ss + sy);
         self.cycle += ss + sy;
         self.counts.ss += ss;
         self.counts.sy += sy;

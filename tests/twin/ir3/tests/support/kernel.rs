@@ -31,9 +31,6 @@ pub struct Case {
 /// What a case gave.
 pub struct Outcome {
     pub instructions: u64,
-    /// Cycles in which waves issued or waited, and of these those in which they waited.
-    pub cycles: u64,
-    pub waited: u64,
     /// The largest distance from what was wanted.
     pub worst: f64,
     /// The result.
@@ -175,12 +172,10 @@ impl Case {
         for (at, data) in &self.buffers {
             ram.map(*at, data.clone());
         }
-        let (mut instructions, mut cycles, mut waited) = (0, 0, 0);
+        let mut instructions = 0;
         for step in &self.steps {
             let done = step.run(&mut ram)?;
             instructions += done.instructions;
-            waited += done.ss_cycles + done.sy_cycles;
-            cycles += done.issue_cycles + done.ss_cycles + done.sy_cycles;
         }
         let (at, kind, _, theirs) = &self.want;
         let mut ours = vec![0; theirs.len()];
@@ -190,8 +185,6 @@ impl Case {
         let pairs = ours.chunks(size).zip(theirs.chunks(size));
         Ok(Outcome {
             instructions,
-            cycles,
-            waited,
             worst: pairs.map(|(a, b)| far(kind, a, b)).fold(0.0, f64::max),
             bytes: ours,
         })

@@ -9,7 +9,7 @@ pub mod witness;
 use std::collections::BTreeMap;
 
 use drivers_spec::qcom::chip::{CHIPS, Chip};
-use twin_ir3::launch::{Descriptors, Launch, Private, SystemRegisters, ThreadSize};
+use twin_ir3::launch::{Arithmetic, Descriptors, Launch, Private, SystemRegisters, ThreadSize};
 use twin_ir3::memory::{Change, Denied, Memory, Path};
 use twin_ir3::{Broken, Done, Grid};
 
@@ -139,6 +139,7 @@ pub fn launch() -> Launch {
         private: Private::default(),
         local_bytes: 4096,
         descriptors: Descriptors::default(),
+        arithmetic: Arithmetic::default(),
         seed: 1,
         limit: 1 << 16,
     }

@@ -301,6 +301,7 @@ impl Cp {
             grid,
             seed: around.core.random(),
             limit: around.core.limit,
+            arithmetic: around.core.arithmetic,
         };
         match parts.launch() {
             Ok(launch) => self.pipe.dispatch(launch, around.core.dispatch()),

@@ -13,7 +13,9 @@ use drivers_spec::qcom::regs::{
     sp_cs_wge_cntl as wge, sp_mode_cntl,
 };
 use twin::rule::{Proof, Rule};
-use twin_ir3::launch::{Launch, Private, SHARED_CONSTANTS, SystemRegisters, ThreadSize};
+use twin_ir3::launch::{
+    Arithmetic, Launch, Private, SHARED_CONSTANTS, SystemRegisters, ThreadSize,
+};
 
 use super::Broken;
 use super::bindless::{self, Changed};
@@ -173,6 +175,8 @@ pub struct Parts<'a> {
     pub seed: u64,
     /// Instructions of a wave.
     pub limit: u64,
+    /// What is not documented of arithmetic.
+    pub arithmetic: Arithmetic,
 }
 
 /// A register's value; `needed` has been looked at before.
@@ -245,6 +249,7 @@ impl Parts<'_> {
             private: self.private()?,
             local_bytes: shared.min(self.chip.shared),
             descriptors,
+            arithmetic: self.arithmetic,
             seed: self.seed,
             limit: self.limit,
         };

@@ -211,17 +211,19 @@ pub struct Cp {
 }
 
 impl Cp {
-    /// Another context begins: it has no registers and no state of its own.
-    pub fn switch(&mut self, core: &mut Core) {
+    /// Another context begins: it has no registers and no state of its own. `invalidates`: the kernel has the caches
+    /// invalidated before it.
+    pub fn switch(&mut self, core: &mut Core, invalidates: bool) {
         self.registers.clear();
         self.state = State::default();
         self.changed = Changed::default();
         self.marker = None;
         self.immediate = false;
         self.predicate = false;
-        // The kernel does so. KGSL, adreno_a6xx_ringbuffer.c, a6xx_rb_context_switch: event 0x31; Linux, a6xx_gpu.c,
-        // a6xx_set_pagetable.
-        core.caches.invalidate();
+        // KGSL, adreno_a6xx_ringbuffer.c, a6xx_rb_context_switch: event 0x31; Linux, a6xx_gpu.c, a6xx_set_pagetable.
+        if invalidates {
+            core.caches.invalidate();
+        }
     }
 
     /// A submission begins.

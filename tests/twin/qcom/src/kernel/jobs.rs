@@ -5,7 +5,6 @@
 //! `msm_job_run`.
 
 use std::collections::BTreeSet;
-use std::time::Instant;
 
 use hcq::sync::lock;
 use twin::rounds::turns;
@@ -15,7 +14,7 @@ use crate::config::{Config, Fault as Injected};
 use crate::cp::{Around, Cp, Fault, Ib, Turn, Wait};
 use crate::memory::view::PageFault;
 
-use super::state::{Shared, Since, State};
+use super::state::{Shared, State, TICKS};
 
 /// Whose a submission is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +24,28 @@ pub(crate) enum Owner {
     /// A queue of msm, by file and number.
     Queue(u64, u32),
 }
+
+impl Owner {
+    /// Whether the caches stay as they are between the two: msm invalidates them where the address space changes, which
+    /// all queues of a file share; KGSL does for each context.
+    ///
+    /// Source: Linux, drivers/gpu/drm/msm/adreno/a6xx_gpu.c, `a6xx_set_pagetable`: `ctx->seqno` is the file's; KGSL,
+    /// adreno_a6xx_ringbuffer.c, `a6xx_rb_context_switch`.
+    fn shares_with(self, other: Owner) -> bool {
+        match (self, other) {
+            (Owner::Queue(file, _), Owner::Queue(of, _)) => file == of,
+            _ => self == other,
+        }
+    }
+
+    /// Whether it is a queue of a file.
+    pub(crate) fn is_queue_of(self, file: u64) -> bool {
+        matches!(self, Owner::Queue(of, _) if of == file)
+    }
+}
+
+/// Ticks that a round counts for in which nothing moves: 200 us, as long as the thread rests then.
+const LOOK: u64 = TICKS / 5;
 
 /// What a submission waits for before it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +109,8 @@ pub(crate) struct Ring {
     /// Whose registers the command processor has.
     active: Option<Owner>,
     waited: Option<Wait>,
-    since: Since,
+    /// When it began to wait, by [`State::time`].
+    since: Option<u64>,
     /// What goes wrong with what is running.
     injected: Option<Fault>,
 }
@@ -116,7 +138,10 @@ impl Ring {
     fn begin(&mut self, job: Job, state: (&mut crate::gpu::Core, Option<Fault>)) {
         let (core, injected) = state;
         if self.active != Some(job.owner) {
-            self.cp.switch(core);
+            let same_file = self
+                .active
+                .is_some_and(|owner| owner.shares_with(job.owner));
+            self.cp.switch(core, !same_file);
             self.active = Some(job.owner);
         }
         self.cp.start(job.name(), job.ibs.iter().copied());
@@ -129,7 +154,7 @@ impl Ring {
         &mut self,
         core: &mut crate::gpu::Core,
         journal: &Journal,
-        packets: usize,
+        (packets, time): (usize, u64),
     ) -> (bool, Option<Turn>) {
         let Some(job) = &self.running else {
             return (false, None);
@@ -152,7 +177,7 @@ impl Ring {
             Turn::Waits(wait) => {
                 let same = self.waited.as_ref() == Some(&wait);
                 if !same {
-                    (self.waited, self.since) = (Some(wait), Some(Instant::now()));
+                    (self.waited, self.since) = (Some(wait), Some(time));
                 }
                 (!same, None)
             }
@@ -259,11 +284,12 @@ impl State {
     pub(crate) fn round(&mut self, journal: &Journal, config: &Config) -> bool {
         let began = self.begin(journal);
         let mut ends = Vec::new();
+        let time = self.time();
         let (core, rings) = (&mut self.core, &mut self.rings);
         let all: Vec<(usize, &mut Ring)> = rings.iter_mut().enumerate().collect();
         let moved = turns(&mut self.order, all, |order, (number, ring)| {
             let packets = 1 + order.below(64);
-            let (moved, end) = ring.turn(core, journal, packets);
+            let (moved, end) = ring.turn(core, journal, (packets, time));
             ends.extend(end.map(|end| (number, end)));
             moved
         });
@@ -282,14 +308,19 @@ impl State {
             let fault = Fault::Hang(format!("waits for {why}"));
             self.recover(journal, *ring, &fault);
         }
-        began || moved || !hung.is_empty()
+        let moves = began || moved || !hung.is_empty();
+        if !moves {
+            self.still += LOOK;
+        }
+        moves
     }
 
-    /// Rings that have waited for longer than the kernel does.
+    /// Rings that have waited for longer than the kernel does, by the clock of the twin: what the host does meanwhile
+    /// makes nobody late.
     fn hung(&self, config: &Config) -> Vec<usize> {
-        let limit = std::time::Duration::from_millis(config.timeout);
+        let (now, limit) = (self.time(), config.timeout.saturating_mul(TICKS));
         let rings = self.rings.iter().enumerate().filter(|(_, ring)| {
-            let late = ring.since.is_some_and(|since| since.elapsed() > limit);
+            let late = ring.since.is_some_and(|since| now - since > limit);
             late && ring.running.as_ref().is_some_and(|job| self.times_out(job))
         });
         rings.map(|(number, _)| number).collect()
@@ -326,6 +357,7 @@ impl State {
             }
             !over
         });
+        self.close_gems();
         let lost = |fault: &Injected| matches!(fault, Injected::Lost { nth } if *nth == job.number);
         let lost = job.number > 0 && self.faults.iter().any(lost);
         match job.owner {
@@ -340,5 +372,85 @@ impl State {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drivers_spec::qcom::packet::{op, type7};
+
+    use super::*;
+    use crate::memory::Area;
+
+    const AT: u64 = 0x5_0000_0000;
+
+    /// A submission that waits for memory which nobody writes.
+    fn waits(state: &mut State) -> Job {
+        let object = state.zeros(4096, "test".into(), false).unwrap();
+        let wait = [
+            type7(op::WAIT_REG_MEM, 6),
+            0x13,
+            AT as u32 + 2048,
+            (AT >> 32) as u32,
+            1,
+            u32::MAX,
+            32,
+        ];
+        for (at, word) in (0..).step_by(4).zip(wait) {
+            object.dram().write(at, &word.to_le_bytes());
+        }
+        let space = Shared::default();
+        let area = Area {
+            bytes: 4096,
+            object,
+            writable: true,
+            handle: 1,
+        };
+        assert!(lock(&space).insert(AT, area));
+        Job {
+            id: state.job(),
+            process: 1,
+            owner: Owner::Context(1),
+            timestamp: 1,
+            ring: 0,
+            space,
+            ibs: vec![Ib {
+                address: AT,
+                dwords: 7,
+            }],
+            dependencies: Vec::new(),
+            listed: None,
+            policy: Policy::default(),
+            recovered: false,
+            number: 0,
+        }
+    }
+
+    /// What counts are the looks of the twin, however long the host takes for each.
+    #[test]
+    fn a_ring_hangs_by_the_clock_of_the_twin() {
+        let config = Config::parse("timeout=2").unwrap();
+        let (mut state, journal) = (State::new(&config), Journal::new());
+        let job = waits(&mut state);
+        let id = job.id;
+        state.queue(job);
+        let rounds = (0..100).find(|_| {
+            state.round(&journal, &config);
+            !state.live.contains(&id)
+        });
+        // Looks of 200 us, behind the round in which it begins.
+        assert!(
+            rounds.is_some_and(|rounds| (10..=12).contains(&rounds)),
+            "{rounds:?}"
+        );
+        assert_eq!(state.resets, 1);
+    }
+
+    #[test]
+    fn queues_of_a_file_share_their_caches() {
+        let (first, second) = (Owner::Queue(1, 0), Owner::Queue(1, 2));
+        assert!(first.shares_with(second) && !first.shares_with(Owner::Queue(2, 0)));
+        assert!(!Owner::Context(1).shares_with(Owner::Context(2)));
+        assert!(second.is_queue_of(1) && !second.is_queue_of(2));
     }
 }

@@ -4,18 +4,16 @@
 //! adreno_drawctxt.c, `adreno_drawctxt_invalidate`, `adreno_drawctxt_set_guilty`; of the kernel 4.9,
 //! `mark_guilty_context`. Linux, drivers/gpu/drm/msm/msm_gpu.c, `recover_worker`.
 
-use std::time::{Duration, Instant};
-
 use drivers_spec::qcom::kgsl::reset;
 use twin::rule::Journal;
 
 use crate::cp::Fault;
 
 use super::jobs::{Job, Owner};
-use super::state::State;
+use super::state::{State, TICKS};
 
-/// `_fault_throttle_time`, and `_fault_throttle_burst`.
-const THROTTLE: (Duration, u32) = (Duration::from_millis(3000), 3);
+/// `_fault_throttle_time` in ticks, and `_fault_throttle_burst`.
+const THROTTLE: (u64, u32) = (3000 * TICKS, 3);
 
 impl State {
     /// The GPU is reset after a fault; what was running on other rings runs again.
@@ -53,12 +51,12 @@ impl State {
     }
 
     fn recover_context(&mut self, mut job: Job, id: u32, fault: &Fault) {
-        let mut policy = job.policy;
+        let (mut policy, now) = (job.policy, self.time());
         let Some(context) = self.contexts.get_mut(&id) else {
             self.retire(&job);
             return;
         };
-        if policy.throttle && context.faults_too_fast(THROTTLE) {
+        if policy.throttle && context.faults_too_fast(now, THROTTLE) {
             policy.disable = true;
         }
         if policy.disable || context.detached {
@@ -105,7 +103,7 @@ impl State {
         if let Some(context) = self.contexts.get_mut(&id) {
             context.invalid = true;
         }
-        self.drop_queued(Owner::Context(id));
+        self.drop_queued(|owner| owner == Owner::Context(id));
         self.retire(job);
         if let Some(context) = self.contexts.get_mut(&id) {
             // The timestamps are set to the last one, so that events happen.
@@ -113,22 +111,26 @@ impl State {
         }
     }
 
-    /// Gives up what an owner has queued.
-    pub(crate) fn drop_queued(&mut self, owner: Owner) {
+    /// Gives up what some owners have queued.
+    pub(crate) fn drop_queued(&mut self, of: impl Fn(Owner) -> bool) {
         let queued = std::mem::take(&mut self.queued);
-        let (gone, left) = queued.into_iter().partition(|job: &Job| job.owner == owner);
+        let (gone, left) = queued.into_iter().partition(|job: &Job| of(job.owner));
         self.queued = left;
         for job in gone {
             self.retire(&job);
         }
     }
 
-    /// Stops what an owner has running, without a fault.
-    pub(crate) fn stop(&mut self, owner: Owner) {
+    /// Whether some owners have something running.
+    pub(crate) fn runs(&self, of: impl Fn(Owner) -> bool) -> bool {
+        let mut running = self.rings.iter().filter_map(|ring| ring.running());
+        running.any(|job| of(job.owner))
+    }
+
+    /// Stops what some owners have running, without a fault.
+    pub(crate) fn stop(&mut self, of: impl Fn(Owner) -> bool) {
         for at in 0..self.rings.len() {
-            let runs = self.rings[at]
-                .running()
-                .is_some_and(|job| job.owner == owner);
+            let runs = self.rings[at].running().is_some_and(|job| of(job.owner));
             if runs && let Some(job) = self.rings[at].stop() {
                 self.retire(&job);
             }
@@ -139,16 +141,16 @@ impl State {
 /// Counts faults that come one after the other.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Throttle {
-    since: Option<Instant>,
+    since: Option<u64>,
     count: u32,
 }
 
 impl Throttle {
-    /// One more; whether it is one too many.
-    pub(crate) fn count(&mut self, (window, most): (Duration, u32)) -> bool {
+    /// One more at a time; whether it is one too many.
+    pub(crate) fn count(&mut self, now: u64, (window, most): (u64, u32)) -> bool {
         match self.since {
-            Some(since) if since.elapsed() <= window => self.count += 1,
-            _ => (self.since, self.count) = (Some(Instant::now()), 1),
+            Some(since) if now - since <= window => self.count += 1,
+            _ => (self.since, self.count) = (Some(now), 1),
         }
         self.count > most
     }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::Instant;
 
 use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping};
@@ -18,6 +17,7 @@ use super::idle::IdleTimer;
 use super::jobs::{Job, Ring};
 use super::kgsl::context::Context;
 use super::kgsl::counters::Used;
+use super::msm::gem::Closing;
 use super::msm::queue::Queue;
 
 /// An address space, which jobs and system calls share.
@@ -26,6 +26,9 @@ pub(crate) type Shared = Arc<Mutex<Space>>;
 /// Queues of the command processor that KGSL makes where rings can be preempted, as on all chips here; msm makes one.
 /// KGSL, adreno_a6xx_ringbuffer.c, a6xx_ringbuffer_init; Linux, a6xx_gpu.c: nr_rings is 1.
 const RINGS: usize = 4;
+
+/// Ticks of a millisecond: 19.2 MHz.
+pub(crate) const TICKS: u64 = 19_200;
 
 /// Told whether poll would find a file ready.
 pub(crate) type Watcher = Box<dyn Fn(bool) + Send + Sync>;
@@ -48,6 +51,10 @@ pub(crate) struct State {
     /// Hangs since the machine has started.
     pub(crate) resets: u32,
     pub(crate) idle: IdleTimer,
+    /// Ticks in which nothing moved.
+    pub(crate) still: u64,
+    /// Memory of msm whose handles are closed, and which submissions use.
+    pub(crate) closing: Vec<Closing>,
     /// Memory that was exported, by the file of the host that stands for it.
     pub(crate) exported: BTreeMap<Identity, Weak<Object>>,
     pub(crate) order: Rng,
@@ -83,6 +90,8 @@ impl State {
             counters: Vec::new(),
             resets: 0,
             idle: IdleTimer::new(),
+            still: 0,
+            closing: Vec::new(),
             exported: BTreeMap::new(),
             order: Rng::new(config.seed),
             moved: 0,
@@ -96,6 +105,11 @@ impl State {
             used: 0,
             most: config.memory,
         }
+    }
+
+    /// The time by which the kernel takes a ring to hang: that of the GPU, and the looks of the twin at what stands still.
+    pub(crate) fn time(&self) -> u64 {
+        self.core.now() + self.still
     }
 
     /// Where it is.
@@ -131,8 +145,14 @@ impl State {
     }
 
     /// Memory of the program.
-    pub(crate) fn pinned(&mut self, memory: Mapping, name: String) -> Arc<Object> {
-        Arc::new(Object::of_program(self.object_id(), memory, name))
+    pub(crate) fn pinned(
+        &mut self,
+        memory: Mapping,
+        name: String,
+        cached: bool,
+    ) -> Result<Arc<Object>> {
+        let object = Object::of_program(self.object_id(), memory, name, cached)?;
+        Ok(Arc::new(object))
     }
 
     /// Memory has gone from an address space; if nobody has it any more, from caches, too.
@@ -177,6 +197,3 @@ impl State {
         all
     }
 }
-
-/// When a ring has last made progress.
-pub(crate) type Since = Option<Instant>;

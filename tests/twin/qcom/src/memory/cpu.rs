@@ -1,7 +1,7 @@
 //! The CPU's cache before memory that is write-back and that the GPU does not snoop.
 //!
-//! The program has pages of its own mapped, which stand for what the CPU sees. They and DRAM meet when the cache is
-//! cleaned or invalidated, whole lines at once. What was there the last time tells which lines the program has written
+//! The program has pages of its own mapped, or memory of its own imported, which stand for what the CPU sees. They and
+//! DRAM meet when the cache is cleaned or invalidated, whole lines at once. What was there the last time tells which lines the program has written
 //! since: these are dirty.
 //!
 //! Source: arm64, the domain of `dma_sync_sg_for_device` and `_for_cpu` (KGSL kgsl_sharedmem.c, `_dma_cache_op`): clean
@@ -34,10 +34,15 @@ impl CpuCache {
     /// # Errors
     /// The host has no memory left.
     pub fn new(bytes: u64) -> Result<CpuCache> {
-        Ok(CpuCache {
-            seen: Arc::new(Mapping::new(bytes)?),
+        Ok(CpuCache::over(Mapping::new(bytes)?))
+    }
+
+    /// Of memory that the program has, before memory of zeros.
+    pub fn over(seen: Mapping) -> CpuCache {
+        CpuCache {
+            seen: Arc::new(seen),
             met: Mutex::default(),
-        })
+        }
     }
 
     /// What the program maps.

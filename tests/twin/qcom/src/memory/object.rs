@@ -45,15 +45,27 @@ impl Object {
         })
     }
 
-    /// Memory of the program.
-    pub fn of_program(id: u64, memory: Mapping, name: String) -> Object {
-        Object {
+    /// Memory of the program. `cached`: as in [`Object::zeros`]; what the CPU has written so far is in DRAM.
+    ///
+    /// # Errors
+    /// The host has no memory left.
+    pub fn of_program(id: u64, memory: Mapping, name: String, cached: bool) -> Result<Object> {
+        let bytes = memory.bytes();
+        let (dram, cpu) = match cached {
+            false => (memory, None),
+            true => {
+                let (dram, cpu) = (Mapping::new(bytes)?, CpuCache::over(memory));
+                cpu.clean(&dram, 0, bytes);
+                (dram, Some(cpu))
+            }
+        };
+        Ok(Object {
             id,
             name,
-            bytes: memory.bytes(),
-            dram: Arc::new(memory),
-            cpu: None,
-        }
+            bytes,
+            dram: Arc::new(dram),
+            cpu,
+        })
     }
 
     /// What the program maps.

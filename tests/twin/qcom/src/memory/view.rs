@@ -38,8 +38,10 @@ static INSTRUCTION: Rule = Rule {
 
 static CPU: Rule = Rule {
     name: "CPU-CACHE-CLEAN",
-    text: "what the CPU has written to write-back memory is cleaned (GPUOBJ_SYNC TO_GPU) before the GPU reads it",
-    source: "KGSL, kgsl.c, _kgsl_gpumem_sync_cache; Mesa, src/freedreno/vulkan/tu_knl_kgsl.cc, kgsl_sync_cache",
+    text: "what the CPU has written to write-back memory, or to pages of its own, is cleaned (GPUOBJ_SYNC TO_GPU, DC CVAC) \
+           before the GPU reads it",
+    source: "KGSL, kgsl.c, _kgsl_gpumem_sync_cache, memdesc_sg_virt; Mesa, src/freedreno/vulkan/tu_knl_kgsl.cc, \
+             kgsl_sync_cache",
     proof: Proof::Sourced,
 };
 

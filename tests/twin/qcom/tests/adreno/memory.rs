@@ -194,6 +194,59 @@ fn memory_of_the_program_is_imported() {
     assert_eq!(rig.broken(), [""; 0]);
 }
 
+/// What the kernel keeps of flags, and how it aligns.
+#[test]
+fn imports_have_the_flags_and_the_alignment_of_their_call() {
+    const ALIGN: u64 = 14;
+    let whole = twin::host::Mapping::new(4 << 20).unwrap();
+    let at = twin::caller::Caller::map(&twin::caller::Here, anywhere(4 << 20), &whole, 0).unwrap();
+    let mode = memory::WRITEBACK << memory::CACHEMODE_SHIFT;
+    let coherent = Flags::IOCOHERENT.bits();
+    let align = |flags: u64| (flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT;
+    for version in VERSIONS {
+        let rig = Rig::new(version);
+        let older = version == VERSIONS[0];
+        let import = |bytes: u64| {
+            let mut from = kgsl::ImportUserAddress { virtaddr: at };
+            let mut args = kgsl::GpuobjImport {
+                priv_address: address(&mut from),
+                priv_len: bytes,
+                kind: user::ADDR,
+                flags: mode | coherent | ALIGN << memory::ALIGN_SHIFT,
+                ..kgsl::GpuobjImport::default()
+            };
+            rig.call(kgsl::GPUOBJ_IMPORT, &mut args).unwrap();
+            assert_eq!(rig.info(args.id).unwrap().flags, args.flags);
+            args.flags
+        };
+        let map = |bytes: u64| {
+            let mut args = kgsl::MapUserMem {
+                hostptr: at,
+                len: bytes,
+                memtype: user::ADDR,
+                flags: (coherent | ALIGN << memory::ALIGN_SHIFT) as u32,
+                ..kgsl::MapUserMem::default()
+            };
+            rig.call(kgsl::MAP_USER_MEM, &mut args).unwrap();
+            u64::from(args.flags)
+        };
+        // The newer one keeps the cache mode, and what is cached may be coherent; it takes no alignment.
+        let flags = import(4096);
+        let kept = flags & (memory::CACHEMODE_MASK | coherent);
+        match older {
+            true => assert_eq!((kept, align(flags)), (0, ALIGN)),
+            false => assert_eq!((kept, align(flags)), (mode | coherent, 12)),
+        }
+        assert_eq!(map(4096) & (memory::CACHEMODE_MASK | coherent), 0);
+        for (bytes, imported, mapped) in [(1 << 16, 16, 6), (1 << 20, 20, 20), (1 << 21, 20, 21)] {
+            assert_eq!(align(import(bytes)), imported, "{version} {bytes:#x}");
+            assert_eq!(align(map(bytes)), mapped, "{version} {bytes:#x}");
+        }
+        assert_eq!(align(map(4096)), ALIGN);
+        assert_eq!(rig.broken(), [""; 0]);
+    }
+}
+
 #[test]
 fn objects_are_freed_when_a_timestamp_is_over() {
     let rig = Rig::new("");

@@ -13,6 +13,7 @@ use twin::fires::fires;
 use twin_qcom::config::Config;
 use twin_qcom::kernel::{Machine, Process};
 
+use super::bench::Bench;
 use super::rig::{self, Memory, SOON, address, anywhere, list};
 use super::stream::Stream;
 
@@ -370,6 +371,87 @@ fn queues_have_priorities_and_count_faults() {
     assert_eq!(close(0), Err(Errno::ENOENT));
     assert_eq!(close(id), Ok(()));
     assert_eq!(close(id), Err(Errno::ENOENT));
+}
+
+#[test]
+fn a_closed_queue_ends_what_it_has() {
+    let node = Node::new(MSM);
+    let queue = || {
+        let mut args = msm::Submitqueue::default();
+        node.call(msm::MSM_SUBMITQUEUE_NEW, &mut args).unwrap();
+        args.id
+    };
+    let mut id = queue();
+    let (gate, memory) = (node.alloc_at(4096, None), node.alloc_at(4096, None));
+    let words = wait_for(gate.gpu, 1).then(write(memory.gpu, 7)).words();
+    let both = [gate, memory];
+    let first = node.submit_with(&words, &both, |args| args.queueid = id);
+    let fence = first.unwrap().fence;
+    // It is not waited for, and is nobody's any more.
+    node.call(msm::MSM_SUBMITQUEUE_CLOSE, &mut id).unwrap();
+    assert_eq!(node.wait_on(id, fence, SOON), Err(Errno::ENOENT));
+    assert_eq!(memory.word(0), 0);
+    assert_eq!(queue(), id + 1);
+    // What uses the same memory comes behind it.
+    let next = write(memory.gpu + 4, 8).words();
+    let fence = node.submit(&next, &[memory]).unwrap();
+    gate.put(0, &[1]);
+    node.wait(fence, SOON).unwrap();
+    assert_eq!(memory.words::<2>(0), [7, 8]);
+    assert_eq!(node.machine.broken_rules(), [""; 0]);
+}
+
+#[test]
+fn closed_memory_stays_until_its_submissions_are_done() {
+    let node = Node::new(MSM);
+    let (gate, memory) = (node.alloc_at(4096, None), node.alloc_at(4096, None));
+    let words = wait_for(gate.gpu, 1).then(write(memory.gpu, 7)).words();
+    let fence = node.submit(&words, &[gate, memory]).unwrap();
+    let mut close = drm::GemClose {
+        handle: memory.id,
+        ..drm::GemClose::default()
+    };
+    node.call(drm::GEM_CLOSE, &mut close).unwrap();
+    let other = node.gem(4096, Bo::WC).unwrap();
+    let place = || node.info(other, info::SET_IOVA, memory.gpu);
+    assert_eq!(place(), Err(Errno::ENOSPC));
+    gate.put(0, &[1]);
+    node.wait(fence, SOON).unwrap();
+    assert_eq!((memory.word(0), place()), (7, Ok(memory.gpu)));
+    assert_eq!(node.machine.broken_rules(), [""; 0]);
+}
+
+/// The kernel invalidates the caches where the file changes, not where its queue does.
+#[test]
+fn queues_of_a_file_share_what_is_cached() {
+    let bench = Bench::new("");
+    let node = Node::new("kernel=msm,timeout=60000");
+    let there = |from: &Memory| {
+        let to = node.alloc_at(4096, Some(from.gpu));
+        to.put(0, &from.words::<1024>(0));
+        to
+    };
+    let [sum, first, second] = [0, 1, 2].map(|i| there(&bench.arrays[i]));
+    let rest = [&bench.code, &bench.args, &bench.stack].map(there);
+    let all = [&[sum, first, second][..], &rest].concat();
+    let words = bench.dispatch().words();
+    let mut args = msm::Submitqueue::default();
+    node.call(msm::MSM_SUBMITQUEUE_NEW, &mut args).unwrap();
+    let run = |queue| {
+        let done = node.submit_with(&words, &all, |args| args.queueid = queue);
+        node.wait_on(queue, done.unwrap().fence, SOON).unwrap();
+        f32::from_bits(sum.word(0))
+    };
+    assert_eq!(run(0), 1000.0);
+    first.put(0, &[5_f32.to_bits()]);
+    // Another file in between.
+    let other = Node::on(&node.machine);
+    let nop = Stream::default().command(op::NOP, &[]).words();
+    other.wait(other.submit(&nop, &[]).unwrap(), SOON).unwrap();
+    assert_eq!((run(0), node.machine.broken_rules()), (1005.0, vec![]));
+    first.put(0, &[6_f32.to_bits()]);
+    assert_eq!(run(args.id), 1005.0);
+    fires("GPU-UCHE-INVALIDATE").only(&node.machine.broken_rules());
 }
 
 #[test]

@@ -19,15 +19,13 @@ use super::{Bells, Machine};
 const SYNCOBJ_WAITS: [u32; 2] = [0xc3, 0xca];
 
 /// Ioctls that wait for engines, or for what other calls do.
-const WAITS: [Ioctl; 8] = [
+const WAITS: [Ioctl; 6] = [
     kgsl::DEVICE_WAITTIMESTAMP_CTXTID.ioctl(),
     kgsl::DRAWCTXT_DESTROY.ioctl(),
     kgsl::GPUOBJ_FREE.ioctl(),
     kgsl::GPU_COMMAND.ioctl(),
-    drm::GEM_CLOSE.ioctl(),
     msm::MSM_GEM_CPU_PREP.ioctl(),
     msm::MSM_WAIT_FENCE.ioctl(),
-    msm::MSM_SUBMITQUEUE_CLOSE.ioctl(),
 ];
 
 impl Machine for Arc<qcom::Machine> {

@@ -124,8 +124,8 @@ impl Context {
     }
 
     /// Another fault; whether it is one too many.
-    pub(crate) fn faults_too_fast(&mut self, limit: (Duration, u32)) -> bool {
-        self.throttle.count(limit)
+    pub(crate) fn faults_too_fast(&mut self, now: u64, limit: (u64, u32)) -> bool {
+        self.throttle.count(now, limit)
     }
 }
 
@@ -211,17 +211,14 @@ impl Process {
         if let Some(context) = state.contexts.get_mut(&id) {
             context.detached = true;
         }
-        state.drop_queued(owner);
-        let runs = |state: &State| {
-            let mut running = state.rings.iter().filter_map(|ring| ring.running());
-            running.any(|job| job.owner == owner)
-        };
+        let own = |one: Owner| one == owner;
+        state.drop_queued(own);
         let deadline = Instant::now() + DETACH.min(self.patience());
-        let done = |state: &mut State| (!runs(state)).then_some(());
+        let done = |state: &mut State| (!state.runs(own)).then_some(());
         let (mut state, done) = self.machine.wait(state, Some(deadline), done);
         if done.is_none() {
             // ADRENO_CTX_DETATCH_TIMEOUT_FAULT.
-            state.stop(owner);
+            state.stop(own);
             state.core.reset();
             state.resets += 1;
         }

@@ -41,6 +41,8 @@ pub(crate) struct Entry {
     pub(super) address: Option<u64>,
     /// Whether its memory is the kernel's.
     pub(super) allocated: bool,
+    /// Where the program has it, if it is its memory.
+    pub(super) program: Option<u64>,
     /// How often it is mapped; where, the last time.
     mapped: u32,
     seen: u64,
@@ -55,6 +57,7 @@ impl Entry {
             flags,
             address: None,
             allocated,
+            program: None,
             mapped: 0,
             seen: 0,
             pending: false,
@@ -63,6 +66,11 @@ impl Entry {
 
     fn has(&self, flag: Memory) -> bool {
         self.flags & flag.bits() != 0
+    }
+
+    /// Where the CPU has it.
+    fn at(&self) -> Option<u64> {
+        self.program.or((self.mapped > 0).then_some(self.seen))
     }
 }
 
@@ -88,6 +96,17 @@ impl Objects {
                 .is_some_and(|at| address >= at && address - at < bytes)
         });
         found.filter(|(_, entry)| !entry.pending).map(|(id, _)| *id)
+    }
+
+    /// Those that the CPU has in a range: which, and what part of each.
+    pub(super) fn seen_in(&self, at: u64, bytes: u64) -> Vec<(&Entry, u64, u64)> {
+        let end = at.saturating_add(bytes);
+        let parts = self.entries.values().filter_map(|entry| {
+            let first = entry.at()?;
+            let (from, to) = (at.max(first), end.min(first + entry.object.bytes));
+            (from < to).then(|| (entry, from - first, to - from))
+        });
+        parts.collect()
     }
 
     /// A new one, with the lowest number that is free.
@@ -147,6 +166,16 @@ impl State {
     }
 }
 
+/// Whether the CPU caches memory of these flags. `kgsl_cachemode_is_cached` of kgsl_sharedmem.h.
+pub(super) fn is_cached(flags: u64) -> bool {
+    !matches!(cache_mode(flags), memory::UNCACHED | memory::WRITECOMBINE)
+}
+
+/// Flags with another alignment, as a power of two.
+pub(super) fn with_align(flags: u64, align: u64) -> u64 {
+    flags & !memory::ALIGN_MASK | align << memory::ALIGN_SHIFT
+}
+
 /// The cache mode of flags.
 pub(super) fn cache_mode(flags: u64) -> u64 {
     (flags & memory::CACHEMODE_MASK) >> memory::CACHEMODE_SHIFT
@@ -173,13 +202,14 @@ impl Process {
             return self.fail(Errno::EOPNOTSUPP, || "secure memory".into());
         }
         let align = (flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT;
-        flags = flags & !memory::ALIGN_MASK | align.min(MOST_ALIGN) << memory::ALIGN_SHIFT;
+        flags = with_align(flags, align.min(MOST_ALIGN));
         if size == 0 || size > u64::from(u32::MAX) {
             return self.fail(Errno::EINVAL, || format!("an object of {size:#x} bytes"));
         }
         if cache_mode(flags) == memory::WRITETHROUGH {
             flags = with_cache_mode(flags, memory::WRITEBACK);
         }
+        flags = self.kept(flags);
         let bytes = size.next_multiple_of(PAGE);
         let cached =
             cache_mode(flags) == memory::WRITEBACK && flags & Memory::IOCOHERENT.bits() == 0;
@@ -203,6 +233,20 @@ impl Process {
             Version::V4_9 => 0,
             Version::V5_15 => Memory::IOCOHERENT.bits(),
         }
+    }
+
+    /// Flags as the kernel keeps them. KGSL 5.15, kgsl_sharedmem.c, `kgsl_memdesc_init`: memory that the CPU does not
+    /// cache is not coherent, and is aligned to a page at least.
+    pub(super) fn kept(&self, flags: u64) -> u64 {
+        if self.version() == Version::V4_9 {
+            return flags;
+        }
+        let flags = match is_cached(flags) {
+            true => flags,
+            false => flags & !Memory::IOCOHERENT.bits(),
+        };
+        let align = (flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT;
+        with_align(flags, align.max(PAGE.ilog2().into()))
     }
 
     pub(super) fn gpuobj_alloc(&self, _: &File, data: &mut [u8]) -> Result {

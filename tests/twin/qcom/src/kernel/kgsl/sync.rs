@@ -1,21 +1,23 @@
-//! The CPU's cache: GPUMEM_SYNC_CACHE and GPUOBJ_SYNC.
+//! The CPU's cache: GPUMEM_SYNC_CACHE and GPUOBJ_SYNC, and the instructions of a program for it.
 //!
-//! Source: KGSL, kgsl.c, `_kgsl_gpumem_sync_cache`, `kgsl_ioctl_gpuobj_sync`; kgsl_sharedmem.c, `kgsl_cache_range_op`:
-//! whole pages.
+//! Source: KGSL, kgsl.c, `_kgsl_gpumem_sync_cache`, `kgsl_ioctl_gpuobj_sync`; kgsl_sharedmem.c, `kgsl_cache_range_op`: of
+//! 4.9 CodeLinaro's kernel/msm-4.9, of 5.15 qualcomm-linux/kgsl 27cf0e4.
 
 use drivers_spec::qcom::kgsl::{
-    CacheOp, GpumemSyncCache, GpuobjSync, GpuobjSyncObj, MAX_SYNC_OBJECTS, memory,
+    CacheOp, GpumemSyncCache, GpuobjSync, GpuobjSyncObj, MAX_SYNC_OBJECTS,
 };
 use twin::errno::{Errno, Result};
 use twin::host::PAGE;
 use twin::rule::{Proof, Rule};
 
+use crate::config::Version;
 use crate::kernel::Process;
 use crate::kernel::files::File;
-use crate::memory::cpu::Lines;
+use crate::memory::Object;
+use crate::memory::cpu::{CpuCache, Lines};
 
 use super::args;
-use super::objects::cache_mode;
+use super::objects::is_cached;
 
 static OVERWRITTEN: Rule = Rule {
     name: "CPU-CACHE-OVERWRITES",
@@ -31,6 +33,30 @@ static DROPPED: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static LEFT_OUT: Rule = Rule {
+    name: "KGSL-SYNC-LEFT-OUT",
+    text: "a list of GPUOBJ_SYNC has objects that are there: the kernel does not get behind one that is not",
+    source: "KGSL, kgsl.c, kgsl_ioctl_gpuobj_sync: the pointer into the list moves on where an object was found",
+    proof: Proof::Sourced,
+};
+
+/// From where to where the kernel goes for a range of an object: of its own memory, or of imported memory.
+///
+/// Source: `kgsl_cache_range_op`. 4.9 goes by lines. 5.15 goes by pages, with the masks of offset and size the wrong way
+/// round: from the offset within its page on, by as many bytes more as there are before that page. Of its own memory it
+/// takes the pages that begin there or behind, of imported memory whole pages from the first on.
+fn reached(version: Version, is_own: bool, offset: u64, length: u64) -> (u64, u64) {
+    let (inside, size) = (offset % PAGE, length + offset / PAGE * PAGE);
+    match (version, is_own) {
+        (Version::V4_9, _) => (offset, offset + length),
+        (Version::V5_15, true) => (
+            inside.next_multiple_of(PAGE),
+            (inside + size).next_multiple_of(PAGE),
+        ),
+        (Version::V5_15, false) => (0, size.next_multiple_of(PAGE)),
+    }
+}
+
 impl Process {
     fn sync(&self, id: u32, operation: CacheOp, offset: u64, length: u64) -> Result {
         let wanted = operation & (CacheOp::TO_GPU | CacheOp::FROM_GPU);
@@ -40,9 +66,9 @@ impl Process {
         let objects = self.objects_of();
         let entry = objects.find(id).ok_or(Errno::EINVAL)?;
         let object = entry.object.clone();
-        let mode = cache_mode(entry.flags);
+        let (cached, is_own) = (is_cached(entry.flags), entry.allocated);
         drop(objects);
-        if mode == memory::UNCACHED || mode == memory::WRITECOMBINE {
+        if !cached {
             return Ok(());
         }
         let (offset, length) = match operation.contains(CacheOp::RANGE) {
@@ -59,28 +85,72 @@ impl Process {
         let end = offset
             .checked_add(length)
             .filter(|&end| end <= object.bytes);
-        let Some(end) = end else {
+        if end.is_none() {
             return self.fail(Errno::ERANGE, || {
                 format!("{length:#x} bytes from {offset:#x}")
             });
-        };
-        let (at, end) = (offset / PAGE * PAGE, end.next_multiple_of(PAGE));
+        }
+        let version = self.version();
+        let (at, end) = reached(version, is_own, offset, length);
+        let part = (at, end.min(object.bytes).saturating_sub(at));
+        // Of 4.9, `_fixup_cache_range_op`: on arm64 lines are cleaned before they are invalidated.
+        let cleans = wanted.contains(CacheOp::TO_GPU) || version == Version::V4_9;
+        let invalidates = wanted.contains(CacheOp::FROM_GPU);
+        self.lines(&object, cpu, part, (cleans, invalidates));
+        Ok(())
+    }
+
+    /// Cleans or invalidates lines of an object, in this order.
+    fn lines(
+        &self,
+        object: &Object,
+        cpu: &CpuCache,
+        (at, bytes): (u64, u64),
+        (cleans, invalidates): (bool, bool),
+    ) {
         // Between two rounds: the GPU does not write meanwhile.
         let state = self.machine.enter();
         let said = |rule, lines: Lines| {
             if let Some(line) = lines.first() {
-                let what = format!("object {id}, {} lines, the first at {line:#x}", lines.len());
+                let (count, name) = (lines.len(), &object.name);
+                let what = format!("{name}: {count} lines, the first at {line:#x}");
                 self.machine.broken(rule, what);
             }
         };
-        if wanted.contains(CacheOp::TO_GPU) {
-            said(&OVERWRITTEN, cpu.clean(object.dram(), at, end - at));
+        if cleans {
+            said(&OVERWRITTEN, cpu.clean(object.dram(), at, bytes));
         }
-        if wanted.contains(CacheOp::FROM_GPU) {
-            said(&DROPPED, cpu.invalidate(object.dram(), at, end - at));
+        if invalidates {
+            said(&DROPPED, cpu.invalidate(object.dram(), at, bytes));
         }
         drop(state);
-        Ok(())
+    }
+
+    /// The program cleans lines of its memory by instructions of the CPU (DC CVAC). The twin does not see these: they are
+    /// told to it.
+    ///
+    /// Source: Arm ARM (DDI 0487) D7.5.9: the lines that an address lies in.
+    pub fn clean(&self, at: u64, bytes: u64) {
+        self.maintain(at, bytes, false);
+    }
+
+    /// The same, and the CPU's cache forgets them (DC CIVAC).
+    pub fn clean_and_invalidate(&self, at: u64, bytes: u64) {
+        self.maintain(at, bytes, true);
+    }
+
+    fn maintain(&self, at: u64, bytes: u64, invalidates: bool) {
+        let objects = self.objects_of();
+        let seen = objects.seen_in(at, bytes).into_iter();
+        let parts: Vec<_> = seen
+            .map(|(entry, from, bytes)| (entry.object.clone(), from, bytes))
+            .collect();
+        drop(objects);
+        for (object, from, bytes) in parts {
+            if let Some(cpu) = object.cpu() {
+                self.lines(&object, cpu, (from, bytes), (true, invalidates));
+            }
+        }
     }
 
     pub(super) fn sync_cache(&self, _: &File, data: &mut [u8]) -> Result {
@@ -111,15 +181,22 @@ impl Process {
             return self.fail(Errno::EINVAL, || format!("{} objects", args.count));
         }
         let mut all: Vec<GpuobjSyncObj> = Vec::new();
-        for i in 0..u64::from(args.count) {
+        for i in 0..args.count {
             // The kernel goes on by the size that it knows.
-            let at = args.objs + i * size_of::<GpuobjSyncObj>() as u64;
-            all.push(self.get_sized(at, args.obj_len.into())?);
+            let at = args.objs + u64::from(i) * size_of::<GpuobjSyncObj>() as u64;
+            let one: GpuobjSyncObj = self.get_sized(at, args.obj_len.into())?;
+            if self.objects_of().find(one.id).is_none() {
+                // It reads this one again and again.
+                let behind = args.count - i - 1;
+                if behind > 0 {
+                    let what = format!("no object {}, {behind} are behind it", one.id);
+                    self.machine.broken(&LEFT_OUT, what);
+                }
+                break;
+            }
+            all.push(one);
         }
         for one in all {
-            if self.objects_of().find(one.id).is_none() {
-                continue;
-            }
             self.sync(
                 one.id,
                 CacheOp::from_bits_retain(one.op),

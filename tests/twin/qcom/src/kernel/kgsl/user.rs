@@ -1,7 +1,7 @@
 //! Memory that is not KGSL's: of the program, or a dmabuf.
 //!
-//! Source: KGSL, kgsl.c, `kgsl_ioctl_map_user_mem`, `kgsl_ioctl_gpuobj_import`, `kgsl_setup_useraddr`, `memdesc_sg_virt`,
-//! `kgsl_setup_dma_buf`.
+//! Source: KGSL, kgsl.c, `kgsl_ioctl_map_user_mem`, `kgsl_ioctl_gpuobj_import`, `kgsl_setup_useraddr`, `memdesc_sg_virt`
+//! (which flushes the CPU's cache), `kgsl_setup_dma_buf`.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use drivers_spec::qcom::kgsl::{
 };
 use twin::errno::{Errno, Result};
 use twin::host::PAGE;
+use twin::rule::{Proof, Rule};
 
 use crate::config::Version;
 use crate::kernel::Process;
@@ -17,11 +18,32 @@ use crate::kernel::files::{File, Kind};
 use crate::memory::Object;
 
 use super::args;
-use super::objects::Entry;
+use super::objects::{Entry, with_align};
+
+static OVERLAP: Rule = Rule {
+    name: "KGSL-IMPORT-OVERLAP",
+    text: "where the CPU's cache lies before pages of the program (pages=cached), a page is imported once at a time",
+    source: "this twin: each import has its own memory behind the cache",
+    proof: Proof::Twin,
+};
+
+/// From how many bytes on memory is aligned so that large pages can be used, and to which power of two.
+type Steps = &'static [(u64, u64)];
+
+/// `kgsl_ioctl_gpuobj_import`.
+const IMPORT: Steps = &[(1 << 20, 20), (1 << 16, 16)];
+/// `kgsl_ioctl_map_user_mem`: the last one is `SZ_64`, where `SZ_64K` is meant.
+const MAP: Steps = &[(1 << 21, 21), (1 << 20, 20), (1 << 16, 6)];
 
 impl Process {
     /// Memory of the program for the GPU.
-    fn import_address(&self, at: u64, bytes: u64, offset: u64, flags: u64) -> Result<u32> {
+    fn import_address(
+        &self,
+        (at, bytes): (u64, u64),
+        offset: u64,
+        flags: u64,
+        steps: Steps,
+    ) -> Result<u32> {
         let why = || format!("memory of the program at {at:#x}, {bytes:#x} bytes from {offset:#x}");
         if at == 0 || !at.is_multiple_of(PAGE) {
             return self.fail(Errno::EINVAL, why);
@@ -39,22 +61,32 @@ impl Process {
             Err(errno) => return self.fail(errno, why),
         };
         let name = format!("memory of process {} at {at:#x}", self.id);
-        let object = self.machine.enter().pinned(pinned, name);
+        let coherent = flags & Memory::IOCOHERENT.bits() != 0;
+        let cached = self.machine.config.cached_pages && !coherent;
+        let objects = self.objects_of();
+        let seen = objects.seen_in(at, bytes);
+        let overlaps = seen.iter().any(|(entry, ..)| entry.program.is_some());
+        drop(seen);
+        drop(objects);
+        if cached && overlaps {
+            self.machine.broken(&OVERLAP, name.clone());
+        }
+        let object = self.machine.enter().pinned(pinned, name, cached);
+        let object = object.or_else(|errno| self.fail(errno, why))?;
         let shared = flags & Memory::USE_CPU_MAP.bits() != 0;
         let flags = flags | Process::user_flags(user::ADDR);
-        self.add(object, flags, shared.then_some(at))
+        let mut entry = Entry::new(object, flags, false);
+        entry.program = Some(at);
+        self.add(entry, shared.then_some(at), steps)
     }
 
-    fn add(&self, object: Arc<Object>, flags: u64, at: Option<u64>) -> Result<u32> {
-        // Larger ones are aligned so that large pages can be used.
-        let align: u64 = match object.bytes {
-            0x10_0000.. => 20,
-            0x1_0000.. => 16,
-            _ => (flags & memory::ALIGN_MASK) >> memory::ALIGN_SHIFT,
-        };
-        let flags = flags & !memory::ALIGN_MASK | align << memory::ALIGN_SHIFT;
+    fn add(&self, mut entry: Entry, at: Option<u64>, steps: Steps) -> Result<u32> {
+        let bytes = entry.object.bytes;
+        if let Some((_, align)) = steps.iter().find(|(least, _)| bytes >= *least) {
+            entry.flags = with_align(entry.flags, *align);
+        }
         let mut objects = self.objects_of();
-        let id = objects.insert(Entry::new(object, flags, false));
+        let id = objects.insert(entry);
         if let Err(errno) = objects.place(id, at) {
             drop(objects);
             self.free_object(id);
@@ -64,11 +96,11 @@ impl Process {
     }
 
     /// A dmabuf for the GPU.
-    fn import_dmabuf(&self, fd: i32, flags: u64) -> Result<u32> {
+    fn import_dmabuf(&self, fd: i32, flags: u64, steps: Steps) -> Result<u32> {
         let object = self.dmabuf(fd)?;
         // USE_CPU_MAP is not for it.
         let flags = flags & !Memory::USE_CPU_MAP.bits() | Process::user_flags(user::DMABUF);
-        self.add(object, flags, None)
+        self.add(Entry::new(object, flags, false), None, steps)
     }
 
     /// The memory of a descriptor: `EBADF`, or `EINVAL` where it is something else.
@@ -101,15 +133,16 @@ impl Process {
             | Memory::USE_CPU_MAP.bits()
             | memory::TYPE_MASK
             | memory::ALIGN_MASK;
-        let flags = wanted & (known | self.coherent());
+        // No cache mode: it counts as write-combined.
+        let flags = self.kept(wanted & (known | self.coherent()));
         let id = match args.memtype {
-            user::ADDR => self.import_address(args.hostptr, args.len, args.offset, flags)?,
+            user::ADDR => self.import_address((args.hostptr, args.len), args.offset, flags, MAP)?,
             user::DMABUF if args.offset != 0 => {
                 return self.fail(Errno::EINVAL, || {
                     format!("a dmabuf from {:#x} on", args.offset)
                 });
             }
-            user::DMABUF => self.import_dmabuf(args.fd, flags)?,
+            user::DMABUF => self.import_dmabuf(args.fd, flags, MAP)?,
             kind => return self.fail(Errno::EOPNOTSUPP, || format!("memory of kind {kind}")),
         };
         let objects = self.objects_of();
@@ -118,15 +151,28 @@ impl Process {
         Ok(())
     }
 
+    /// What the kernel keeps of flags of GPUOBJ_IMPORT.
+    ///
+    /// Source: KGSL, kgsl.c: of 4.9 `kgsl_ioctl_gpuobj_import`; of 5.15 `_gpuobj_map_useraddr` and `_gpuobj_map_dma_buf`,
+    /// where dma-bufs count as cached.
+    fn import_flags(&self, kind: u32, flags: u64) -> u64 {
+        let all = Memory::GPUREADONLY.bits() | Memory::FORCE_32BIT.bits() | memory::TYPE_MASK;
+        let (shared, secure) = (Memory::USE_CPU_MAP.bits(), Memory::SECURE.bits());
+        match (self.version(), kind) {
+            (Version::V4_9, _) => flags & (all | shared | secure | memory::ALIGN_MASK),
+            (Version::V5_15, user::ADDR) => {
+                flags & (all | shared | memory::CACHEMODE_MASK | self.coherent())
+            }
+            (Version::V5_15, _) => {
+                let cached = memory::WRITEBACK << memory::CACHEMODE_SHIFT;
+                flags & (all | secure | memory::ALIGN_MASK | self.coherent()) | cached
+            }
+        }
+    }
+
     pub(super) fn gpuobj_import(&self, _: &File, data: &mut [u8]) -> Result {
         let args: &mut GpuobjImport = args(data)?;
-        let known = Memory::GPUREADONLY.bits()
-            | Memory::USE_CPU_MAP.bits()
-            | Memory::SECURE.bits()
-            | Memory::FORCE_32BIT.bits()
-            | memory::TYPE_MASK
-            | memory::ALIGN_MASK;
-        let flags = args.flags & (known | self.coherent());
+        let flags = self.kept(self.import_flags(args.kind, args.flags));
         if flags & Memory::SECURE.bits() != 0 || !Process::is_user(args.kind) {
             return self.fail(Errno::ENOTSUPP, || {
                 format!("memory of kind {}, flags {flags:#x}", args.kind)
@@ -142,14 +188,14 @@ impl Process {
                     Version::V4_9 => errno,
                     Version::V5_15 => Errno::EINVAL,
                 })?;
-                self.import_address(from.virtaddr, args.priv_len, 0, flags)?
+                self.import_address((from.virtaddr, args.priv_len), 0, flags, IMPORT)?
             }
             _ => {
                 let from: ImportDmaBuf = self.get_sized(args.priv_address, args.priv_len)?;
                 if from.fd < 0 {
                     return self.fail(Errno::EINVAL, || format!("descriptor {}", from.fd));
                 }
-                self.import_dmabuf(from.fd, flags)?
+                self.import_dmabuf(from.fd, flags, IMPORT)?
             }
         };
         let objects = self.objects_of();

@@ -19,6 +19,7 @@ use twin::errno::{Errno, Result};
 use twin::host::{PAGE, user};
 
 use crate::kernel::Process;
+use crate::kernel::state::{Shared, State};
 use crate::memory::Object;
 
 use super::Call;
@@ -48,6 +49,35 @@ impl Gem {
             address: None,
             name: Vec::new(),
             users: Vec::new(),
+        }
+    }
+}
+
+/// Memory without a handle. It stays, at its address, until the submissions that use it are done: these hold it.
+///
+/// Source: Linux 6.12, drivers/gpu/drm/msm/msm_gem_submit.c, `submit_lookup_objects` and `msm_submit_retire`; msm_gem.c,
+/// `msm_gem_close` does not wait, `msm_gem_free_object` takes the address away.
+pub(crate) struct Closing {
+    gem: Gem,
+    space: Shared,
+}
+
+impl State {
+    /// Lets closed memory go that no submission uses any more.
+    pub(crate) fn close_gems(&mut self) {
+        let all = std::mem::take(&mut self.closing);
+        let is_busy = |one: &Closing| {
+            let mut users = one.gem.users.iter();
+            users.any(|(job, _)| self.live.contains(job))
+        };
+        let (busy, done): (Vec<Closing>, Vec<Closing>) = all.into_iter().partition(is_busy);
+        self.closing = busy;
+        for one in done {
+            if let Some(at) = one.gem.address {
+                lock(&one.space).remove(at);
+            }
+            drop(one.space);
+            self.drop_gem(one.gem);
         }
     }
 }
@@ -102,18 +132,11 @@ impl Process {
         let Some(gem) = render.gems.remove(&args.handle) else {
             return self.fail(Errno::EINVAL, || format!("no handle {}", args.handle));
         };
-        // What the GPU uses stays where it is until it is done.
-        let users: Vec<u64> = gem.users.iter().map(|(job, _)| *job).collect();
         let space = render.space.clone();
         drop(render);
-        let (mut state, _) = self.machine.wait(self.machine.enter(), None, |state| {
-            let busy = users.iter().any(|job| state.live.contains(job));
-            (!busy).then_some(())
-        });
-        if let Some(at) = gem.address {
-            lock(&space).remove(at);
-        }
-        state.drop_gem(gem);
+        let mut state = self.machine.enter();
+        state.closing.push(Closing { gem, space });
+        state.close_gems();
         Ok(())
     }
 

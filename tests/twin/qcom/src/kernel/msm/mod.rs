@@ -230,6 +230,8 @@ pub(crate) struct Render {
     syncobjs: BTreeMap<u32, syncobj::Shared>,
     /// Where the next memory is mapped from.
     next: u64,
+    /// Queues that were made, besides the default one.
+    queues: u32,
 }
 
 impl Render {

@@ -63,32 +63,29 @@ impl Process {
                 format!("a queue of flags {flags:#x}, priority {prio}")
             });
         }
+        // msm_submitqueue_create: no number is given twice.
+        let next = {
+            let mut render = self.render(call)?;
+            render.queues += 1;
+            render.queues
+        };
         let mut state = self.machine.enter();
-        let own = state.queues.range((file, 0)..=(file, u32::MAX));
-        let next = own.map(|((_, id), _)| id + 1).max().unwrap_or(1);
         state.queues.insert((file, next), Queue::default());
-        args.id = next;
+        call.args::<Submitqueue>()?.id = next;
         Ok(())
     }
 
     pub(super) fn close_queue(&self, call: &mut Call<'_>) -> Result {
         let file = call.file.id;
         let id: u32 = *call.args()?;
-        let known = id > 0 && self.machine.enter().queues.contains_key(&(file, id));
-        if !known {
-            return self.fail(Errno::ENOENT, || {
+        // What it has submitted goes on: submissions hold it. msm_submitqueue_remove does not wait for them.
+        let known = id > 0 && self.machine.enter().queues.remove(&(file, id)).is_some();
+        match known {
+            true => Ok(()),
+            false => self.fail(Errno::ENOENT, || {
                 format!("no queue {id}, or the default one")
-            });
+            }),
         }
-        // What it has submitted goes on.
-        let (mut state, _) = self.machine.wait(self.machine.enter(), None, |state| {
-            let queue = state.queues.get(&(file, id));
-            queue
-                .is_none_or(|queue| queue.fences.is_empty())
-                .then_some(())
-        });
-        state.queues.remove(&(file, id));
-        Ok(())
     }
 
     pub(super) fn query_queue(&self, call: &mut Call<'_>) -> Result {
@@ -129,10 +126,14 @@ impl Process {
             let last = queue.last;
             return self.fail(Errno::EINVAL, || format!("fence {} of {last}", args.fence));
         }
+        let job = queue.fences.get(&args.fence).copied();
         let until = deadline(args.timeout);
         let (state, done) = self.machine.wait(state, Some(until), |state| {
-            let queue = state.queues.get(&key);
-            let done = queue.is_none_or(|queue| !queue.fences.contains_key(&args.fence));
+            let done = match state.queues.get(&key) {
+                Some(queue) => !queue.fences.contains_key(&args.fence),
+                // It is closed meanwhile.
+                None => job.is_none_or(|job| !state.live.contains(&job)),
+            };
             done.then_some(())
         });
         drop(state);
@@ -152,24 +153,15 @@ impl Process {
     /// A file is closed: what it has not begun is given up, what runs ends.
     pub(super) fn end_queues(&self, file: u64) {
         let mut state = self.machine.enter();
-        let own: Vec<u32> = state
-            .queues
-            .range((file, 0)..=(file, u32::MAX))
-            .map(|((_, id), _)| *id)
-            .collect();
-        for id in &own {
-            state.drop_queued(Owner::Queue(file, *id));
-        }
+        // Also of queues that are closed.
+        let own = |owner: Owner| owner.is_queue_of(file);
+        state.drop_queued(own);
         let hang = std::time::Duration::from_millis(self.machine.config.timeout.saturating_mul(2));
         let until = Some(std::time::Instant::now() + hang);
-        let (mut state, _) = self.machine.wait(state, until, |state| {
-            let own = state.queues.range((file, 0)..=(file, u32::MAX));
-            let mut own = own.map(|(_, queue)| queue.fences.is_empty());
-            own.all(|empty| empty).then_some(())
-        });
-        for id in own {
-            state.stop(Owner::Queue(file, id));
-            state.queues.remove(&(file, id));
-        }
+        let (mut state, _) = self
+            .machine
+            .wait(state, until, |state| (!state.runs(own)).then_some(()));
+        state.stop(own);
+        state.queues.retain(|(of, _), _| *of != file);
     }
 }
