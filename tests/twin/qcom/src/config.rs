@@ -12,7 +12,7 @@
 //! | `seed` | what random choices start from |
 //! | `timeout` | milliseconds after which a ring that makes no progress is taken to hang; default 2000 (KGSL) and 500 (msm) |
 //! | `instructions` | how many a wave may run before its dispatch is taken to hang |
-//! | `debug` | 4: print packets |
+//! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
 //! | `fault` | see [`Fault`]; several with `;` between |
 
 use twin::config::{Part, Result, is_below, path};
@@ -98,8 +98,8 @@ pub struct Config {
     pub timeout: u64,
     /// Instructions of a wave that are a hang.
     pub instructions: u64,
-    /// Whether packets are printed.
-    pub packets: bool,
+    /// What is printed.
+    pub debug: u32,
     /// What goes wrong.
     pub faults: Vec<Fault>,
 }
@@ -119,7 +119,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config> {
         let (mut chip, mut gpus, mut kernel, mut version) = ("a630", 1, None, Version::V4_9);
         let (mut memory, mut seed, mut timeout) = (half(), 1, None);
-        let (mut instructions, mut packets, mut faults) = (INSTRUCTIONS, debug() >= 4, Vec::new());
+        let (mut instructions, mut debug, mut faults) = (INSTRUCTIONS, debug(), Vec::new());
         for part in Part::all(text, KEYS) {
             let part = part?;
             match part.key {
@@ -133,7 +133,7 @@ impl Config {
                 "seed" => seed = part.number()?,
                 "timeout" => timeout = Some(part.within(1..=600_000)?),
                 "instructions" => instructions = part.within(1..=u64::MAX)?,
-                "debug" => packets = part.number::<u32>()? >= 4,
+                "debug" => debug = part.number()?,
                 "fault" => {
                     for one in part.value.split(';') {
                         let fault = Fault::parse(one).ok_or_else(|| part.wrong(FAULTS))?;
@@ -163,7 +163,7 @@ impl Config {
             seed,
             timeout: timeout.unwrap_or(usual),
             instructions,
-            packets,
+            debug,
             faults,
         })
     }

@@ -17,8 +17,9 @@ pub struct Core {
     pub(crate) caches: Caches,
     /// Instructions of a wave that are a hang.
     pub(crate) limit: u64,
-    /// Whether packets are printed.
+    /// Whether packets are printed, and what dispatches took.
     pub(crate) packets: bool,
+    pub(crate) took: bool,
     ticks: u64,
     /// Ticks in which something ran.
     busy: u64,
@@ -42,7 +43,8 @@ impl Core {
             chip: config.chip,
             caches: Caches::default(),
             limit: config.instructions,
-            packets: config.packets,
+            packets: config.debug >= 4,
+            took: config.debug >= 3,
             ticks: 0,
             busy: 0,
             order: Rng::new(config.seed ^ 0x5eed),
@@ -135,7 +137,7 @@ impl Core {
         self.caches.reset();
     }
 
-    /// Prints a packet.
+    /// Prints a line.
     pub(crate) fn print(&self, text: impl FnOnce() -> String) {
         eprintln!("{}", text());
     }
