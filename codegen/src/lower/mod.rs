@@ -12,6 +12,7 @@ mod epilogue;
 pub mod exec;
 mod expand;
 mod inst;
+mod interval;
 mod lanes;
 mod linear;
 mod narrow;
@@ -21,6 +22,7 @@ pub mod program;
 mod share;
 pub(crate) mod tensor;
 
+pub use interval::{Interval, Intervals};
 pub use narrow::narrow;
 pub use program::{Acc, Access, Arg, BoxOf, Extent, Inst, Mem, Operand, Program, Reg, Tensor, Ty};
 pub use share::share;

@@ -5,14 +5,15 @@
 //! expands `udiv`; the factor is smaller here, for a reciprocal that may be off by more).
 
 use super::Select;
-use super::build::{List, Opnd, Template};
+use super::build::Template;
 use super::integer::constant;
-use super::ranges::Range;
+use super::operand::{List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::ir::Binary;
 use crate::ir3::virt::{Code, Dst, FULL, Name, Src};
 use crate::ir3::{Cond, Op, Round, Type};
+use crate::lower::Interval;
 use crate::machine::Part;
 
 /// Below this the estimate `(a + 1/2) / c` has the integer part of `a / c`: three roundings of 2^-24 each make it
@@ -36,7 +37,7 @@ impl Select<'_> {
         &mut self,
         op: Binary,
         dtype: DType,
-        [of, by]: [Range; 2],
+        [of, by]: [Interval; 2],
         a: &List,
         b: &List,
     ) -> List {

@@ -25,8 +25,9 @@ mod float;
 mod integer;
 mod load;
 mod memory;
-mod ranges;
+mod operand;
 mod store;
+mod uses;
 mod wide;
 
 use hashbrown::HashMap;
@@ -37,13 +38,13 @@ use crate::ir::{Binary, Unary};
 use crate::ir3::virt::{Code as Inst3, Function};
 use crate::ir3::{Launch, Object as Kernel, compile};
 use crate::lower::decomp::{Caps, TypeSet};
-use crate::lower::{Acc, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::lower::{Acc, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty};
 use crate::machine::{Block, Class, Part, Value, dead};
 use crate::render::{Code, Emitter, Object};
 use crate::resources::Resources;
 use crate::target::{Target, qcom};
-use build::{List, Opnd};
 use control::Open;
+use operand::{List, Opnd};
 
 /// Makes machine code for Adreno 6xx.
 #[derive(Clone, Copy, Default, Debug)]
@@ -137,7 +138,7 @@ const CONSTANTS: usize = 1024;
 /// What is known of a program before its instructions are selected.
 struct Facts {
     /// What registers can be.
-    ranges: Vec<Option<(i64, i64)>>,
+    ranges: Vec<Interval>,
     /// How often a register is read.
     uses: Vec<u32>,
     /// The instruction that defines a register.
@@ -190,10 +191,10 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         p,
         t,
         facts: Facts {
-            ranges: ranges::of(p),
-            uses: ranges::uses(p),
-            defs: ranges::defs(p),
-            shared: ranges::shared(p),
+            ranges: Intervals::of_program(p),
+            uses: uses::uses(p),
+            defs: uses::defs(p),
+            shared: uses::shared(p),
         },
         f,
         at: 0,
@@ -257,7 +258,7 @@ impl Select<'_> {
         self.p.ty(reg)
     }
 
-    fn range(&self, reg: Reg) -> Option<(i64, i64)> {
+    fn range(&self, reg: Reg) -> Interval {
         self.facts.ranges[reg.0 as usize]
     }
 

@@ -1,8 +1,8 @@
 //! Stores: one that does not happen everywhere is jumped over.
 
 use super::Select;
-use super::build::{List, Opnd};
 use super::memory::access_type;
+use super::operand::{List, Opnd};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
