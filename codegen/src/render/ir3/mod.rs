@@ -1,4 +1,4 @@
-//! Machine code for Adreno 6xx: selects instructions, which [`crate::ir3`] turns into code.
+//! Machine code for Adreno 6xx: unrolls loops and selects instructions, which [`crate::ir3`] turns into code.
 //!
 //! | type | register |
 //! |---|---|
@@ -24,6 +24,7 @@ mod divide;
 mod float;
 mod integer;
 mod load;
+mod loops;
 mod memory;
 mod operand;
 mod store;
@@ -101,7 +102,7 @@ impl Emitter for Ir3Renderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
-        let kernel = select(p, t)?;
+        let kernel = best(p, t)?;
         let file = t.registers.map_or(0, |r| r.waves);
         let resources = Resources {
             vector: kernel.footprint.full * 4,
@@ -179,6 +180,14 @@ struct Select<'a> {
     products: HashMap<Reg, [Reg; 2]>,
     joins: Vec<usize>,
     branches: u32,
+}
+
+/// Compiles a program with its loops unrolled, or as it is where that has no room in registers.
+fn best(p: &Program, t: &Target) -> Result<Kernel> {
+    match select(&loops::unrolled(p), t) {
+        Ok(kernel) if kernel.statistics.spilled == 0 => Ok(kernel),
+        _ => select(p, t),
+    }
 }
 
 /// Compiles a program.
