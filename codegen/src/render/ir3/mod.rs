@@ -133,6 +133,12 @@ impl Emitter for Ir3Renderer {
     }
 }
 
+/// Waves of a shader processor in a launch.
+fn waves(p: &Program, t: &Target, wave: u32) -> u64 {
+    let groups = (p.groups.max(1) as u64).div_ceil(t.cores.max(1) as u64);
+    groups * (p.items.max(1) as u64).div_ceil(u64::from(wave.max(1)))
+}
+
 /// Constants of 32 bits at most: 256 vectors (Mesa `ir3_compiler.c`, `max_const_compute`).
 const CONSTANTS: usize = 1024;
 
@@ -236,6 +242,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
     let chip = qcom::registers(t);
     let launch = Launch {
         items: u32::try_from(p.items).unwrap_or(u32::MAX),
+        waves: waves(p, t, chip.wave),
         local_bytes: u32::try_from(p.local_bytes()).unwrap_or(u32::MAX),
         constants: s.file,
         args: p.args.len() as u32,
