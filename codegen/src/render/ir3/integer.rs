@@ -171,7 +171,7 @@ impl Select<'_> {
     }
 
     /// A product of registers whose bounds are known.
-    fn multiply(&mut self, [rx, ry]: [Interval; 2], a: &List, b: &List) -> List {
+    pub(super) fn multiply(&mut self, [rx, ry]: [Interval; 2], a: &List, b: &List) -> List {
         let power = |l: &List| constant(l).is_some_and(|n| n == 0 || n.is_power_of_two());
         let small = [(U24, Op::MulU24), (S24, Op::MulS24)];
         let found = small
