@@ -139,7 +139,7 @@ impl Select<'_> {
         size: usize,
     ) -> Result<Address> {
         let (base, more) = match known {
-            Some(reg) => super::uses::split(self.p, &self.facts.defs, reg),
+            Some(reg) => super::uses::split(self.p, &self.facts.defs, mem, reg),
             None => (Reg(u32::MAX), 0),
         };
         let bytes = (further + more) * size as i64;

@@ -26,8 +26,9 @@ pub(super) fn defs(p: &Program) -> Vec<Option<usize>> {
     defs
 }
 
-/// An index as another one and a constant: the last step of those that have one.
-pub(super) fn split(p: &Program, defs: &[Option<usize>], index: Reg) -> (Reg, i64) {
+/// An index as another one and a constant: the last step of those that have one. Addresses of local memory have 32 bits
+/// and may wrap (Mesa `ir3_nir.c`, allow_offset_wrap), those of global memory have more.
+pub(super) fn split(p: &Program, defs: &[Option<usize>], mem: Mem, index: Reg) -> (Reg, i64) {
     let inst = |r: Reg| defs[r.0 as usize].map(|at| &p.insts[at]);
     let constant = |r: Reg| match inst(r) {
         Some(Inst::Const { bits, .. }) => Some(scalar::to_int(p.ty(r).dtype, *bits)),
@@ -43,12 +44,16 @@ pub(super) fn split(p: &Program, defs: &[Option<usize>], index: Reg) -> (Reg, i6
         return (index, 0);
     };
     // Both are not negative, and do not wrap.
-    if p.ty(index).dtype != DType::U32 {
+    let narrow = match mem {
+        Mem::Local(_) => matches!(p.ty(index).dtype, DType::U32 | DType::I32),
+        Mem::Arg(_) => p.ty(index).dtype == DType::U32,
+    };
+    if !narrow {
         return (index, 0);
     }
     match (constant(a), constant(b)) {
-        (None, Some(c)) => (a, c as i64),
-        (Some(c), None) => (b, c as i64),
+        (None, Some(c)) if c >= 0 => (a, c as i64),
+        (Some(c), None) if c >= 0 => (b, c as i64),
         _ => (index, 0),
     }
 }
@@ -61,7 +66,7 @@ pub(super) fn shared(p: &Program) -> HashMap<(Mem, Reg), u32> {
         let (Inst::Load { mem, index, .. } | Inst::Store { mem, index, .. }) = inst else {
             continue;
         };
-        let (base, _) = split(p, &defs, *index);
+        let (base, _) = split(p, &defs, *mem, *index);
         *shared.entry((*mem, base)).or_insert(0) += 1;
     }
     shared
