@@ -53,6 +53,8 @@ pub enum BackendError {
 pub struct Launch {
     /// Fibers of a group.
     pub items: u32,
+    /// Waves of single size of a shader processor, in all.
+    pub waves: u64,
     /// Bytes of local memory of a group.
     pub local_bytes: u32,
     /// The constant file, in dwords: what is known, at its place behind the arguments.
@@ -260,8 +262,12 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
         });
     }
     let chip = &launch.file;
-    // Waves of double size issue half registers at twice the rate; smaller groups would leave half of them empty.
-    let mut double = chip.double && launch.items > chip.wave;
+    // Waves of double size issue half registers at twice the rate, and more fibers wait at a time; smaller groups would
+    // leave half of them empty. Each of them waits longer: where all waves run at the same time, single ones are done sooner.
+    let mut double = chip.double
+        && launch.items > chip.wave
+        && (launch.waves > u64::from(chip.waves)
+            || !chip.holds(launch.items, GENERAL as u32 / 8, false));
     merge(&mut f);
     coalesce(&mut f);
     let unordered = f.clone();
@@ -280,15 +286,19 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
         f = start;
         done = registers(&mut f, limit, chip, double, ROUNDS)?;
     }
-    // A few registers less, and more waves fit: the order gives up some latency for them.
+    // A few registers less, and more waves fit: the order gives up some latency for them, if there are more.
+    let seats = u64::from(chip.occupancy(done.needed, double)) << u32::from(double);
     if let Some(fewer) = chip
         .step_below(done.needed, double)
-        .filter(|&v| v >= FEWEST && done.spilled == 0)
+        .filter(|&v| v >= FEWEST && done.spilled == 0 && launch.waves > seats)
     {
-        let mut other = unordered;
-        before_allocation(&mut other, (fewer * 8).saturating_sub(SPARE));
-        if let Ok(tight) = registers(&mut other, fewer * 8, chip, double, 0) {
-            (f, done) = (other, tight);
+        for spare in SPARES {
+            let mut other = unordered.clone();
+            before_allocation(&mut other, (fewer * 8).saturating_sub(spare));
+            if let Ok(tight) = registers(&mut other, fewer * 8, chip, double, 0) {
+                (f, done) = (other, tight);
+                break;
+            }
         }
     }
     let mut blocks = straight(&f, &done.places, launch);
@@ -310,6 +320,8 @@ pub fn compile(mut f: Function, launch: &Launch) -> Result<Object, BackendError>
 const PRESSURE: u32 = 24 * 8 - SPARE;
 /// Units that the scheduler does not count on: what is live between two instructions it sees too late.
 const SPARE: u32 = 16;
+/// The same, one after the other, where code has to fit fewer registers.
+const SPARES: [u32; 3] = [SPARE, 2 * SPARE, 4 * SPARE];
 /// Vectors below which more waves hide less than a better order does.
 const FEWEST: u32 = 12;
 

@@ -43,7 +43,12 @@ fn memory(op: Op) -> Option<(Beside, bool)> {
 }
 
 fn fence(op: Op) -> bool {
-    matches!(op, Op::Bar | Op::Fence | Op::Br | Op::Jump | Op::End)
+    matches!(op, Op::Br | Op::Jump | Op::End)
+}
+
+/// What orders memory, and leaves arithmetic where it is.
+fn orders(op: Op) -> bool {
+    matches!(op, Op::Bar | Op::Fence)
 }
 
 /// Slots from a producer to the consumer of its result in a register of the same size.
@@ -87,6 +92,11 @@ impl Machine<Code> for Virtual<'_> {
         }
         if let Some((space, writes)) = memory(code.op) {
             touch(beside + space as u32, writes);
+        }
+        if orders(code.op) {
+            for space in [Beside::Global, Beside::Local] {
+                touch(beside + space as u32, true);
+            }
         }
     }
 
@@ -171,6 +181,11 @@ impl Machine<Inst> for Physical {
         }
         if let Some((space, writes)) = memory(inst.op) {
             touch(beside + space as u32, writes);
+        }
+        if orders(inst.op) {
+            for space in [Beside::Global, Beside::Local] {
+                touch(beside + space as u32, true);
+            }
         }
     }
 

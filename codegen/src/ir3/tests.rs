@@ -518,6 +518,12 @@ fn hazards_are_told() {
         Rule::LateRead
     );
     assert_eq!(rule(&["bar.g", "mov.u32u32 r0.x, 0", "end"]), Rule::Barrier);
+    let load = "ldl.u32 r1.x, l[r0.x], 1";
+    assert_eq!(rule(&["bar.g", "(ss)nop", load, "end"]), Rule::Barrier);
+    let waits = format!("(sy){load}");
+    assert_eq!(rule(&["bar.g", "nop", &waits, "end"]), Rule::Barrier);
+    let right = text(&["bar.g", "nop", "(ss)nop", &waits, "end"]);
+    assert_eq!(check::check(&right, &[0, 1]), Ok(()));
     assert_eq!(rule(&["br p0.x, #1", "end"]), Rule::PredicateUndefined);
     assert_eq!(
         rule(&["cmps.s.eq p0.x, r0.x, 0", "br p0.x, #1", "end"]),

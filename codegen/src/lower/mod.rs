@@ -3,6 +3,8 @@
 //! Ranges of kind `Upcast` and `Unroll` are replicated, the others become loops (`Global`, `Loop`,
 //! `Serial`, `Reduce`), lanes (`Vec`) or work-items (`Local`, `GroupReduce`). What follows a sum may be a
 //! loop over copies instead.
+//!
+//! Backends whose compiler does not unroll loops have [`unroll()`] and [`fold()`] do it.
 
 mod accumulate;
 mod arguments;
@@ -11,7 +13,9 @@ pub mod decomp;
 mod epilogue;
 pub mod exec;
 mod expand;
+mod fold;
 mod inst;
+mod interval;
 mod lanes;
 mod linear;
 mod narrow;
@@ -20,10 +24,14 @@ mod print;
 pub mod program;
 mod share;
 pub(crate) mod tensor;
+mod unroll;
 
+pub use fold::fold;
+pub use interval::{Interval, Intervals};
 pub use narrow::narrow;
 pub use program::{Acc, Access, Arg, BoxOf, Extent, Inst, Mem, Operand, Program, Reg, Tensor, Ty};
 pub use share::share;
+pub use unroll::{Limits, unroll};
 
 use crate::error::{Error, Result};
 use crate::ir::Kernel;

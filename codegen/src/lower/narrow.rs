@@ -7,11 +7,10 @@
 
 use hashbrown::HashMap;
 
+use super::interval::{Interval, bounds, hull};
 use super::program::{Inst, Program, Reg, Ty};
 use crate::dtype::DType;
 use crate::ir::{Binary, Unary};
-
-type Interval = Option<(i64, i64)>;
 
 /// Narrows the indices of a program.
 pub fn narrow(p: &mut Program) {
@@ -45,38 +44,6 @@ struct Narrow<'a> {
 
 fn fits(x: Interval) -> bool {
     x.is_some_and(|(a, b)| a >= i64::from(i32::MIN) && b <= i64::from(i32::MAX))
-}
-
-fn hull(values: &[i128]) -> Interval {
-    let (a, b) = (values.iter().min()?, values.iter().max()?);
-    Some((i64::try_from(*a).ok()?, i64::try_from(*b).ok()?))
-}
-
-/// Bounds of an operation on indices.
-fn bounds(op: Binary, x: (i64, i64), y: (i64, i64)) -> Interval {
-    let [a, b, c, d] = [x.0, x.1, y.0, y.1].map(i128::from);
-    match op {
-        Binary::Add => hull(&[a + c, b + d]),
-        Binary::Sub => hull(&[a - d, b - c]),
-        Binary::Mul => hull(&[a * c, a * d, b * c, b * d]),
-        Binary::Max => hull(&[a.max(c), b.max(d)]),
-        Binary::Min => hull(&[a.min(c), b.min(d)]),
-        Binary::And if c >= 0 => hull(&[0, if a >= 0 { b.min(d) } else { d }]),
-        Binary::And if a >= 0 => hull(&[0, b]),
-        Binary::Or | Binary::Xor if a >= 0 && c >= 0 => {
-            let bits = 128 - (b | d).leading_zeros();
-            hull(&[0, (1i128 << bits) - 1])
-        }
-        Binary::Shr if c >= 0 && d < 63 => hull(&[a >> c, a >> d, b >> c, b >> d]),
-        Binary::Shl if c >= 0 && d < 32 => hull(&[a << c, a << d, b << c, b << d]),
-        Binary::FloorDiv | Binary::TruncDiv if c > 0 && a >= 0 => hull(&[a / d, b / c]),
-        Binary::FloorDiv if c > 0 => hull(&[a.div_euclid(c), a.div_euclid(d), b.div_euclid(c)]),
-        Binary::TruncDiv if c > 0 => hull(&[a / c, b / c, 0]),
-        Binary::FloorMod if c > 0 => hull(&[0, if a >= 0 { b.min(d - 1) } else { d - 1 }]),
-        Binary::TruncMod if c > 0 && a >= 0 => hull(&[0, b.min(d - 1)]),
-        Binary::TruncMod if c > 0 => hull(&[1 - d, d - 1]),
-        _ => None,
-    }
 }
 
 /// Values of an integer type, if they are few enough to be an index of 32 bits sometimes.

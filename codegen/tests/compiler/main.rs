@@ -17,3 +17,4 @@ mod rng;
 mod strength;
 #[path = "../support/mod.rs"]
 mod support;
+mod unrolled;

@@ -7,7 +7,7 @@
 //! Source: Mesa `ir3-cat6.xml`, `ir3_a6xx.c`; offsets have 13 bits with a sign.
 
 use super::Select;
-use super::build::{At, List, Opnd};
+use super::operand::{At, List, Opnd};
 use super::wide::Wide;
 use crate::error::Result;
 use crate::ir3::Type;
@@ -19,15 +19,24 @@ use crate::machine::Part;
 const OFFSETS: std::ops::RangeInclusive<i64> = -4096..=4095;
 /// Accesses that share an index, from which on its address is computed: that takes four instructions.
 const MANY: u32 = 5;
-/// Elements behind an index that ldg.a and stg.a reach.
-const NEAR: std::ops::RangeInclusive<i64> = 0..=3;
+/// Words behind an index that ldg.a and stg.a reach are fewer than these.
+const NEAR: i64 = 4;
 
-/// An address that was computed: of an index in a memory.
+/// What was computed of an index.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Key {
-    mem: Mem,
-    index: Reg,
-    size: usize,
+pub(super) enum Key {
+    /// The address of an element of so many bytes.
+    Address(Mem, Reg, usize),
+    /// An index so many elements behind it.
+    Behind(Reg, i64),
+}
+
+impl Key {
+    fn index(self) -> Reg {
+        match self {
+            Key::Address(_, index, _) | Key::Behind(index, _) => index,
+        }
+    }
 }
 
 /// Where an access goes.
@@ -130,15 +139,11 @@ impl Select<'_> {
         size: usize,
     ) -> Result<Address> {
         let (base, more) = match known {
-            Some(reg) => super::ranges::split(self.p, &self.facts.defs, reg),
+            Some(reg) => super::uses::split(self.p, &self.facts.defs, mem, reg),
             None => (Reg(u32::MAX), 0),
         };
         let bytes = (further + more) * size as i64;
-        let key = Key {
-            mem,
-            index: base,
-            size,
-        };
+        let key = Key::Address(mem, base, size);
         let many = self
             .facts
             .shared
@@ -163,23 +168,8 @@ impl Select<'_> {
             }
             Mem::Arg(arg) => {
                 if index.len() == 1 && !(many && OFFSETS.contains(&bytes)) {
-                    // Elements of two words are reached as words.
-                    let words = size.div_ceil(4) as i64;
-                    let near = NEAR.contains(&(further * words));
-                    let (more, behind) = if near {
-                        (0, further * words)
-                    } else {
-                        (further, 0)
-                    };
-                    let more = self.same(more as u32, 1);
-                    let at = self.add(&vec![index[0]], &more);
-                    let at = self.register(FULL, at[0]);
-                    return Ok(Address::Indexed(
-                        self.base(arg),
-                        at,
-                        words as u8 - 1,
-                        behind as i32,
-                    ));
+                    let from = known.map(|_| (base, further + more));
+                    return self.indexed(arg, (index[0], further), from, size);
                 }
                 if known.is_some() && OFFSETS.contains(&bytes) {
                     let at = self.found(key, |s, words| s.global(arg, words, size))?;
@@ -201,12 +191,45 @@ impl Select<'_> {
         }
     }
 
-    /// An address that is there, or is made now.
+    /// Elements behind an index, which is that of a register or known to be a constant behind one. Those that are near
+    /// one another share a register.
+    fn indexed(
+        &mut self,
+        arg: u32,
+        (index, further): (Opnd, i64),
+        known: Option<(Reg, i64)>,
+        size: usize,
+    ) -> Result<Address> {
+        // Elements of two words are reached as words.
+        let words = size.div_ceil(4) as i64;
+        let (from, all) = match known.filter(|&(_, all)| all >= 0) {
+            Some((reg, all)) => (Some(reg), all),
+            None => (None, further),
+        };
+        let near = if all < 0 { 0 } else { all % (NEAR / words) };
+        let at = match from {
+            Some(reg) => self.found(Key::Behind(reg, all - near), |s, index| {
+                s.behind(index[0], all - near)
+            })?,
+            None => self.behind(index, all - near),
+        };
+        let shift = words as u8 - 1;
+        let words = (near * words) as i32;
+        Ok(Address::Indexed(self.base(arg), at, shift, words))
+    }
+
+    fn behind(&mut self, index: Opnd, further: i64) -> Part {
+        let more = self.same(further as u32, 1);
+        let at = self.add(&vec![index], &more);
+        self.register(FULL, at[0])
+    }
+
+    /// What is there, or is made now.
     fn found(&mut self, key: Key, make: impl FnOnce(&mut Self, &[Opnd]) -> Part) -> Result<Part> {
         if let Some(&at) = self.addresses.get(&key) {
             return Ok(at);
         }
-        let words = self.r(key.index)?;
+        let words = self.r(key.index())?;
         let at = make(self, &words);
         self.addresses.insert(key, at);
         self.made.push(key);

@@ -1,14 +1,14 @@
 //! The instructions of a program, one by one.
 
 use super::Select;
-use super::build::{List, Opnd};
-use super::ranges::Range;
+use super::build::Template;
+use super::operand::{At, List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, ReduceOp, Unary};
 use crate::ir3::virt::FULL;
-use crate::lower::{Acc, Inst, Reg, Ty};
+use crate::lower::{Acc, Inst, Interval, Reg, Ty};
 
 impl Select<'_> {
     /// Selects one.
@@ -23,7 +23,7 @@ impl Select<'_> {
             }
             Inst::Var { dst, arg } => {
                 let at = 2 * arg as u16;
-                let list = [at, at + 1].map(|n| Opnd::new(super::build::At::Const(n)));
+                let list = [at, at + 1].map(|n| Opnd::new(At::Const(n)));
                 let list = match super::words(self.ty(dst).dtype) {
                     2 => list.to_vec(),
                     _ => vec![list[0]],
@@ -190,7 +190,7 @@ impl Select<'_> {
                     Unary::Not => self.not(&a),
                     Unary::Abs if t.is_signed() => {
                         let minus = self.sub(&zero, &a);
-                        let max = super::build::Template::full(crate::ir3::Op::MaxS);
+                        let max = Template::full(crate::ir3::Op::MaxS);
                         self.make(max, &[&a, &minus])
                     }
                     Unary::Abs => a,
@@ -251,7 +251,7 @@ impl Select<'_> {
         &mut self,
         op: Binary,
         dtype: DType,
-        ranges: [Range; 2],
+        ranges: [Interval; 2],
         a: List,
         b: List,
     ) -> Result<List> {
@@ -310,8 +310,8 @@ impl Select<'_> {
 }
 
 /// A copy of words of a class.
-fn copy(class: crate::machine::Class) -> super::build::Template {
+fn copy(class: crate::machine::Class) -> Template {
     use crate::ir3::{Round, Type};
     let ty = if class == FULL { Type::U32 } else { Type::U16 };
-    super::build::Template::convert(ty, ty, Round::Zero)
+    Template::convert(ty, ty, Round::Zero)
 }

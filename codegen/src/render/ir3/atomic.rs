@@ -6,7 +6,7 @@
 
 use super::Select;
 use super::address::Address;
-use super::build::{List, Opnd};
+use super::operand::{List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::error::Result;

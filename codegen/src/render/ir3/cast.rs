@@ -3,8 +3,9 @@
 //! Out of range, `cov` to integers is documented nowhere: what does not fit is settled before or after it.
 
 use super::Select;
-use super::build::{List, Opnd, Template};
+use super::build::Template;
 use super::integer::constant;
+use super::operand::{List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::error::Result;

@@ -6,7 +6,7 @@
 
 use super::Select;
 use super::atomic::Attempt;
-use super::build::{At, List, Opnd};
+use super::operand::{At, List, Opnd};
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, Name, Src};
 use crate::ir3::{Cond, Flags, GROUP, Op, Reg as Register};

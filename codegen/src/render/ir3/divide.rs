@@ -5,19 +5,23 @@
 //! expands `udiv`; the factor is smaller here, for a reciprocal that may be off by more).
 
 use super::Select;
-use super::build::{List, Opnd, Template};
+use super::build::Template;
 use super::integer::constant;
-use super::ranges::Range;
+use super::operand::{List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
 use crate::ir::Binary;
 use crate::ir3::virt::{Code, Dst, FULL, Name, Src};
 use crate::ir3::{Cond, Op, Round, Type};
+use crate::lower::Interval;
 use crate::machine::Part;
 
 /// Below this the estimate `(a + 1/2) / c` has the integer part of `a / c`: three roundings of 2^-24 each make it
 /// wrong by less than half of `1 / c`.
 const EXACT: i64 = 1 << 21;
+/// Below this `(a + 1/2) * rcp(b)` has the integer part of `a / b` for every `b` below 2^24: what is estimated is half of
+/// `1 / b` from an integer at least, and the reciprocal is off by two units in the last place at most.
+const SMALL: i64 = 1 << 20;
 
 /// A factor and a shift for the quotient of numbers up to `most` by `c`: `a * factor >> shift`, in 32 bits.
 fn factor(most: u64, c: u64) -> Option<(u32, u32)> {
@@ -36,25 +40,31 @@ impl Select<'_> {
         &mut self,
         op: Binary,
         dtype: DType,
-        [of, by]: [Range; 2],
+        [of, by]: [Interval; 2],
         a: &List,
         b: &List,
     ) -> List {
-        let signs = |r: Option<(i64, i64)>| dtype.is_signed() && r.is_none_or(|r| r.0 < 0);
+        let signs = |r: Interval| dtype.is_signed() && r.is_none_or(|r| r.0 < 0);
         let signed = signs(of) || signs(by);
         let quotient = matches!(op, Binary::FloorDiv | Binary::TruncDiv);
         if !signed {
-            let q = self.quotient(of, a, b);
-            return if quotient { q } else { self.rest(a, b, &q) };
+            let q = self.quotient([of, by], a, b);
+            return if quotient {
+                q
+            } else {
+                self.rest([of, by], a, b, &q)
+            };
         }
         let zero = self.same(0, a.len());
         let (ma, mb) = (self.magnitude(a), self.magnitude(b));
-        let q = self.quotient(None, &ma, &mb);
+        let sizes = [of, by].map(|r| r.map(|(x, y)| (0, x.saturating_abs().max(y))));
+        let q = self.quotient(sizes, &ma, &mb);
         let minus = self.sub(&zero, &q);
         let differ = self.xor(a, b);
         let negative = self.compare(Op::CmpsS, Cond::Lt, FULL, &differ, &zero);
         let mut q = self.choose(FULL, &negative, &minus, &q);
-        let product = self.mul(&q, b);
+        let both_signs = sizes[0].map(|(_, most)| (-most, most));
+        let product = self.multiply([both_signs, by], &q, b);
         let mut r = self.sub(a, &product);
         if matches!(op, Binary::FloorDiv | Binary::FloorMod) {
             let some = self.truth(&r);
@@ -79,20 +89,25 @@ impl Select<'_> {
     }
 
     /// A remainder without signs.
-    fn rest(&mut self, a: &List, b: &List, q: &List) -> List {
+    fn rest(&mut self, ranges: [Interval; 2], a: &List, b: &List, q: &List) -> List {
         if let Some(c) = constant(b).filter(|c| c.is_power_of_two()) {
             let mask = self.same(c - 1, a.len());
             return self.and(a, &mask);
         }
-        let product = self.mul(q, b);
+        // A quotient is not larger than what was divided.
+        let product = self.multiply(ranges, q, b);
         self.sub(a, &product)
     }
 
     /// A quotient without signs.
-    fn quotient(&mut self, of: Option<(i64, i64)>, a: &List, b: &List) -> List {
+    fn quotient(&mut self, [of, by]: [Interval; 2], a: &List, b: &List) -> List {
         let lanes = a.len();
         let Some(c) = constant(b) else {
-            return self.estimated(a, b);
+            let below = |r: Interval, limit: i64| r.is_some_and(|r| r.0 >= 0 && r.1 < limit);
+            return match below(of, SMALL) && below(by, 1 << 24) {
+                true => self.small_quotient(a, b),
+                false => self.estimated(a, b),
+            };
         };
         if c.is_power_of_two() {
             return self.shr_by(a, c.trailing_zeros());
@@ -117,6 +132,17 @@ impl Select<'_> {
             );
         }
         self.estimated(a, b)
+    }
+
+    fn small_quotient(&mut self, a: &List, b: &List) -> List {
+        let to_float = Template::convert(Type::U32, Type::F32, Round::Even);
+        let (x, y) = (self.make(to_float, &[a]), self.make(to_float, &[b]));
+        let half = vec![Opnd::float(0.5); a.len()];
+        let x = self.make(Template::full(Op::AddF), &[&x, &half]);
+        let inverse = self.make(Template::full(Op::Rcp), &[&y]);
+        let estimate = self.make(Template::full(Op::MulF), &[&x, &inverse]);
+        let to_integer = Template::convert(Type::F32, Type::U32, Round::Zero);
+        self.make(to_integer, &[&estimate])
     }
 
     fn estimated(&mut self, a: &List, b: &List) -> List {
@@ -182,21 +208,38 @@ impl Select<'_> {
         }
     }
 
-    /// Bit by bit: the rest takes in the highest bit of the dividend, which takes in one of the quotient.
+    /// Bit by bit: the rest takes in the highest bit of the dividend, which takes in one of the quotient. Where the upper
+    /// words of all lanes are zero, the lower ones are all there is.
     fn long_division(&mut self, a: &Wide, b: &Wide) -> (Wide, Wide) {
         let lanes = a.low.len();
         let rest: Vec<[Part; 2]> = (0..lanes).map(|_| self.two_lanes()).collect();
         let dividend: Vec<[Part; 2]> = (0..lanes).map(|_| self.two_lanes()).collect();
+        let (zero, whole) = (self.same(0, 1), self.same(64, 1));
+        let any = a
+            .high
+            .iter()
+            .fold(zero.clone(), |any, &high| self.or(&any, &vec![high]));
+        let short = match constant(&any) {
+            Some(high) => self.same(u32::from(high == 0), 1),
+            None => self.compare(Op::CmpsU, Cond::Eq, FULL, &any, &zero),
+        };
         for n in 0..lanes {
-            for (to, from) in dividend[n].into_iter().zip([a.low[n], a.high[n]]) {
-                self.move_to(FULL, to, from);
+            let (low, high) = (vec![a.low[n]], vec![a.high[n]]);
+            let first = [
+                self.choose(FULL, &short, &zero, &low),
+                self.choose(FULL, &short, &low, &high),
+            ];
+            for (to, from) in dividend[n].into_iter().zip(first) {
+                self.move_to(FULL, to, from[0]);
             }
             for to in rest[n] {
                 self.move_to(FULL, to, Opnd::bits(0));
             }
         }
         let count = self.lane(FULL);
-        self.move_to(FULL, count, Opnd::bits(64));
+        let half = self.same(32, 1);
+        let steps = self.choose(FULL, &short, &half, &whole);
+        self.move_to(FULL, count, steps[0]);
         let head = self.enter(self.depth + 1);
         for n in 0..lanes {
             let pair = |p: [Part; 2]| Wide {
@@ -233,7 +276,9 @@ impl Select<'_> {
             src.clone(),
         ));
         self.emit(Code::new(Op::SubU, Dst::Part(count), src));
+        self.diverge(1);
         self.again(Name::Predicate(0), false, head);
+        self.join();
         let out = |parts: &[[Part; 2]]| Wide {
             low: parts.iter().map(|p| Opnd::part(p[0])).collect(),
             high: parts.iter().map(|p| Opnd::part(p[1])).collect(),

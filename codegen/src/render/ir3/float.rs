@@ -5,8 +5,9 @@
 //! once or twice is documented nowhere, and nothing here depends on it.
 
 use super::Select;
-use super::build::{At, List, Opnd, Template};
+use super::build::Template;
 use super::integer::constant;
+use super::operand::{At, List, Opnd};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};

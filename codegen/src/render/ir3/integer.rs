@@ -3,13 +3,14 @@
 //! Source of products: Mesa `ir3_nir_imul.py`: three steps of 16 bits.
 
 use super::Select;
-use super::build::{At, List, Opnd, Template};
-use super::ranges::Range;
+use super::build::Template;
+use super::operand::{At, List, Opnd};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::Binary;
 use crate::ir3::virt::{FULL, HALF};
 use crate::ir3::{Cond, Op, Round, Type};
+use crate::lower::Interval;
 use crate::machine::{Class, Part};
 
 /// Bounds of factors that `mul.u24` and `mul.s24` multiply whole.
@@ -170,7 +171,7 @@ impl Select<'_> {
     }
 
     /// A product of registers whose bounds are known.
-    fn multiply(&mut self, [rx, ry]: [Range; 2], a: &List, b: &List) -> List {
+    pub(super) fn multiply(&mut self, [rx, ry]: [Interval; 2], a: &List, b: &List) -> List {
         let power = |l: &List| constant(l).is_some_and(|n| n == 0 || n.is_power_of_two());
         let small = [(U24, Op::MulU24), (S24, Op::MulS24)];
         let found = small
@@ -256,7 +257,7 @@ impl Select<'_> {
         &mut self,
         op: Binary,
         dtype: DType,
-        ranges: [Range; 2],
+        ranges: [Interval; 2],
         a: &List,
         b: &List,
     ) -> Result<List> {

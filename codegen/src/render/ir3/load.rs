@@ -4,8 +4,9 @@
 //! under way at once then, and fibers stay together. Loads of local memory are jumped over.
 
 use super::Select;
-use super::build::{List, Opnd};
+use super::build::Template;
 use super::memory::access_type;
+use super::operand::{List, Opnd};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir3::virt::{FULL, HALF};
@@ -24,15 +25,15 @@ impl Select<'_> {
             DType::I8 => {
                 // What is above the byte is not known.
                 let by = self.same(8, list.len());
-                let up = self.make(super::build::Template::of(Op::ShlB, HALF), &[&list, &by]);
+                let up = self.make(Template::of(Op::ShlB, HALF), &[&list, &by]);
                 let wide = self.convert(Type::S16, Type::S32, Round::Zero, &up);
                 self.ashr_by(&wide, 8)
             }
             t if t.size() == 1 => {
                 let mask = self.same(0xff, list.len());
-                let template = super::build::Template {
+                let template = Template {
                     to: FULL,
-                    ..super::build::Template::of(Op::AndB, HALF)
+                    ..Template::of(Op::AndB, HALF)
                 };
                 let byte = self.make(template, &[&list, &mask]);
                 if t == DType::Bool {

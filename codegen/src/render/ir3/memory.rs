@@ -2,7 +2,7 @@
 
 use super::Select;
 use super::address::Address;
-use super::build::List;
+use super::operand::List;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, HALF, Src};

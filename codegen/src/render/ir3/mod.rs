@@ -1,4 +1,4 @@
-//! Machine code for Adreno 6xx: selects instructions, which [`crate::ir3`] turns into code.
+//! Machine code for Adreno 6xx: unrolls loops and selects instructions, which [`crate::ir3`] turns into code.
 //!
 //! | type | register |
 //! |---|---|
@@ -24,9 +24,11 @@ mod divide;
 mod float;
 mod integer;
 mod load;
+mod loops;
 mod memory;
-mod ranges;
+mod operand;
 mod store;
+mod uses;
 mod wide;
 
 use hashbrown::HashMap;
@@ -37,13 +39,13 @@ use crate::ir::{Binary, Unary};
 use crate::ir3::virt::{Code as Inst3, Function};
 use crate::ir3::{Launch, Object as Kernel, compile};
 use crate::lower::decomp::{Caps, TypeSet};
-use crate::lower::{Acc, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::lower::{Acc, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty};
 use crate::machine::{Block, Class, Part, Value, dead};
 use crate::render::{Code, Emitter, Object};
 use crate::resources::Resources;
 use crate::target::{Target, qcom};
-use build::{List, Opnd};
 use control::Open;
+use operand::{List, Opnd};
 
 /// Makes machine code for Adreno 6xx.
 #[derive(Clone, Copy, Default, Debug)]
@@ -100,7 +102,7 @@ impl Emitter for Ir3Renderer {
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
-        let kernel = select(p, t)?;
+        let kernel = best(p, t)?;
         let file = t.registers.map_or(0, |r| r.waves);
         let resources = Resources {
             vector: kernel.footprint.full * 4,
@@ -131,13 +133,19 @@ impl Emitter for Ir3Renderer {
     }
 }
 
+/// Waves of a shader processor in a launch.
+fn waves(p: &Program, t: &Target, wave: u32) -> u64 {
+    let groups = (p.groups.max(1) as u64).div_ceil(t.cores.max(1) as u64);
+    groups * (p.items.max(1) as u64).div_ceil(u64::from(wave.max(1)))
+}
+
 /// Constants of 32 bits at most: 256 vectors (Mesa `ir3_compiler.c`, `max_const_compute`).
 const CONSTANTS: usize = 1024;
 
 /// What is known of a program before its instructions are selected.
 struct Facts {
     /// What registers can be.
-    ranges: Vec<Option<(i64, i64)>>,
+    ranges: Vec<Interval>,
     /// How often a register is read.
     uses: Vec<u32>,
     /// The instruction that defines a register.
@@ -180,6 +188,14 @@ struct Select<'a> {
     branches: u32,
 }
 
+/// Compiles a program with its loops unrolled, or as it is where that has no room in registers.
+fn best(p: &Program, t: &Target) -> Result<Kernel> {
+    match select(&loops::unrolled(p), t) {
+        Ok(kernel) if kernel.statistics.spilled == 0 => Ok(kernel),
+        _ => select(p, t),
+    }
+}
+
 /// Compiles a program.
 fn select(p: &Program, t: &Target) -> Result<Kernel> {
     let mut f = Function::new();
@@ -190,10 +206,10 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         p,
         t,
         facts: Facts {
-            ranges: ranges::of(p),
-            uses: ranges::uses(p),
-            defs: ranges::defs(p),
-            shared: ranges::shared(p),
+            ranges: Intervals::of_program(p),
+            uses: uses::uses(p),
+            defs: uses::defs(p),
+            shared: uses::shared(p),
         },
         f,
         at: 0,
@@ -226,6 +242,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
     let chip = qcom::registers(t);
     let launch = Launch {
         items: u32::try_from(p.items).unwrap_or(u32::MAX),
+        waves: waves(p, t, chip.wave),
         local_bytes: u32::try_from(p.local_bytes()).unwrap_or(u32::MAX),
         constants: s.file,
         args: p.args.len() as u32,
@@ -257,7 +274,7 @@ impl Select<'_> {
         self.p.ty(reg)
     }
 
-    fn range(&self, reg: Reg) -> Option<(i64, i64)> {
+    fn range(&self, reg: Reg) -> Interval {
         self.facts.ranges[reg.0 as usize]
     }
 

@@ -1,8 +1,9 @@
 //! Stores: one that does not happen everywhere is jumped over.
 
 use super::Select;
-use super::build::{List, Opnd};
+use super::address::Address;
 use super::memory::access_type;
+use super::operand::{List, Opnd};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
@@ -44,12 +45,77 @@ impl Select<'_> {
         // What is stored is computed outside: it may be read elsewhere.
         let whole = lanes == 1 || splat(self.p, gate).is_some();
         let step = if whole { lanes } else { 1 };
-        for lane in (0..lanes).step_by(step as usize) {
-            self.open_if(gates[lane as usize], true, true);
-            self.store_lanes(mode, mem, index, access, value, lane..lane + step)?;
+        let parts = (0..lanes).step_by(step as usize);
+        if mode != StoreMode::Set {
+            for lane in parts {
+                self.open_if(gates[lane as usize], true, true);
+                self.store_lanes(mode, mem, index, access, value, lane..lane + step)?;
+                self.close()?;
+            }
+            return Ok(());
+        }
+        // Places as well: the condition takes its time, too.
+        let mut ready = Vec::new();
+        for lane in parts {
+            let writes = self.prepared(mem, index, access, value, lane..lane + step)?;
+            ready.push((gates[lane as usize], writes));
+        }
+        for (gate, writes) in ready {
+            self.open_if(gate, true, true);
+            for (memory, place, from) in writes {
+                self.write(memory, place, from);
+            }
             self.close()?;
         }
         Ok(())
+    }
+
+    /// Types, places and values of the accesses that set lanes.
+    fn prepared(
+        &mut self,
+        mem: Mem,
+        index: Reg,
+        access: Access,
+        value: Reg,
+        range: std::ops::Range<u32>,
+    ) -> Result<Vec<(Type, Address, Part)>> {
+        let ty = self.ty(value);
+        let words = super::words(ty.dtype);
+        let list = self.r(value)?;
+        let whole = range.len() as u32 == ty.lanes;
+        let k = if whole {
+            Self::neighbours(ty, access)
+        } else {
+            1
+        };
+        let mut made = Vec::new();
+        for lane in range.step_by(k as usize) {
+            let (at, known, further) = self.start_of(index, access, lane, whole)?;
+            let first = lane as usize * words;
+            let list = list[first..first + k as usize * words].to_vec();
+            let place = self.place(mem, &at, known, further, ty.dtype.size())?;
+            let (memory, class) = access_type(ty.dtype);
+            let list = self.leaving(ty.dtype, list);
+            made.push((memory, place, self.side_by_side(class, &list)));
+        }
+        Ok(made)
+    }
+
+    /// The index of a lane, its register, and how far behind it the lane is.
+    fn start_of(
+        &mut self,
+        index: Reg,
+        access: Access,
+        lane: u32,
+        whole: bool,
+    ) -> Result<(List, Option<Reg>, i64)> {
+        let (at, known) = self.index_of(index, lane)?;
+        let further = Self::further(access, lane);
+        // The first lane may be left out because its index is negative, which addresses do not extend.
+        if !whole && self.ty(index).dtype != DType::U32 {
+            return Ok((self.shifted(&at, further), None, 0));
+        }
+        Ok((at, known, further))
     }
 
     fn store_lanes(
@@ -63,23 +129,19 @@ impl Select<'_> {
     ) -> Result<()> {
         let ty = self.ty(value);
         let dtype = ty.dtype;
+        if mode == StoreMode::Set {
+            for (memory, place, from) in self.prepared(mem, index, access, value, range)? {
+                self.write(memory, place, from);
+            }
+            return Ok(());
+        }
         let words = super::words(dtype);
         let list = self.r(value)?;
         let whole = range.len() as u32 == ty.lanes;
-        let k = match (mode, whole) {
-            (StoreMode::Set, true) => Self::neighbours(ty, access),
-            _ => 1,
-        };
-        for lane in range.step_by(k as usize) {
-            let (mut at, mut known) = self.index_of(index, lane)?;
-            let mut further = Self::further(access, lane);
-            // The first lane may be left out because its index is negative, which addresses do not extend.
-            if !whole && self.ty(index).dtype != DType::U32 {
-                at = self.shifted(&at, further);
-                (known, further) = (None, 0);
-            }
+        for lane in range {
+            let (at, known, further) = self.start_of(index, access, lane, whole)?;
             let first = lane as usize * words;
-            let list = list[first..first + k as usize * words].to_vec();
+            let list = list[first..first + words].to_vec();
             if let StoreMode::Atomic(op) = mode {
                 self.atomic(op, dtype, mem, (&at, known, further), list)?;
                 continue;

@@ -1,8 +1,9 @@
 //! Integers of 64 bits, as two words.
 
 use super::Select;
-use super::build::{List, Template};
+use super::build::Template;
 use super::integer::constant;
+use super::operand::List;
 use crate::ir::{Binary, Unary};
 use crate::ir3::virt::FULL;
 use crate::ir3::{Cond, Op};

@@ -16,6 +16,9 @@ use crate::shader;
 /// Cycles beside Mesa's from which on a kernel is named.
 const BAD: f64 = 1.3;
 
+/// Where the bands of such ratios end.
+const BANDS: [f64; 7] = [0.5, 0.8, 1.0, 1.1, BAD, 2.0, f64::INFINITY];
+
 /// A kernel that ran.
 pub struct Row {
     name: String,
@@ -170,6 +173,13 @@ pub fn print(rows: &[Row]) {
             "{what}: geometric mean of ours for one of Mesa's {:.3}",
             mean(rows.iter().map(ratio))
         );
+    }
+    let mut from = 0.0;
+    for to in BANDS {
+        let inside = |r: &&Row| r.ratio() > from && r.ratio() <= to;
+        let count = rows.iter().filter(inside).count();
+        println!("cycles of ours for one of Mesa's from {from} to {to}: {count} kernels");
+        from = to;
     }
     let bad = rows.iter().filter(|r| r.ratio() > BAD).count();
     println!("{} kernels, {bad} of them over {BAD}", rows.len());

@@ -23,7 +23,7 @@ const OF: usize = 16;
 /// Instructions of a program at most: longer ones are few, and take the simulator long.
 const LONGEST: usize = 4000;
 
-/// What inputs are made for.
+/// What makes the inputs of the nets.
 const INPUTS: &str = "inputs";
 
 /// What a kernel is for, and its program.
@@ -54,10 +54,8 @@ impl Emitter for Recorder {
 
     fn emit(&self, p: &Program, t: &ChipTarget) -> Result<Code> {
         let mut seen = self.seen.lock().unwrap();
-        // What makes inputs is no kernel of a net.
         let stores = p.insts.iter().any(|i| matches!(i, Inst::Store { .. }));
-        let runs = stores && seen.what != INPUTS;
-        if runs && p.insts.len() <= LONGEST && seen.texts.insert(text::of(p, &self.chip)) {
+        if stores && p.insts.len() <= LONGEST && seen.texts.insert(text::of(p, &self.chip)) {
             let what = seen.what.clone();
             seen.kernels.push((what, p.clone()));
         }

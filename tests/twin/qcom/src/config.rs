@@ -15,7 +15,7 @@
 //! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean) |
 //! | `ulp` | by how many units in the last place results of category 4 may be off: 0 (default) to 4; see [`Arithmetic`] |
 //! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product |
-//! | `debug` | 4: print packets |
+//! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
 //! | `fault` | see [`Fault`]; several with `;` between |
 
 use twin::config::{Part, Result, is_below, path};
@@ -107,8 +107,8 @@ pub struct Config {
     pub cached_pages: bool,
     /// What is not documented of arithmetic.
     pub arithmetic: Arithmetic,
-    /// Whether packets are printed.
-    pub packets: bool,
+    /// What is printed.
+    pub debug: u32,
     /// What goes wrong.
     pub faults: Vec<Fault>,
 }
@@ -128,7 +128,7 @@ impl Config {
     pub fn parse(text: &str) -> Result<Config> {
         let (mut chip, mut gpus, mut kernel, mut version) = ("a630", 1, None, Version::V4_9);
         let (mut memory, mut seed, mut timeout) = (half(), 1, None);
-        let (mut instructions, mut packets, mut faults) = (INSTRUCTIONS, debug() >= 4, Vec::new());
+        let (mut instructions, mut debug, mut faults) = (INSTRUCTIONS, debug(), Vec::new());
         let (mut arithmetic, mut cached_pages) = (Arithmetic::default(), false);
         for part in Part::all(text, KEYS) {
             let part = part?;
@@ -146,7 +146,7 @@ impl Config {
                 "pages" => cached_pages = part.word(&[("coherent", false), ("cached", true)])?,
                 "ulp" => arithmetic.ulp = part.within(0..=4)?,
                 "mad" => arithmetic.fused = part.word(&[("rounded", false), ("fused", true)])?,
-                "debug" => packets = part.number::<u32>()? >= 4,
+                "debug" => debug = part.number()?,
                 "fault" => {
                     for one in part.value.split(';') {
                         let fault = Fault::parse(one).ok_or_else(|| part.wrong(FAULTS))?;
@@ -178,7 +178,7 @@ impl Config {
             instructions,
             cached_pages,
             arithmetic,
-            packets,
+            debug,
             faults,
         })
     }

@@ -19,8 +19,9 @@ pub struct Core {
     /// Instructions of a wave that are a hang.
     pub(crate) limit: u64,
     pub(crate) arithmetic: Arithmetic,
-    /// Whether packets are printed.
+    /// Whether packets are printed, and what dispatches took.
     pub(crate) packets: bool,
+    pub(crate) took: bool,
     ticks: u64,
     /// Ticks in which something ran.
     busy: u64,
@@ -45,7 +46,8 @@ impl Core {
             caches: Caches::default(),
             limit: config.instructions,
             arithmetic: config.arithmetic,
-            packets: config.packets,
+            packets: config.debug >= 4,
+            took: config.debug >= 3,
             ticks: 0,
             busy: 0,
             order: Rng::new(config.seed ^ 0x5eed),
@@ -138,7 +140,7 @@ impl Core {
         self.caches.reset();
     }
 
-    /// Prints a packet.
+    /// Prints a line.
     pub(crate) fn print(&self, text: impl FnOnce() -> String) {
         eprintln!("{}", text());
     }

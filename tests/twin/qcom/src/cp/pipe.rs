@@ -185,8 +185,16 @@ impl Pipe {
         if let Some(fault) = fault {
             return Err(Fault::Page(fault).into());
         }
-        let instructions = ran.map_err(Stop::Fault)?;
-        around.core.shaded(instructions);
+        let done = ran.map_err(Stop::Fault)?;
+        around.core.shaded(done.instructions);
+        if around.core.took {
+            around.core.print(|| {
+                format!(
+                    "{who}: {} groups, {} waves, {} instructions, {} cycles of the model",
+                    done.groups, done.waves, done.instructions, done.cycles
+                )
+            });
+        }
         Ok(())
     }
 }

@@ -1,18 +1,17 @@
 //! Runs a dispatch on the shader cores.
 
 use twin_ir3::launch::Launch;
-use twin_ir3::{Broken, Cause, Grid};
+use twin_ir3::{Broken, Cause, Done, Grid};
 
 use crate::memory::view::View;
 
 use super::Fault;
 
-/// Runs a dispatch to its end. Returns how many instructions its waves have issued.
-pub(super) fn run(launch: Launch, view: &mut View<'_>) -> Result<u64, Fault> {
+/// Runs a dispatch to its end. Returns what it took.
+pub(super) fn run(launch: Launch, view: &mut View<'_>) -> Result<Done, Fault> {
     let mut grid = Grid::new(launch).map_err(|broken| stop(&broken, view))?;
     let done = grid.run(view);
-    let done = done.map_err(|broken| stop(&broken, view))?;
-    Ok(done.instructions)
+    done.map_err(|broken| stop(&broken, view))
 }
 
 /// What the GPU does where a shader cannot go on.
