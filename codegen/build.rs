@@ -9,11 +9,12 @@ use std::path::Path;
 use std::{env, fs, io};
 
 /// What this crate uses of `drivers-spec`: files and folders of its sources.
-pub const SPEC: [&str; 4] = [
+pub const SPEC: [&str; 5] = [
     "nv/tensor_map.rs",
     "nv/cubin.rs",
     "nv/cubin",
     "qcom/chip.rs",
+    "qcom/opencl.rs",
 ];
 
 fn main() -> io::Result<()> {

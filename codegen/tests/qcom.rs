@@ -6,6 +6,8 @@
 
 #[path = "qcom/machine.rs"]
 mod machine;
+#[path = "qcom/opencl.rs"]
+mod opencl;
 #[path = "support/suite.rs"]
 mod suite;
 mod support;

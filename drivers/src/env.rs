@@ -64,6 +64,8 @@ pub(crate) const KNOWN: &[&str] = &[
     "NV_WGMMA",
     "PROFILE",
     "QCOM",
+    "QCOM_CC",
+    "QCOM_CL",
     "QCOM_IR3",
     "SUBNORMALS",
     "TWIN",

@@ -84,7 +84,7 @@ impl DeviceKind {
             DeviceKind::Amd => &["LLVM", "CLANG", "HIP"],
             DeviceKind::Nv => &["CUDA", "PTX", "LLVM", "NAK"],
             DeviceKind::Cuda => &["PTX"],
-            DeviceKind::Qcom => &["IR3"],
+            DeviceKind::Qcom => &["IR3", "CL"],
             _ => &[],
         }
     }

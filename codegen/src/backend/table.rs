@@ -4,12 +4,15 @@
 use std::sync::Arc;
 
 use super::Backend;
-use crate::compile::{ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler, Toolkits, ptxas};
+use crate::compile::{
+    ClangCompiler, ComgrCompiler, Compiler, NvrtcCompiler, OpenClCompiler, Toolkits, ptxas,
+};
 #[cfg(feature = "llvm")]
 use crate::compile::{LlvmCompiler, NvptxCompiler};
 use crate::error::Result;
 use crate::render::{
-    CRenderer, CudaRenderer, Emitter, HipRenderer, Ir3Renderer, LlvmRenderer, PtxRenderer,
+    CRenderer, CudaRenderer, Emitter, HipRenderer, Ir3Renderer, LlvmRenderer, OpenClRenderer,
+    PtxRenderer,
 };
 use crate::target::Target;
 
@@ -122,6 +125,14 @@ pub const TABLE: &[Row] = &[
         emitter: || Arc::new(Ir3Renderer),
         compiler: |_| Ok(None),
         fix: "nothing to install",
+    },
+    Row {
+        device: "QCOM",
+        renderer: "CL",
+        target: Target::qcom,
+        emitter: || Arc::new(OpenClRenderer),
+        compiler: |target| found(OpenClCompiler::find(target)?),
+        fix: "optional, only for DEV=QCOM:CL: the board vendor's OpenCL library",
     },
 ];
 

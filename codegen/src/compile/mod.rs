@@ -23,6 +23,11 @@ pub mod nvptx;
     reason = "calls into a library that is loaded when it is there"
 )]
 pub mod nvrtc;
+#[expect(
+    unsafe_code,
+    reason = "calls into a library that is loaded when it is there"
+)]
+pub mod opencl;
 pub mod ptxas;
 
 pub use clang::ClangCompiler;
@@ -34,6 +39,7 @@ pub use llvm::LlvmCompiler;
 #[cfg(feature = "llvm")]
 pub use nvptx::NvptxCompiler;
 pub use nvrtc::NvrtcCompiler;
+pub use opencl::OpenClCompiler;
 pub use ptxas::PtxasCompiler;
 
 use crate::error::Result;

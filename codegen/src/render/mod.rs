@@ -6,7 +6,7 @@ pub mod ir3;
 pub mod llvm;
 pub mod ptx;
 
-pub use c::{CRenderer, CudaRenderer, HipRenderer};
+pub use c::{CRenderer, CudaRenderer, HipRenderer, OpenClRenderer};
 pub use ir3::Ir3Renderer;
 pub use llvm::LlvmRenderer;
 pub use ptx::PtxRenderer;
@@ -32,6 +32,8 @@ pub enum Language {
     Hip,
     /// CUDA C++ for the device only, without headers.
     Cuda,
+    /// OpenCL C 1.2 with halves.
+    OpenCl,
     /// NVIDIA's assembly language.
     Ptx,
 }

@@ -171,6 +171,9 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// A binary of Qualcomm's OpenCL that cannot be read.
+    #[error(transparent)]
+    OpenCl(#[from] drivers_spec::qcom::opencl::Error),
 }
 
 fn number(what: &'static str, found: impl Into<u64>, expected: impl Into<String>) -> Error {

@@ -14,6 +14,7 @@ use crate::backend::arch;
 use crate::encode::builtin::{CODE_ALIGN, FETCHED};
 use crate::encode::launch;
 use crate::object::{Error, Object};
+use crate::vendor;
 
 /// Puts a compiled kernel into device memory. Returns it with the bytes of private memory that it needs for each fiber.
 ///
@@ -33,6 +34,8 @@ pub(crate) fn load(
             "compiled for {asked}, expected {here}: compile it for this device"
         )));
     }
+    let theirs = vendor::of(image).map_err(|e| refused(&e))?;
+    let image = theirs.as_ref().unwrap_or(image);
     let mut object = Object::parse(&image.bytes).map_err(|e| refused(&e))?;
     object.shared_bytes = object.shared_bytes.max(image.local_bytes);
     check_layout(&object, image).map_err(|e| refused(&e))?;

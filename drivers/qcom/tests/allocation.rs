@@ -8,9 +8,11 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use drivers_qcom::{Options, kgsl, msm, over};
 use hcq::graph::{GraphBuilder, Work};
+use hcq::progress::{Asked, raising};
 use hcq::transport::Machine;
 use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val};
 use twin_qcom::machine::TwinMachine;
@@ -110,5 +112,42 @@ fn submissions_and_replays_allocate_nothing() {
         assert_eq!(calls, [[1, 1]; 20], "{config}");
         let allocating = allocations.iter().filter(|counts| **counts != [0, 0]);
         assert!(allocating.count() <= 1, "{config}: {allocations:?}");
+    }
+}
+
+/// A wait that has become long looks at the queue: what has no waits in it is not read back for that.
+#[test]
+fn looks_at_a_long_run_allocate_nothing() {
+    for config in ["chip=a630", "chip=a630,kernel=msm"] {
+        let config = format!("{config},timeout=1500,fault=hang:1");
+        let twin: Arc<dyn Machine> = TwinMachine::new(&config).unwrap();
+        let (machine, _) = timed::timed(twin);
+        let options = Options::default();
+        let backend = match config.contains("msm") {
+            true => msm::open(&machine, 0),
+            false => kgsl::open(&machine, 0, &options),
+        };
+        let device = over(&backend.unwrap(), &options).unwrap();
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let program = device.load(&stand::many("a630")).unwrap();
+        let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
+        let exec = Command::Exec {
+            program: &program,
+            args: &[at(&data), Val::Const(1)],
+            grid: [1, 1, 1],
+            block: [1, 1, 1],
+        };
+        // It never ends.
+        compute.submit(&[], &[exec]).unwrap();
+        let timeline = compute.queue().timeline().signal().va().0;
+        let mut counts = Vec::new();
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(3));
+            let before = COUNT.get();
+            let silence = raising(timeline, &mut Asked::default());
+            counts.push(COUNT.get() - before);
+            assert!(silence.is_some(), "{config}: nothing is asked");
+        }
+        assert_eq!(counts, [0; 8], "{config}");
     }
 }

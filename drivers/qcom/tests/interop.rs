@@ -339,6 +339,11 @@ fn dma_bufs_are_used_in_place() {
         (fd, view)
     };
     let (fd, view) = exported(1);
+    for bytes in [0, 4097, 8192, u64::MAX] {
+        let error = bench.device.import(&Import::DmaBuf(fd, bytes)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("expected 1 to 0x1000, as it has"), "{text}");
+    }
     let import = |fd| bench.device.import(&Import::DmaBuf(fd, 4096));
     let buffer = import(fd).unwrap();
     // One that is imported is known, by whichever descriptor.
@@ -349,7 +354,7 @@ fn dma_bufs_are_used_in_place() {
     assert_eq!(bench.found(&buffer, 4096), content(1));
     view.copy_from_slice(0, &content(2)).unwrap();
     assert_eq!(bench.found(&buffer, 4096), content(2));
-    let error = bench.device.import(&Import::DmaBuf(fd, 8192)).unwrap_err();
+    let error = bench.device.import(&Import::DmaBuf(fd, 2048)).unwrap_err();
     assert!(error.to_string().contains("is imported with"), "{error}");
     // The descriptor's number is another dma-buf's by now.
     process.close(fd).unwrap();
@@ -390,4 +395,32 @@ fn a_constant_address_of_an_import_is_an_argument_like_others() {
     assert_eq!(view.read::<u32>(256), Ok(1234));
     drop((buffer, slice, program));
     bench.ends();
+}
+
+/// Host memory of KGSL needs the kernel's calls around each access: a pointer would see what the caches have.
+#[test]
+fn a_mapping_is_given_only_where_nothing_is_to_be_done_around_an_access() {
+    for (config, kind, is_given) in [
+        ("", MemoryKind::Host, false),
+        ("", MemoryKind::Device, true),
+        ("", MemoryKind::Control, true),
+        ("kernel=msm", MemoryKind::Host, true),
+        ("kernel=msm", MemoryKind::Device, true),
+    ] {
+        let bench = Bench::new(config);
+        let buffer = stand::memory(&*bench.device, kind, 4096).unwrap();
+        match buffer.view() {
+            Ok(view) => {
+                assert!(is_given, "{config} {kind:?}");
+                // The GPU finds what is written there.
+                view.copy_from_slice(0, &content(9)).unwrap();
+                assert_eq!(bench.found(&buffer, 4096), content(9), "{config} {kind:?}");
+                drop(view);
+            }
+            Err(Error::NoHostAccess { .. }) => assert!(!is_given, "{config} {kind:?}"),
+            Err(error) => panic!("{config} {kind:?}: {error}"),
+        }
+        drop(buffer);
+        bench.ends();
+    }
 }

@@ -9,8 +9,11 @@ use std::sync::Arc;
 use codegen::ir3;
 use drivers_qcom::vendor::Binary;
 use drivers_qcom::{Options, kgsl, over};
+use drivers_spec::qcom::opencl;
 use hcq::transport::Machine;
-use hcq::{ArgKind, Command, Device, MemoryKind, QueueKind, Scope, Stream, Val};
+use hcq::{
+    ArgKind, ArgLayout, Command, Device, KernelImage, MemoryKind, QueueKind, Scope, Stream, Val,
+};
 use twin_qcom::machine::TwinMachine;
 
 use stand::{at, soon};
@@ -33,32 +36,38 @@ end";
 
 /// A binary of that kernel, with one buffer.
 fn binary(constant: u32) -> Vec<u8> {
-    let code: Vec<u8> = TEXT
-        .lines()
-        .flat_map(|line| ir3::encode(&line.parse().unwrap()).unwrap().to_le_bytes())
+    let code = TEXT.lines();
+    let mut code: Vec<u64> = code
+        .map(|line| ir3::encode(&line.parse().unwrap()).unwrap())
         .collect();
-    let (program, constants, code_at, kernel) = (0x140, 0x160, 0x190, 0x400);
-    let mut bytes = vec![0; 0x600];
-    bytes[code_at..code_at + code.len()].copy_from_slice(&code);
-    bytes[kernel + 0x158..][..5].copy_from_slice(b"store");
-    let mut put = |at: usize, word: usize| {
-        bytes[at..at + 4].copy_from_slice(&(word as u32).to_le_bytes());
-    };
-    let section = |n: usize| 0x30 + n * 20;
-    put(0x18, 12);
-    put(section(0) + 4, program);
-    put(section(6) + 4, constants);
-    put(section(6) + 8, 40);
-    put(section(7) + 4, code_at);
-    put(section(10) + 8, code.len());
-    put(section(11) + 4, kernel);
-    put(program + 0x14, 3);
-    put(constants, constant as usize);
-    put(constants + 16, 32);
-    put(constants + 24, 1);
-    put(kernel + 0xc4, 8);
-    put(kernel + 0x158 + 8, 32);
-    bytes
+    code.resize(code.len().next_multiple_of(16), 0);
+    let mut constants = vec![0; 33];
+    constants[32] = constant;
+    opencl::Binary {
+        name: "store".into(),
+        arguments: vec![opencl::Argument::Value { at: 0 }],
+        full: 3,
+        half: 0,
+        branch_depth: 0,
+        shared_bytes: 0,
+        private_bytes: 0,
+        samplers: 0,
+        constants,
+        entry: 8,
+        code,
+    }
+    .to_bytes()
+}
+
+fn kernel(bytes: Vec<u8>) -> KernelImage {
+    KernelImage {
+        name: "store 77".into(),
+        arch: "a630".into(),
+        bytes: bytes.into(),
+        entry: "store".into(),
+        args: ArgLayout::new([ArgKind::Buffer]),
+        local_bytes: 0,
+    }
 }
 
 #[test]
@@ -69,9 +78,11 @@ fn a_kernel_of_the_vendors_compiler_runs_beside_ours() {
     let backend = kgsl::open(&machine, 0, &options).unwrap();
     let device = over(&backend, &options).unwrap();
     let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
-    let theirs = Binary::parse(&binary(77)).unwrap();
-    let theirs = theirs.image("a630", &[ArgKind::Buffer], &[]).unwrap();
-    let theirs = device.load(&theirs).unwrap();
+    let images = Binary::parse(&binary(77)).unwrap();
+    let images = images.image("a630", &[ArgKind::Buffer], &[]).unwrap();
+    device.load(&images).unwrap();
+    // As the compiler of this project gives it: the driver reads where its arguments are.
+    let theirs = device.load(&kernel(binary(77))).unwrap();
     let ours = device.load(&stand::many("a630")).unwrap();
     let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
     let behind = data.slice(64, 64).unwrap();
@@ -95,4 +106,15 @@ fn a_kernel_of_the_vendors_compiler_runs_beside_ours() {
     assert_eq!(stand::words(&data, 0).unwrap(), [77, 77, 77, 77, 77, 0]);
     assert_eq!(stand::words(&behind, 0).unwrap(), [5, 5, 5, 5, 0]);
     assert_eq!(twin.machine().broken_rules(), [""; 0]);
+    // What is damaged, and what has other arguments, is refused with a reason.
+    let mut cut = binary(77);
+    cut.truncate(0x200);
+    let error = device.load(&kernel(cut)).err().unwrap().to_string();
+    assert!(error.contains("ends inside of its"), "{error}");
+    let two = KernelImage {
+        args: ArgLayout::new([ArgKind::Buffer; 2]),
+        ..kernel(binary(77))
+    };
+    let error = device.load(&two).err().unwrap().to_string();
+    assert!(error.contains("expected 1 values and 0 images"), "{error}");
 }

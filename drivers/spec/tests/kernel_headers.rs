@@ -12,7 +12,7 @@ use std::process::Command;
 
 use drivers_spec::amd::uapi::Layout;
 use drivers_spec::amd::{drm, kfd};
-use drivers_spec::qcom::{kgsl, msm};
+use drivers_spec::qcom::{kgsl, msm, syncobj};
 use drivers_spec::vfio;
 use hcq::transport::Ioctl;
 
@@ -42,6 +42,13 @@ const NEWER: &[&str] = &[
     "kfd_ioctl_create_queue_args.pad",
     "kfd_ioctl_create_queue_args=",
     "AMDKFD_IOC_CREATE_QUEUE=",
+    // Linux 6.6
+    "drm_syncobj_wait=",
+    "drm_syncobj_wait.deadline_nsec",
+    "DRM_IOCTL_SYNCOBJ_WAIT=",
+    "drm_syncobj_timeline_wait=",
+    "drm_syncobj_timeline_wait.deadline_nsec",
+    "DRM_IOCTL_SYNCOBJ_TIMELINE_WAIT=",
     // Linux 6.2 to 6.16
     "drm_amdgpu_info_device=",
     "drm_amdgpu_info_device.pcie_gen",
@@ -252,6 +259,12 @@ fn msm_as_in_the_kernel_header() {
     // 16 bytes of GEM_INFO are what kernels of that time had.
     let equal = check("<msm_drm.h>", &[MSM], &[], msm::by_value::IOCTLS);
     assert!(equal >= 1, "{equal}");
+}
+
+#[test]
+fn syncobjs_as_in_the_kernel_header() {
+    let equal = check("<drm.h>", &[DRM_CORE], syncobj::LAYOUTS, syncobj::IOCTLS);
+    assert!(equal > 40, "{equal}");
 }
 
 /// Debian has no header of KGSL; where a vendor's system has one it is compared. `tests/qcom_kgsl.rs` has the same

@@ -8,7 +8,7 @@ use super::{
 };
 
 /// The older variables for a compiler, with what they ask for.
-const RENDERERS: [(&str, DeviceKind, &str); 13] = [
+const RENDERERS: [(&str, DeviceKind, &str); 14] = [
     ("AMD_HIP", DeviceKind::Amd, "HIP"),
     ("AMD_LLVM", DeviceKind::Amd, "LLVM"),
     ("CPU_CLANG", DeviceKind::Cpu, "CLANG"),
@@ -21,14 +21,16 @@ const RENDERERS: [(&str, DeviceKind, &str); 13] = [
     ("NV_NVCC", DeviceKind::Nv, "CUDA"),
     ("NV_NVRTC", DeviceKind::Nv, "CUDA"),
     ("NV_PTX", DeviceKind::Nv, "PTX"),
+    ("QCOM_CL", DeviceKind::Qcom, "CL"),
     ("QCOM_IR3", DeviceKind::Qcom, "IR3"),
 ];
 
 /// Those that name one: `NV_CC=PTX`.
-const NAMED: [(&str, DeviceKind); 3] = [
+const NAMED: [(&str, DeviceKind); 4] = [
     ("AMD_CC", DeviceKind::Amd),
     ("CPU_CC", DeviceKind::Cpu),
     ("NV_CC", DeviceKind::Nv),
+    ("QCOM_CC", DeviceKind::Qcom),
 ];
 
 /// The older variables for a simulated device; `MOCKGPU` takes any device's first transport.

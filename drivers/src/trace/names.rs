@@ -8,7 +8,7 @@ use drivers_amd::am::areas;
 use drivers_spec::amd::discovery as ip;
 use drivers_spec::amd::mmio::tables::Named;
 use drivers_spec::amd::packet::{Gfx, Gfxs};
-use drivers_spec::fields;
+use drivers_spec::fields::{self, Drivers, Drm};
 use drivers_spec::nv::abi::Branch;
 use hcq::reg::Value;
 use hcq::transport::Pci;
@@ -313,5 +313,12 @@ pub fn ioctl(record: &Record) -> Option<String> {
         .as_ref()
         .map_or(&[][..], |answer| &answer.data[..]);
     let request = access.arg("request") as u32;
-    fields::describe(Branch::R580, request, &access.data, after)
+    let drivers = Drivers {
+        nvidia: Branch::R580,
+        drm: match access.name.starts_with("DRM_IOCTL_MSM_") {
+            true => Drm::Msm,
+            false => Drm::Amdgpu,
+        },
+    };
+    fields::describe(drivers, request, &access.data, after)
 }

@@ -1,6 +1,6 @@
 //! Arithmetic and conversions.
 
-use super::{Dialect, Text, arithmetic_float, convertible, integer, literal, scalar};
+use super::{Dialect, Text, arithmetic_float, convertible, integer, scalar};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, Unary};
@@ -62,6 +62,7 @@ impl Text<'_> {
     fn function(&self, name: &str, dtype: DType, a: &str) -> String {
         match self.dialect {
             Dialect::Cuda => super::cuda::function(name, dtype, a),
+            Dialect::OpenCl => super::opencl::function(name, a),
             Dialect::C | Dialect::Hip => format!("__builtin_elementwise_{name}({a})"),
         }
     }
@@ -91,6 +92,9 @@ impl Text<'_> {
         let f = if ty.dtype == DType::F32 { "f" } else { "" };
         if self.dialect == Dialect::Cuda {
             self.define(dst, format!("__fma{f}_rn({a}, {b}, {c})"));
+        } else if self.dialect == Dialect::OpenCl {
+            // Sums of products only ([`crate::lower::decomp::Caps::mad`]).
+            self.define(dst, format!("mad({a}, {b}, {c})"));
         } else if self.dialect == Dialect::Hip {
             // Compilers of older ROCm have no builtin for vectors.
             let each = format!("__builtin_fma{f}({a}[{{i}}], {b}[{{i}}], {c}[{{i}}])");
@@ -157,7 +161,7 @@ impl Text<'_> {
             {
                 let name = if op == Binary::Max { "max" } else { "min" };
                 match self.dialect {
-                    Dialect::Cuda => super::cuda::extremum(name, ty.dtype, a, b),
+                    Dialect::Cuda | Dialect::OpenCl => super::cuda::extremum(name, ty.dtype, a, b),
                     Dialect::C | Dialect::Hip => format!("__builtin_elementwise_{name}({a}, {b})"),
                 }
             }
@@ -292,11 +296,16 @@ impl Text<'_> {
         } else if f.is_float() && !d.is_float() {
             let (min, max) = crate::ir::scalar::int_limits(d);
             // The bounds as floats: the upper one rounds up to a power of two, which saturates.
-            let low = format!("({}){:?}", scalar(f), min as f64);
-            let high = format!("({}){:?}", scalar(f), (max + 1) as f64);
+            // Without a suffix they are doubles, which OpenCL may not have.
+            let suffix = match self.dialect {
+                Dialect::OpenCl => "f",
+                _ => "",
+            };
+            let low = format!("({}){:?}{suffix}", scalar(f), min as f64);
+            let high = format!("({}){:?}{suffix}", scalar(f), (max + 1) as f64);
             let s = scalar(d);
-            let top = literal(d, max as u64);
-            let bottom = literal(d, min as u64);
+            let top = self.literal(d, max as u64);
+            let bottom = self.literal(d, min as u64);
             let x = format!("{a}[{{i}}]");
             let each = format!(
                 "{x} != {x} ? 0 : {x} >= {high} ? {top} : {x} <= {low} ? {bottom} : ({s})({x})"

@@ -1,4 +1,4 @@
-//! Combinations with memory in one indivisible step, in HIP and CUDA C. As in
+//! Combinations with memory in one indivisible step, in HIP, CUDA and OpenCL C. As in
 //! [`crate::render::llvm`], which says why.
 
 use super::{Dialect, Text, scalar};
@@ -29,7 +29,8 @@ impl Text<'_> {
         gate: Option<Reg>,
         signed: bool,
     ) -> Result<&'static str> {
-        let (Mem::Arg(_), Dialect::Hip | Dialect::Cuda) = (mem, self.dialect) else {
+        let (Mem::Arg(_), Dialect::Hip | Dialect::Cuda | Dialect::OpenCl) = (mem, self.dialect)
+        else {
             return self.unsupported("a combination of several work-items");
         };
         match gate {
@@ -53,8 +54,12 @@ impl Text<'_> {
         } else {
             self.line(format!("const u32 shift = ({place} & 3) * 8;"));
             let global = self.global();
+            let three = match self.dialect {
+                Dialect::OpenCl => "3ul",
+                _ => "3ull",
+            };
             self.line(format!(
-                "{global}{ty} *at = ({global}{ty} *)({place} & ~3ull);"
+                "{global}{ty} *at = ({global}{ty} *)({place} & ~{three});"
             ));
         }
         Ok(word)
@@ -64,6 +69,7 @@ impl Text<'_> {
     fn global(&self) -> &'static str {
         match self.dialect {
             Dialect::Cuda => "",
+            Dialect::OpenCl => "volatile __global ",
             _ => "GLOBAL ",
         }
     }
@@ -81,6 +87,7 @@ impl Text<'_> {
             (Dialect::Cuda, "and") => format!("atomicAnd(at, {value});"),
             (Dialect::Cuda, "max") => format!("atomicMax(at, {value});"),
             (Dialect::Cuda, _) => format!("atomicMin(at, {value});"),
+            (Dialect::OpenCl, op) => format!("atomic_{op}(at, {value});"),
             _ => format!("VRAM {{ __hip_atomic_fetch_{op}(at, {value}, RELAXED); }}"),
         }
     }
@@ -89,6 +96,7 @@ impl Text<'_> {
     fn look(&self) -> &'static str {
         match self.dialect {
             Dialect::Cuda => "*(volatile decltype(at))at",
+            Dialect::OpenCl => "*at",
             _ => "__hip_atomic_load(at, RELAXED)",
         }
     }
@@ -97,7 +105,8 @@ impl Text<'_> {
     fn raw(&self, dtype: DType, value: Reg) -> String {
         let bits = dtype.size() * 8;
         let word = if bits == 64 { "u64" } else { "u32" };
-        format!("({word})__builtin_bit_cast(u{bits}, r{})", value.0)
+        let raw = self.same_bits(&format!("u{bits}"), &format!("r{}", value.0));
+        format!("({word}){raw}")
     }
 
     pub(super) fn atomic(
@@ -149,6 +158,7 @@ impl Text<'_> {
         let place = format!("&{place}[r{}]", index.0);
         let store = match self.dialect {
             Dialect::Cuda => format!("*(volatile u8 *){place} = {bit}"),
+            Dialect::OpenCl => format!("*(volatile __global u8 *){place} = {bit}"),
             _ => format!("__hip_atomic_store({place}, (u8){bit}, RELAXED)"),
         };
         self.line(format!("if ({gate}r{} == {bit}) {store};", value.0));
@@ -196,10 +206,8 @@ impl Text<'_> {
             (_, true) => "0x7ff8000000000000ull",
             (_, false) => "0xfff8000000000000ull",
         };
-        self.line(format!(
-            "const {float} seen = __builtin_bit_cast({float}, {});",
-            self.look()
-        ));
+        let seen = self.same_bits(float, self.look());
+        self.line(format!("const {float} seen = {seen};"));
         self.line(format!("if (r{v} != r{v} || seen {by} r{v}) {{"));
         self.line(format!(
             "  const {word} raw = r{v} != r{v} ? {nan} : {raw};"
@@ -231,7 +239,24 @@ impl Text<'_> {
             (true, false) => format!("({raw} << shift)"),
             (true, true) => format!("({raw} << shift | ~({own:#x}u << shift))"),
         };
+        if self.dialect == Dialect::OpenCl && dtype.size() == 8 {
+            self.words_of_opencl(name, &value);
+            return;
+        }
         self.line(self.fetch(name, &value));
+    }
+
+    /// OpenCL has no step of 64 bits on these GPUs: the low word, and then the high one with what that carries.
+    fn words_of_opencl(&mut self, name: &str, value: &str) {
+        self.line("volatile __global u32 *word = (volatile __global u32 *)at;");
+        self.line(format!(
+            "const u32 low = (u32)({value}), high = (u32)(({value}) >> 32);"
+        ));
+        self.line(format!("const u32 seen = atomic_{name}(word, low);"));
+        match name {
+            "add" => self.line("atomic_add(word + 1, high + (seen > ~low));"),
+            _ => self.line(format!("atomic_{name}(word + 1, high);")),
+        }
     }
 
     pub(super) fn attempt(
@@ -251,7 +276,7 @@ impl Text<'_> {
             1 | 2 => format!("(u{bits})(old >> shift)"),
             _ => "old".into(),
         };
-        self.define(dst, format!("__builtin_bit_cast({}, {old})", scalar(dtype)));
+        self.define(dst, self.same_bits(scalar(dtype), &old));
         Ok(())
     }
 
@@ -267,9 +292,13 @@ impl Text<'_> {
             _ => raw,
         };
         self.line(format!("const {word} made = {new};"));
-        if self.dialect == Dialect::Cuda {
+        if self.dialect != Dialect::Hip {
+            let swap = match self.dialect {
+                Dialect::OpenCl => "atomic_cmpxchg",
+                _ => "atomicCAS",
+            };
             self.line("if (made == old) break;");
-            self.line(format!("const {word} seen = atomicCAS(at, old, made);"));
+            self.line(format!("const {word} seen = {swap}(at, old, made);"));
             self.line("if (seen == old) break;");
             self.line("old = seen;");
             self.close();

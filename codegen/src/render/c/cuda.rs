@@ -10,10 +10,9 @@ use super::{Dialect, PRELUDE, Text, memory, scalar};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::mma::MmaDesc;
-use crate::ir::{ReduceOp, StoreMode};
 use crate::lower::decomp::Caps;
-use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
-use crate::render::factors::{WIDEST, splat, together};
+use crate::lower::{Arg, Inst, Mem, Program, Reg, Ty};
+use crate::render::factors::{WIDEST, together};
 use crate::render::{Code, ENTRY, Emitter, Language, Source, nv_caps};
 use crate::target::Target;
 use crate::target::nv::{Matrix, STATIC_BYTES};
@@ -198,114 +197,23 @@ impl Text<'_> {
         self.line(format!("const i64 group = {number};"));
     }
 
-    /// An instruction, once for each of its lanes.
-    fn each_lane(&mut self, inst: &Inst) -> Result<()> {
-        let lanes = |r: &Reg| self.p.ty(*r).lanes;
-        let lanes = match inst {
-            Inst::Load {
-                dst,
-                mem,
-                index,
-                access: Access::Contiguous,
-                gate,
-            } if lanes(dst) > 1 => match gate {
-                None => return self.load_wide(*dst, *mem, *index),
-                Some((gate, alt)) => match splat(self.p, *gate) {
-                    Some(gate) => return self.load_gated(*dst, *mem, *index, gate, *alt),
-                    None => lanes(dst),
-                },
-            },
-            Inst::Store {
-                mode: StoreMode::Set,
-                mem,
-                index,
-                access: Access::Contiguous,
-                value,
-                gate,
-            } if lanes(value) > 1 => match gate {
-                None => return self.store_wide(*mem, *index, *value),
-                Some(gate) => match splat(self.p, *gate) {
-                    Some(gate) => {
-                        let gate = self.r(gate);
-                        self.line(format!("if ({gate}) {{"));
-                        self.depth += 1;
-                        self.store_wide(*mem, *index, *value)?;
-                        self.depth -= 1;
-                        self.line("}");
-                        return Ok(());
-                    }
-                    None => lanes(value),
-                },
-            },
-            Inst::Horizontal { dst, op, a } => return self.fold(*dst, *op, *a),
-            Inst::Mma { dst, desc, a, b, c } => return self.mma_sync(*dst, desc, *a, *b, *c),
+    /// Matrix instructions, and what goes on beside the warps; false for others.
+    pub(super) fn of_cuda(&mut self, inst: &Inst) -> Result<bool> {
+        match inst {
+            Inst::Mma { dst, desc, a, b, c } => self.mma_sync(*dst, desc, *a, *b, *c)?,
             Inst::MmaThere {
                 acc,
                 desc,
                 operands,
                 at,
-            } => return self.mma_async(*acc, desc, operands, at),
-            other if self.beside(other)? => return Ok(()),
-            Inst::Store { value, .. } => lanes(value),
-            Inst::SetAcc { a, .. } => lanes(a),
-            other => other.dst().map_or(1, |dst| lanes(&dst)),
-        };
-        for lane in 0..lanes {
-            self.lane = lane;
-            self.inst(inst)?;
+            } => self.mma_async(*acc, desc, operands, at)?,
+            other => return self.beside(other),
         }
-        self.lane = 0;
-        Ok(())
+        Ok(true)
     }
 
-    /// The element of the lane that is spelled.
-    pub(super) fn element(&self, mem: Mem, index: Reg, access: Access) -> String {
-        let (at, i) = (Self::place(mem), self.r(index));
-        let lane = i64::from(self.lane);
-        let further = match access {
-            Access::Contiguous => lane,
-            Access::Strided(by) => by.wrapping_mul(lane),
-            Access::Gather => 0,
-        };
-        match further {
-            0 => format!("{at}[{i}]"),
-            _ => format!("({at} + {i})[{further}]"),
-        }
-    }
-
-    /// Declares the lanes of a register.
-    fn declare(&mut self, reg: Reg) -> Vec<String> {
-        let Ty { dtype, lanes } = self.p.ty(reg);
-        let names: Vec<String> = (0..lanes).map(|i| format!("r{}_{i}", reg.0)).collect();
-        self.line(format!("{} {};", scalar(dtype), names.join(", ")));
-        names
-    }
-
-    fn load_wide(&mut self, dst: Reg, mem: Mem, index: Reg) -> Result<()> {
-        let names = self.declare(dst);
-        self.read(&names, self.p.ty(dst), mem, index);
-        Ok(())
-    }
-
-    fn load_gated(&mut self, dst: Reg, mem: Mem, index: Reg, gate: Reg, alt: Reg) -> Result<()> {
-        let names = self.declare(dst);
-        let gate = self.r(gate);
-        self.line(format!("if ({gate}) {{"));
-        self.depth += 1;
-        self.read(&names, self.p.ty(dst), mem, index);
-        self.depth -= 1;
-        self.line("} else {");
-        for (lane, name) in (0..).zip(&names) {
-            self.lane = lane;
-            let alt = self.r(alt);
-            self.line(format!("  {name} = {alt};"));
-        }
-        self.lane = 0;
-        self.line("}");
-        Ok(())
-    }
-
-    fn read(&mut self, names: &[String], ty: Ty, mem: Mem, index: Reg) {
+    /// Reads lanes as structures.
+    pub(super) fn read_structures(&mut self, names: &[String], ty: Ty, mem: Mem, index: Reg) {
         let k = together(&self.factors, ty, index);
         let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
         let from = format!("({} + {})", Self::place(mem), self.r(index));
@@ -326,7 +234,8 @@ impl Text<'_> {
         }
     }
 
-    fn store_wide(&mut self, mem: Mem, index: Reg, value: Reg) -> Result<()> {
+    /// Writes lanes as structures.
+    pub(super) fn store_structures(&mut self, mem: Mem, index: Reg, value: Reg) {
         let ty = self.p.ty(value);
         let k = together(&self.factors, ty, index);
         let to = format!("({} + {})", Self::place(mem), self.r(index));
@@ -344,37 +253,6 @@ impl Text<'_> {
                 parts.join(" ")
             ));
         }
-        Ok(())
-    }
-
-    /// Folds halves of the lanes onto each other, as the other dialects do; an odd number one by one.
-    fn fold(&mut self, dst: Reg, op: ReduceOp, a: Reg) -> Result<()> {
-        let Ty { dtype, lanes } = self.p.ty(a);
-        let one = Ty { dtype, lanes: 1 };
-        let mut names: Vec<String> = match lanes {
-            1 => vec![format!("r{}", a.0)],
-            _ => (0..lanes).map(|i| format!("r{}_{i}", a.0)).collect(),
-        };
-        let mut made = 0;
-        while names.len() > 1 {
-            let half = match names.len() {
-                n if n % 2 == 0 => n / 2,
-                n => n - 1,
-            };
-            for i in half..names.len() {
-                let to = i - half;
-                let Some(sum) = self.expression(one, op.binary(), &names[to], &names[i])? else {
-                    return self.unsupported(format!("reduction by {op:?}"));
-                };
-                let name = format!("h{}_{made}", dst.0);
-                made += 1;
-                self.line(format!("{} {name} = {sum};", scalar(dtype)));
-                names[to] = name;
-            }
-            names.truncate(half);
-        }
-        self.define(dst, &names[0]);
-        Ok(())
     }
 
     /// Elements of a register that lie in one dword, packed; neighbours are in neighbouring lanes.

@@ -167,6 +167,7 @@ impl Text<'_> {
         let value = match (self.p.items, self.dialect) {
             (1, _) => "0",
             (_, Dialect::Cuda) => "threadIdx.x",
+            (_, Dialect::OpenCl) => "get_local_id(0)",
             _ => "__builtin_amdgcn_workitem_id_x()",
         };
         self.define(dst, value);

@@ -1,6 +1,6 @@
 //! Loads and stores.
 
-use super::{Dialect, Text, scalar};
+use super::{Text, scalar};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::StoreMode;
@@ -39,7 +39,7 @@ impl Text<'_> {
             }
             return;
         }
-        let element = if self.dialect == Dialect::Cuda {
+        let element = if self.dialect.has_lanes_apart() {
             format!("{}{truth}", self.element(mem, index, access))
         } else if gather {
             format!("{at}[{i}[{{i}}]]{truth}")
@@ -99,7 +99,7 @@ impl Text<'_> {
             _ => format!("{r}[i]"),
         };
         let place = match (gather, lanes, access) {
-            _ if self.dialect == Dialect::Cuda => self.element(mem, index, access),
+            _ if self.dialect.has_lanes_apart() => self.element(mem, index, access),
             (true, ..) => format!("{at}[{i}[i]]"),
             (false, 1, _) => format!("{at}[{i}]"),
             (false, _, Access::Strided(by)) => format!("{at}[{i} + i * ({by})]"),

@@ -8,10 +8,13 @@ mod atomic;
 mod beside;
 mod cuda;
 mod hip;
+mod lanes;
 mod memory;
+mod opencl;
 
 pub use cuda::CudaRenderer;
 pub use hip::HipRenderer;
+pub use opencl::OpenClRenderer;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -169,6 +172,15 @@ enum Dialect {
     Hip,
     /// For NVIDIA GPUs: without vectors, each lane is a variable of its own.
     Cuda,
+    /// OpenCL C, likewise.
+    OpenCl,
+}
+
+impl Dialect {
+    /// Each lane is a variable of its own.
+    const fn has_lanes_apart(self) -> bool {
+        matches!(self, Dialect::Cuda | Dialect::OpenCl)
+    }
 }
 
 struct Text<'a> {
@@ -205,27 +217,25 @@ impl<'a> Text<'a> {
     /// The type of a register as it is spelled: that of one lane where lanes are variables of their own.
     fn of(&self, reg: Reg) -> Ty {
         let ty = self.p.ty(reg);
-        match self.dialect {
-            Dialect::Cuda => Ty { lanes: 1, ..ty },
-            Dialect::C | Dialect::Hip => ty,
+        match self.dialect.has_lanes_apart() {
+            true => Ty { lanes: 1, ..ty },
+            false => ty,
         }
     }
 
     /// The name of a register, or of the lane that is spelled.
     fn r(&self, reg: Reg) -> String {
-        match self.dialect {
-            Dialect::Cuda if self.p.ty(reg).lanes > 1 => format!("r{}_{}", reg.0, self.lane),
-            _ => format!("r{}", reg.0),
+        match self.dialect.has_lanes_apart() && self.p.ty(reg).lanes > 1 {
+            true => format!("r{}_{}", reg.0, self.lane),
+            false => format!("r{}", reg.0),
         }
     }
 
     /// The name of an accumulator, likewise.
     fn acc(&self, acc: Acc) -> String {
-        match self.dialect {
-            Dialect::Cuda if self.p.accs[acc.0 as usize].lanes > 1 => {
-                format!("acc{}_{}", acc.0, self.lane)
-            }
-            _ => format!("acc{}", acc.0),
+        match self.dialect.has_lanes_apart() && self.p.accs[acc.0 as usize].lanes > 1 {
+            true => format!("acc{}_{}", acc.0, self.lane),
+            false => format!("acc{}", acc.0),
         }
     }
 
@@ -249,6 +259,7 @@ impl<'a> Text<'a> {
                 Dialect::C => "c",
                 Dialect::Hip => "hip",
                 Dialect::Cuda => "cuda",
+                Dialect::OpenCl => "opencl",
             },
             kernel: self.p.name.clone(),
             what: what.into(),
@@ -286,7 +297,10 @@ impl<'a> Text<'a> {
     /// A conversion by value between vectors or scalars of one length.
     fn convert(&mut self, value: &str, element: &str, lanes: u32) -> String {
         let t = self.wide(element, lanes);
-        if lanes == 1 {
+        if self.dialect == Dialect::OpenCl && element == "f16" {
+            // The rounding of a plain conversion is that of the profile.
+            format!("convert_half_rte({value})")
+        } else if lanes == 1 {
             format!("(({t})({value}))")
         } else {
             format!("__builtin_convertvector({value}, {t})")
@@ -296,7 +310,22 @@ impl<'a> Text<'a> {
     /// The same bits as another type of the same width.
     fn bits(&mut self, value: &str, element: &str, lanes: u32) -> String {
         let t = self.wide(element, lanes);
-        format!("__builtin_bit_cast({t}, {value})")
+        self.same_bits(&t, value)
+    }
+
+    /// The same bits as a type whose definition is known to be used.
+    fn same_bits(&self, t: &str, value: &str) -> String {
+        match self.dialect {
+            Dialect::OpenCl => format!("as_{}({value})", opencl::name(t)),
+            _ => format!("__builtin_bit_cast({t}, {value})"),
+        }
+    }
+
+    fn literal(&self, dtype: DType, bits: u64) -> String {
+        match self.dialect {
+            Dialect::OpenCl => opencl::literal(dtype, bits),
+            _ => literal(dtype, bits),
+        }
     }
 
     /// `cond ? a : b` where the condition is a `Bool` value.
@@ -356,7 +385,7 @@ impl<'a> Text<'a> {
             Inst::Const { dst, bits } => {
                 let ty = self.of(*dst);
                 let t = self.ty(ty);
-                let value = literal(ty.dtype, *bits);
+                let value = self.literal(ty.dtype, *bits);
                 self.define(*dst, format!("({t})({value})"));
             }
             Inst::Var { dst, arg } => self.define(*dst, format!("arg{arg}")),
@@ -470,6 +499,9 @@ impl<'a> Text<'a> {
             Inst::Commit { value } => self.commit(*value),
             Inst::Barrier if self.dialect == Dialect::Cuda => self.line("__syncthreads();"),
             Inst::Barrier if self.dialect == Dialect::Hip => self.barrier(),
+            Inst::Barrier if self.dialect == Dialect::OpenCl => {
+                self.line("barrier(CLK_LOCAL_MEM_FENCE);");
+            }
             // One work-item per group: everything before has happened.
             Inst::Barrier => {}
             _ => debug_assert!(false, "{inst:?} is rendered elsewhere"),

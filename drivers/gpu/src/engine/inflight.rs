@@ -54,13 +54,14 @@ pub fn held<H: Hardware>(channel: &Channel<H>) -> Option<u64> {
 }
 
 /// The time without progress of a queue and of the queues that it waits for: pointers, pending signals, the current
-/// wait, and waves if the GPU shows them.
+/// wait, and waves if the GPU shows them. Of a queue that never waits, its pointers alone: nothing is read back, and nothing
+/// allocated.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
     if let Some(known) = channel.hardware().silence(asked) {
         return known;
     }
     let own = channel.unmoved();
-    if own < JUST_NOW {
+    if own < JUST_NOW || channel.hardware().never_waits() {
         return own;
     }
     let (mut marks, waits) = match blocked(channel) {

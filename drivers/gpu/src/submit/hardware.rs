@@ -98,6 +98,12 @@ pub trait Hardware: Send + Sync + Sized + 'static {
         None
     }
 
+    /// Whether nothing that it was ever given waits for memory: what is in flight then ends by itself, and need not be read
+    /// back to tell.
+    fn never_waits(&self) -> bool {
+        false
+    }
+
     /// Whether it is at a wait, if it knows more than its packets show: the condition of a passed wait may no longer
     /// hold.
     fn stand(&self) -> Option<Stand> {

@@ -14,6 +14,7 @@ pub(crate) mod private;
 mod way;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
@@ -34,6 +35,8 @@ pub struct QcomHardware {
     // Ended first: nothing below is used by the hardware then.
     calls: Calls,
     encoder: Encoder,
+    /// Whether something encoded waits for memory.
+    waits: AtomicBool,
     /// Where fences are counted; what flushes write; border colours; the driver's kernels.
     _memory: [Arc<Piece>; 2],
 }
@@ -50,6 +53,10 @@ impl Hardware for QcomHardware {
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
+        let waits = |one: &Command<'_>| matches!(one, Command::Wait { .. } | Command::Poll { .. });
+        if !self.waits.load(Ordering::Relaxed) && commands.iter().any(waits) {
+            self.waits.store(true, Ordering::Relaxed);
+        }
         self.encoder.encode(commands, out)
     }
 
@@ -82,6 +89,10 @@ impl Hardware for QcomHardware {
 
     fn stop(&self) -> bool {
         self.calls.context().stop()
+    }
+
+    fn never_waits(&self) -> bool {
+        !self.waits.load(Ordering::Relaxed)
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {

@@ -1,6 +1,7 @@
 //! What a queue is made of, in the order of making.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::{Piece, Pool};
@@ -72,6 +73,7 @@ pub(crate) fn open(
     let hardware = QcomHardware {
         calls: Calls::new(context, places),
         encoder: Encoder::new(setup, builtin),
+        waits: AtomicBool::new(false),
         _memory: [Arc::new(control), code],
     };
     Channel::new(

@@ -138,13 +138,17 @@ impl Memory {
     /// A dma-buf. One that is imported already is the same memory.
     ///
     /// # Errors
-    /// The kernel's; [`Fault::Unsupported`] for other memory, which msm does not take.
+    /// The kernel's; EINVAL for more bytes than it has; [`Fault::Unsupported`] for other memory, which msm does not take.
     pub(super) fn import(
+        machine: &dyn Machine,
         process: &Arc<Process>,
         memory: &Import,
     ) -> Result<Arc<Memory>, TransportError> {
         let why = match memory {
-            Import::DmaBuf(fd, bytes) => return Memory::of_dmabuf(process, *fd, *bytes),
+            Import::DmaBuf(fd, bytes) => {
+                check_size(machine, &process.path, *fd, *bytes)?;
+                return Memory::of_dmabuf(process, *fd, *bytes);
+            }
             Import::Host(_) => {
                 "msm takes no memory of the process: copy it to a buffer, or share it as a dma-buf"
             }
@@ -264,6 +268,32 @@ impl Memory {
             owner: Box::new(self),
         }
     }
+}
+
+/// Checks that a dma-buf has so many bytes: msm does not say how large an imported object is, and beyond its end is other
+/// memory, or none. Kernels before Linux 5.3 do not tell; nothing is checked there.
+///
+/// Source: Linux, drivers/dma-buf/dma-buf.c, `dma_buf_show_fdinfo`.
+fn check_size(
+    machine: &dyn Machine,
+    path: &str,
+    fd: i32,
+    bytes: u64,
+) -> Result<(), TransportError> {
+    let about = format!("/proc/self/fdinfo/{fd}");
+    let text = machine.read(&about).unwrap_or_default();
+    let size = text.lines().find_map(|line| line.strip_prefix("size:"));
+    let Some(size) = size.and_then(|size| size.trim().parse::<u64>().ok()) else {
+        tracing::debug!(fd, bytes, "the size of a dma-buf is not known: not checked");
+        return Ok(());
+    };
+    if (1..=size).contains(&bytes) {
+        return Ok(());
+    }
+    let operation = format!(
+        "import of {bytes:#x} bytes of the dma-buf {fd}, expected 1 to {size:#x}, as it has"
+    );
+    Err(TransportError::new(path, operation, Fault::Errno(EINVAL)))
 }
 
 impl Memory {

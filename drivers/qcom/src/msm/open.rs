@@ -65,7 +65,7 @@ impl Driver for Msm {
     }
 
     fn import(&self, memory: &Import) -> Result<Given, TransportError> {
-        Ok(Memory::import(&self.process, memory)?.given())
+        Ok(Memory::import(&*self.machine, &self.process, memory)?.given())
     }
 
     fn context(

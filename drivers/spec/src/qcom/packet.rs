@@ -201,6 +201,10 @@ commands! {
     EXEC_CS_INDIRECT 0x41 Length::Exactly(4), [ZERO, whole("ADDR"), whole("ADDR_HI"), EXEC_CS_INDIRECT_3];
     /// Reads registers from memory.
     MEM_TO_REG 0x42 Length::Exactly(3), [MEM_TO_REG_0, whole("SRC"), whole("SRC_HI")];
+    /// Runs the next dwords if the one at the first address is not 0, and that at the second is less than `REF`, both with a
+    /// sign.
+    COND_EXEC 0x44 Length::Exactly(6), [whole("ADDR0_LO"), whole("ADDR0_HI"), whole("ADDR1_LO"), whole("ADDR1_HI"),
+        whole("REF"), whole("DWORDS")];
     /// An event; those with a timestamp write to memory when they have happened.
     EVENT_WRITE 0x46 Length::Either(1, 4), [EVENT_WRITE_0, whole("ADDR"), whole("ADDR_HI"), whole("VALUE")];
     /// What follows.
@@ -208,6 +212,8 @@ commands! {
     /// Copies or adds 32 or 64 bits.
     MEM_TO_MEM 0x73 Length::AtLeast(5), [MEM_TO_MEM_0, whole("DST"), whole("DST_HI"), whole("SRC_A"),
         whole("SRC_A_HI")];
+    /// Copies dwords.
+    MEMCPY 0x75 Length::Exactly(5), [whole("DWORDS"), whole("SRC_LO"), whole("SRC_HI"), whole("DST_LO"), whole("DST_HI")];
 }
 
 /// The command of an operation.

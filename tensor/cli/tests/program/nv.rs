@@ -241,6 +241,12 @@ fn compilers_that_are_not_there_are_named() {
         ("TWINNVK+NV:PTX:sm_90", &["nvidia-nvjitlink", "CUDA_PATH"]),
         #[cfg(feature = "llvm")]
         ("TWINNVK+NV:LLVM:sm_90", &["nvidia-nvjitlink", "CUDA_PATH"]),
+        // Qualcomm's is on boards alone.
+        #[cfg(not(target_arch = "aarch64"))]
+        (
+            "TWINKGSL+QCOM:CL:a630",
+            &["Qualcomm's libOpenCL, which is for aarch64", "QCOM:IR3"],
+        ),
     ] {
         // Nothing of NVIDIA is found where nothing is looked for.
         let env = [

@@ -2,25 +2,30 @@
 
 use std::fmt::Write;
 
-use drivers_spec::fields;
+use drivers_spec::fields::{self, Drivers, Drm};
 use drivers_spec::nv::abi::Branch;
 use twin::errno::Errno;
 use twin::record::{Frame, Runs};
 use twin::wire::{Kind, Message};
 
-/// The branch of NVIDIA's driver that a config names; the newest where it names none.
-pub fn branch(config: &str) -> Branch {
-    let mut drivers = config
-        .split(',')
-        .filter_map(|part| part.trim().strip_prefix("driver="));
-    drivers
-        .next()
-        .and_then(Branch::nearest)
-        .unwrap_or(Branch::R580)
+/// The kernel drivers that a config names: the newest branch of NVIDIA's where it names none.
+pub fn drivers(config: &str) -> Drivers {
+    let mut parts = config.split(',').map(str::trim);
+    let named = parts
+        .clone()
+        .find_map(|part| part.strip_prefix("driver="))
+        .and_then(Branch::nearest);
+    Drivers {
+        nvidia: named.unwrap_or(Branch::R580),
+        drm: match parts.any(|part| part == "kernel=msm") {
+            true => Drm::Msm,
+            false => Drm::Amdgpu,
+        },
+    }
 }
 
 /// A frame as a line; a call with its questions and its end. None for what is part of a call.
-pub fn line(branch: Branch, frame: &Frame, about: &[&Frame]) -> Option<String> {
+pub fn line(drivers: Drivers, frame: &Frame, about: &[&Frame]) -> Option<String> {
     let [a, b, c, d, e, f] = frame.words;
     let path = || String::from_utf8_lossy(&frame.bytes);
     let what = match frame.kind {
@@ -35,7 +40,7 @@ pub fn line(branch: Branch, frame: &Frame, about: &[&Frame]) -> Option<String> {
             "mmap {b:#x} bytes of {e} from {f:#x} at {a:#x}, protection {c:#x}, flags {d:#x}"
         ),
         Kind::Munmap => format!("munmap {b:#x} bytes at {a:#x}"),
-        Kind::Ioctl => format!("ioctl {a} {}", ioctl(branch, b as u32, c, about)),
+        Kind::Ioctl => format!("ioctl {a} {}", ioctl(drivers, b as u32, c, about)),
         Kind::Memory => {
             let (runs, bytes) = Runs::of(&frame.bytes).fold((0, 0), |(runs, all), (_, bytes)| {
                 (runs + 1, all + bytes.len())
@@ -75,12 +80,12 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 /// An ioctl, with the fields of its argument, and those that it has changed.
-fn ioctl(branch: Branch, request: u32, argument: u64, about: &[&Frame]) -> String {
+fn ioctl(drivers: Drivers, request: u32, argument: u64, about: &[&Frame]) -> String {
     let of = |kind| {
         let mut found = about.iter().filter(|one| one.kind == kind);
         let found = found.find(|one| one.words[0] == argument);
         found.map_or(&[][..], |one| &*one.bytes)
     };
-    let told = fields::describe(branch, request, of(Kind::Read), of(Kind::Write));
+    let told = fields::describe(drivers, request, of(Kind::Read), of(Kind::Write));
     told.unwrap_or_else(|| format!("{request:#010x}"))
 }

@@ -242,10 +242,10 @@ fn a_program_that_is_killed_leaves_a_record() {
 
 fn said(bytes: &[u8]) -> String {
     let record = read(bytes);
-    let branch = text::branch(&record.config);
+    let drivers = text::drivers(&record.config);
     let mut lines = String::new();
     let mut tell = |frame: &_, about: &[&_]| {
-        if let Some(line) = text::line(branch, frame, about) {
+        if let Some(line) = text::line(drivers, frame, about) {
             lines += &format!("{line}\n");
         }
     };

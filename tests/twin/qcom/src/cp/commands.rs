@@ -70,13 +70,8 @@ static PREFETCH: Rule = Rule {
 pub(super) mod more {
     /// CP_REG_TEST: tests a bit of a register for CP_COND_REG_EXEC.
     pub(in crate::cp) const REG_TEST: u8 = 0x39;
-    /// CP_COND_EXEC: runs what follows if the dword at the first address is not 0 and that at the second is less than
-    /// a value.
-    pub(in crate::cp) const COND_EXEC: u8 = 0x44;
     /// CP_COND_REG_EXEC: runs what follows if the last test was true.
     pub(in crate::cp) const COND_REG_EXEC: u8 = 0x47;
-    /// CP_MEMCPY: copies dwords.
-    pub(in crate::cp) const MEMCPY: u8 = 0x75;
     /// CP_BLIT: the 2D engine.
     pub(in crate::cp) const BLIT: u8 = 0x2c;
     /// CP_SET_DRAW_STATE: state of draws, by groups.
@@ -96,16 +91,14 @@ pub(super) mod more {
     /// TYPE 21:20 of CP_SET_AMBLE_2, behind DWORDS 19:0: BIN_PREAMBLE_AMBLE_TYPE.
     pub(in crate::cp) const BIN_PREAMBLE: u32 = 1;
     /// Dwords of each.
-    pub(in crate::cp) const LENGTHS: [(u8, usize); 9] = [
+    pub(in crate::cp) const LENGTHS: [(u8, usize); 7] = [
         (REG_WRITE, 3),
         (SKIP_IB2_ENABLE_GLOBAL, 1),
         (SET_MODE, 1),
         (BLIT, 1),
         (SET_AMBLE, 3),
         (REG_TEST, 1),
-        (COND_EXEC, 6),
         (COND_REG_EXEC, 2),
-        (MEMCPY, 5),
     ];
     /// `PRED_TEST` of `compare_mode`, bits 31:28 of CP_COND_REG_EXEC.
     pub(in crate::cp) const PRED_TEST: u32 = 1;
@@ -257,7 +250,7 @@ impl Cp {
             op::REG_TO_MEM => self.store_registers(around, body),
             op::MEM_TO_REG => self.load_registers(around, body),
             op::MEM_TO_MEM => self.add_memory(around, body),
-            more::MEMCPY => self.copy(around, body),
+            op::MEMCPY => self.copy(around, body),
             more::REG_TEST => self.test(around, body[0]),
             more::CONTEXT_REG_BUNCH => {
                 for pair in body.as_chunks::<2>().0 {
@@ -278,7 +271,7 @@ impl Cp {
                 Ok(())
             }
             more::COND_REG_EXEC => self.condition(body),
-            more::COND_EXEC => self.condition_of_memory(around, body),
+            op::COND_EXEC => self.condition_of_memory(around, body),
             other => Err(Broken::new(&OPERATION, format!("operation {other:#x}")).into()),
         }
     }

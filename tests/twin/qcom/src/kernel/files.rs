@@ -161,6 +161,10 @@ impl Process {
         if let Some(errno) = self.machine.config.refused(&twin::tree::plain(path)) {
             return Err(errno);
         }
+        if let Some(fd) = path.strip_prefix("/proc/self/fdinfo/") {
+            let fd = fd.parse().map_err(|_| Errno::ENOENT)?;
+            return self.install(Kind::Text(self.about(fd)?.into_bytes()), wanted);
+        }
         let node = self.machine.tree.find(path).ok_or(Errno::ENOENT)?;
         let id = self.machine.next_file.fetch_add(1, Ordering::Relaxed);
         let kind = match node {
@@ -178,6 +182,20 @@ impl Process {
         let note = format!("process {}: open {path} = {fd}", self.id);
         self.machine.journal.event(note);
         Ok(fd)
+    }
+
+    /// What `/proc/self/fdinfo` says of a descriptor.
+    ///
+    /// Source: Linux, fs/proc/fd.c, `seq_show`; drivers/dma-buf/dma-buf.c, `dma_buf_show_fdinfo`.
+    fn about(&self, fd: i32) -> Result<String> {
+        let file = self.file(fd).map_err(|_| Errno::ENOENT)?;
+        let (flags, id) = (libc::O_RDWR | libc::O_CLOEXEC, file.id);
+        let mut text = format!("pos:\t0\nflags:\t0{flags:o}\nmnt_id:\t12\nino:\t{id}\n");
+        if let Kind::Dmabuf(object) = &file.kind {
+            let count = Arc::strong_count(object);
+            text += &format!("size:\t{}\ncount:\t{count}\nexp_name:\tmsm\n", object.bytes);
+        }
+        Ok(text)
     }
 
     /// A text that changes, as it is now.

@@ -32,10 +32,10 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let record = Record::read(&args.record).map_err(Error::Usage)?;
     // Packets are printed by the machine.
     let more = if args.show { "debug=4" } else { "" };
-    let branch = text::branch(&record.config);
+    let drivers = text::drivers(&record.config);
     let mut print = |frame: &_, about: &[&_]| {
         if args.show
-            && let Some(line) = text::line(branch, frame, about)
+            && let Some(line) = text::line(drivers, frame, about)
         {
             say!("{line}");
         }

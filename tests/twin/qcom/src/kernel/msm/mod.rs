@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use drivers_spec::amd::drm as generic;
-use drivers_spec::qcom::msm;
+use drivers_spec::qcom::{msm, syncobj as calls};
 use hcq::sync::lock;
 use hcq::transport::Ioctl;
 use twin::errno::{Errno, Result};
@@ -158,54 +158,58 @@ static TABLE: &[Entry] = &[
         "MSM_SUBMITQUEUE_QUERY",
         Process::query_queue,
     ),
-    own(
-        syncobj::CREATE,
-        8,
+    entry(
+        calls::SYNCOBJ_CREATE.ioctl(),
         "SYNCOBJ_CREATE",
         Process::create_syncobj,
     ),
-    own(
-        syncobj::DESTROY,
-        8,
+    entry(
+        calls::SYNCOBJ_DESTROY.ioctl(),
         "SYNCOBJ_DESTROY",
         Process::destroy_syncobj,
     ),
-    own(
-        syncobj::HANDLE_TO_FD,
-        16,
+    entry(
+        calls::SYNCOBJ_HANDLE_TO_FD.ioctl(),
         "SYNCOBJ_HANDLE_TO_FD",
         Process::export_syncobj,
     ),
-    own(
-        syncobj::FD_TO_HANDLE,
-        16,
+    entry(
+        calls::SYNCOBJ_FD_TO_HANDLE.ioctl(),
         "SYNCOBJ_FD_TO_HANDLE",
         Process::import_syncobj,
     ),
-    own(syncobj::WAIT, 40, "SYNCOBJ_WAIT", Process::wait_syncobjs),
-    own(syncobj::RESET, 16, "SYNCOBJ_RESET", Process::reset_syncobjs),
-    own(
-        syncobj::SIGNAL,
-        16,
+    entry(
+        calls::SYNCOBJ_WAIT.ioctl(),
+        "SYNCOBJ_WAIT",
+        Process::wait_syncobjs,
+    ),
+    entry(
+        calls::SYNCOBJ_RESET.ioctl(),
+        "SYNCOBJ_RESET",
+        Process::reset_syncobjs,
+    ),
+    entry(
+        calls::SYNCOBJ_SIGNAL.ioctl(),
         "SYNCOBJ_SIGNAL",
         Process::signal_syncobjs,
     ),
-    own(
-        syncobj::TIMELINE_WAIT,
-        48,
+    entry(
+        calls::SYNCOBJ_TIMELINE_WAIT.ioctl(),
         "SYNCOBJ_TIMELINE_WAIT",
         Process::wait_timelines,
     ),
-    own(syncobj::QUERY, 24, "SYNCOBJ_QUERY", Process::query_syncobjs),
-    own(
-        syncobj::TRANSFER,
-        32,
+    entry(
+        calls::SYNCOBJ_QUERY.ioctl(),
+        "SYNCOBJ_QUERY",
+        Process::query_syncobjs,
+    ),
+    entry(
+        calls::SYNCOBJ_TRANSFER.ioctl(),
         "SYNCOBJ_TRANSFER",
         Process::transfer_syncobj,
     ),
-    own(
-        syncobj::TIMELINE_SIGNAL,
-        24,
+    entry(
+        calls::SYNCOBJ_TIMELINE_SIGNAL.ioctl(),
         "SYNCOBJ_TIMELINE_SIGNAL",
         Process::signal_timelines,
     ),
@@ -378,7 +382,7 @@ mod tests {
 
     #[test]
     fn every_ioctl_of_the_table_has_a_handler() {
-        for ioctl in msm::IOCTLS {
+        for ioctl in msm::IOCTLS.iter().chain(calls::IOCTLS) {
             assert!(
                 TABLE.iter().any(|entry| entry.nr == ioctl.nr()),
                 "{}",

@@ -1,44 +1,24 @@
 //! Syncobjs: fences that have a handle, and timelines of them.
 //!
-//! Source: Linux, include/uapi/drm/drm.h: structs and numbers; drivers/gpu/drm/drm_syncobj.c.
+//! Source: Linux, drivers/gpu/drm/drm_syncobj.c.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use drivers_spec::qcom::syncobj::{
+    Array, CREATE_SIGNALED, Create, Destroy, Handle, QUERY_LAST_SUBMITTED, SYNC_FILE,
+    TimelineArray, TimelineWait, Transfer, Wait, WaitFlags,
+};
 use hcq::sync::lock;
 use twin::errno::{Errno, Result};
 use twin::host::user;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::kernel::Process;
 use crate::kernel::files::Kind;
 use crate::kernel::state::State;
 
 use super::Call;
-
-pub(super) const CREATE: u32 = 0xbf;
-pub(super) const DESTROY: u32 = 0xc0;
-pub(super) const HANDLE_TO_FD: u32 = 0xc1;
-pub(super) const FD_TO_HANDLE: u32 = 0xc2;
-pub(super) const WAIT: u32 = 0xc3;
-pub(super) const RESET: u32 = 0xc4;
-pub(super) const SIGNAL: u32 = 0xc5;
-pub(super) const TIMELINE_WAIT: u32 = 0xca;
-pub(super) const QUERY: u32 = 0xcb;
-pub(super) const TRANSFER: u32 = 0xcc;
-pub(super) const TIMELINE_SIGNAL: u32 = 0xcd;
-
-/// `DRM_SYNCOBJ_CREATE_SIGNALED`.
-const SIGNALED: u32 = 1;
-/// `DRM_SYNCOBJ_HANDLE_TO_FD_FLAGS_EXPORT_SYNC_FILE`, and `..._IMPORT_SYNC_FILE`.
-const SYNC_FILE: u32 = 1;
-/// `DRM_SYNCOBJ_WAIT_FLAGS_*`: all of them, those that have no fence yet, no more than that there is one.
-const ALL: u32 = 1;
-const FOR_SUBMIT: u32 = 2;
-const AVAILABLE: u32 = 4;
-/// `DRM_SYNCOBJ_QUERY_FLAGS_LAST_SUBMITTED`.
-const LAST_SUBMITTED: u32 = 1;
 
 /// A fence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,75 +71,6 @@ impl Point {
     }
 }
 
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Handle {
-    handle: u32,
-    flags: u32,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Descriptor {
-    handle: u32,
-    flags: u32,
-    fd: i32,
-    pad: u32,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Wait {
-    handles: u64,
-    timeout: i64,
-    count: u32,
-    flags: u32,
-    first: u32,
-    pad: u32,
-    deadline: u64,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct TimelineWait {
-    handles: u64,
-    points: u64,
-    timeout: i64,
-    count: u32,
-    flags: u32,
-    first: u32,
-    pad: u32,
-    deadline: u64,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Array {
-    handles: u64,
-    count: u32,
-    pad: u32,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Timelines {
-    handles: u64,
-    points: u64,
-    count: u32,
-    flags: u32,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable)]
-#[repr(C)]
-struct Transfer {
-    from: u32,
-    to: u32,
-    from_point: u64,
-    to_point: u64,
-    flags: u32,
-    pad: u32,
-}
-
 impl Process {
     fn syncobj(&self, call: &Call<'_>, handle: u32) -> Result<Shared> {
         let found = self.render(call)?.syncobjs.get(&handle).cloned();
@@ -191,30 +102,30 @@ impl Process {
     }
 
     pub(super) fn create_syncobj(&self, call: &mut Call<'_>) -> Result {
-        let flags = call.args::<Handle>()?.flags;
-        if flags & !SIGNALED != 0 {
+        let flags = call.args::<Create>()?.flags;
+        if flags & !CREATE_SIGNALED != 0 {
             return self.fail(Errno::EINVAL, || format!("SYNCOBJ_CREATE flags {flags:#x}"));
         }
         let syncobj = Shared::default();
-        if flags & SIGNALED != 0 {
+        if flags & CREATE_SIGNALED != 0 {
             set(&syncobj, 0, Point::Signalled);
         }
         let handle = self.insert_syncobj(call, syncobj)?;
-        call.args::<Handle>()?.handle = handle;
+        call.args::<Create>()?.handle = handle;
         Ok(())
     }
 
     pub(super) fn destroy_syncobj(&self, call: &mut Call<'_>) -> Result {
-        let args: Handle = *call.args()?;
+        let args: Destroy = *call.args()?;
         let gone = self.render(call)?.syncobjs.remove(&args.handle);
-        if args.flags != 0 || gone.is_none() {
+        if args.pad != 0 || gone.is_none() {
             return self.fail(Errno::EINVAL, || format!("SYNCOBJ_DESTROY {}", args.handle));
         }
         Ok(())
     }
 
     pub(super) fn export_syncobj(&self, call: &mut Call<'_>) -> Result {
-        let args: Descriptor = *call.args()?;
+        let args: Handle = *call.args()?;
         if args.pad != 0 || args.flags & !SYNC_FILE != 0 {
             return self.fail(Errno::EINVAL, || {
                 format!("SYNCOBJ_HANDLE_TO_FD flags {:#x}", args.flags)
@@ -235,12 +146,12 @@ impl Process {
             },
         };
         let number = self.caller.descriptor(None)?;
-        call.args::<Descriptor>()?.fd = self.install(kind, number)?;
+        call.args::<Handle>()?.fd = self.install(kind, number)?;
         Ok(())
     }
 
     pub(super) fn import_syncobj(&self, call: &mut Call<'_>) -> Result {
-        let args: Descriptor = *call.args()?;
+        let args: Handle = *call.args()?;
         if args.pad != 0 || args.flags & !SYNC_FILE != 0 {
             return self.fail(Errno::EINVAL, || {
                 format!("SYNCOBJ_FD_TO_HANDLE flags {:#x}", args.flags)
@@ -252,7 +163,7 @@ impl Process {
         match (&file.kind, args.flags) {
             (Kind::Syncobj(syncobj), 0) => {
                 let handle = self.insert_syncobj(call, syncobj.clone())?;
-                call.args::<Descriptor>()?.handle = handle;
+                call.args::<Handle>()?.handle = handle;
                 Ok(())
             }
             (Kind::SyncFile(job), SYNC_FILE) => {
@@ -268,13 +179,14 @@ impl Process {
 
     /// Waits for fences: the number of the first that is over.
     fn wait_all(&self, fences: &[(Shared, u64)], timeout: i64, flags: u32) -> Result<u32> {
-        if flags & !(ALL | FOR_SUBMIT | AVAILABLE) != 0 {
+        let Some(flags) = WaitFlags::from_bits(flags) else {
             return self.fail(Errno::EINVAL, || format!("SYNCOBJ_WAIT flags {flags:#x}"));
-        }
+        };
         let there = fences
             .iter()
             .all(|(syncobj, point)| find(syncobj, *point).is_some());
-        if !there && flags & (FOR_SUBMIT | AVAILABLE) == 0 {
+        let later = WaitFlags::WAIT_FOR_SUBMIT | WaitFlags::WAIT_AVAILABLE;
+        if !there && !flags.intersects(later) {
             return self.fail(Errno::EINVAL, || "a syncobj without a fence".into());
         }
         // A time of CLOCK_MONOTONIC.
@@ -282,7 +194,7 @@ impl Process {
         let left = Duration::from_nanos((timeout.max(0) as u64).saturating_sub(now));
         let until = Instant::now() + left.min(Duration::from_secs(1 << 30));
         let over = |state: &State, (syncobj, point): &(Shared, u64)| match find(syncobj, *point) {
-            Some(_) if flags & AVAILABLE != 0 => true,
+            Some(_) if flags.contains(WaitFlags::WAIT_AVAILABLE) => true,
             Some(point) => point.is_over(state),
             None => false,
         };
@@ -290,7 +202,8 @@ impl Process {
             .machine
             .wait(self.machine.enter(), Some(until), |state| {
                 let first = fences.iter().position(|one| over(state, one))?;
-                let all = flags & ALL == 0 || fences.iter().all(|one| over(state, one));
+                let all = !flags.contains(WaitFlags::WAIT_ALL)
+                    || fences.iter().all(|one| over(state, one));
                 all.then_some(first as u32)
             });
         drop(state);
@@ -302,20 +215,22 @@ impl Process {
 
     pub(super) fn wait_syncobjs(&self, call: &mut Call<'_>) -> Result {
         let args: Wait = *call.args()?;
-        let all = self.syncobjs(call, args.handles, args.count)?;
+        let all = self.syncobjs(call, args.handles, args.count_handles)?;
         let fences: Vec<(Shared, u64)> = all.into_iter().map(|one| (one, 0)).collect();
-        let first = self.wait_all(&fences, args.timeout, args.flags)?;
-        call.args::<Wait>()?.first = first;
+        let first = self.wait_all(&fences, args.timeout_nsec, args.flags)?;
+        call.args::<Wait>()?.first_signaled = first;
         Ok(())
     }
 
     pub(super) fn wait_timelines(&self, call: &mut Call<'_>) -> Result {
         let args: TimelineWait = *call.args()?;
-        let all = self.syncobjs(call, args.handles, args.count)?;
-        let points: Vec<u64> = self.caller.get_all(args.points, args.count as usize)?;
+        let all = self.syncobjs(call, args.handles, args.count_handles)?;
+        let points: Vec<u64> = self
+            .caller
+            .get_all(args.points, args.count_handles as usize)?;
         let fences: Vec<(Shared, u64)> = all.into_iter().zip(points).collect();
-        let first = self.wait_all(&fences, args.timeout, args.flags)?;
-        call.args::<TimelineWait>()?.first = first;
+        let first = self.wait_all(&fences, args.timeout_nsec, args.flags)?;
+        call.args::<TimelineWait>()?.first_signaled = first;
         Ok(())
     }
 
@@ -324,7 +239,7 @@ impl Process {
         if args.pad != 0 {
             return Err(Errno::EINVAL);
         }
-        self.syncobjs(call, args.handles, args.count)?
+        self.syncobjs(call, args.handles, args.count_handles)?
             .iter()
             .for_each(reset);
         Ok(())
@@ -335,7 +250,7 @@ impl Process {
         if args.pad != 0 {
             return Err(Errno::EINVAL);
         }
-        for one in self.syncobjs(call, args.handles, args.count)? {
+        for one in self.syncobjs(call, args.handles, args.count_handles)? {
             set(&one, 0, Point::Signalled);
         }
         self.machine.tell();
@@ -343,12 +258,14 @@ impl Process {
     }
 
     pub(super) fn signal_timelines(&self, call: &mut Call<'_>) -> Result {
-        let args: Timelines = *call.args()?;
+        let args: TimelineArray = *call.args()?;
         if args.flags != 0 {
             return Err(Errno::EINVAL);
         }
-        let all = self.syncobjs(call, args.handles, args.count)?;
-        let points: Vec<u64> = self.caller.get_all(args.points, args.count as usize)?;
+        let all = self.syncobjs(call, args.handles, args.count_handles)?;
+        let points: Vec<u64> = self
+            .caller
+            .get_all(args.points, args.count_handles as usize)?;
         for (one, point) in all.iter().zip(points) {
             set(one, point, Point::Signalled);
         }
@@ -358,15 +275,16 @@ impl Process {
 
     /// The last point of each that is signalled.
     pub(super) fn query_syncobjs(&self, call: &mut Call<'_>) -> Result {
-        let args: Timelines = *call.args()?;
-        if args.flags & !LAST_SUBMITTED != 0 {
+        let args: TimelineArray = *call.args()?;
+        if args.flags & !QUERY_LAST_SUBMITTED != 0 {
             return Err(Errno::EINVAL);
         }
-        let all = self.syncobjs(call, args.handles, args.count)?;
+        let all = self.syncobjs(call, args.handles, args.count_handles)?;
         let state = self.machine.enter();
         let points = all.iter().map(|one| {
             let held = &lock(one).0;
-            let over = |point: &&Point| args.flags & LAST_SUBMITTED != 0 || point.is_over(&state);
+            let over =
+                |point: &&Point| args.flags & QUERY_LAST_SUBMITTED != 0 || point.is_over(&state);
             held.iter()
                 .take_while(|(_, point)| over(point))
                 .map(|(at, _)| *at)
@@ -385,13 +303,16 @@ impl Process {
         if args.pad != 0 {
             return Err(Errno::EINVAL);
         }
-        let (from, to) = (self.syncobj(call, args.from)?, self.syncobj(call, args.to)?);
-        let Some(point) = find(&from, args.from_point) else {
+        let (from, to) = (
+            self.syncobj(call, args.src_handle)?,
+            self.syncobj(call, args.dst_handle)?,
+        );
+        let Some(point) = find(&from, args.src_point) else {
             return self.fail(Errno::EINVAL, || {
-                format!("syncobj {} has no fence", args.from)
+                format!("syncobj {} has no fence", args.src_handle)
             });
         };
-        set(&to, args.to_point, point);
+        set(&to, args.dst_point, point);
         self.machine.tell();
         Ok(())
     }
@@ -419,19 +340,5 @@ mod tests {
         );
         reset(&syncobj);
         assert_eq!(find(&syncobj, 0), None);
-    }
-
-    #[test]
-    fn structs_have_the_sizes_of_the_header() {
-        assert_eq!((size_of::<Handle>(), size_of::<Descriptor>()), (8, 16));
-        assert_eq!((size_of::<Wait>(), size_of::<TimelineWait>()), (40, 48));
-        assert_eq!(
-            (
-                size_of::<Array>(),
-                size_of::<Timelines>(),
-                size_of::<Transfer>()
-            ),
-            (16, 24, 32)
-        );
     }
 }

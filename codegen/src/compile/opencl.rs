@@ -1,0 +1,504 @@
+//! OpenCL C through the library of Qualcomm's OpenCL, which boards with an Adreno GPU have. It is loaded at run time, only
+//! compiles, and only for the GPU of the board: what runs the kernels is the driver of this project.
+//!
+//! Source: Khronos, "The OpenCL API Specification" 1.2, and `CL/cl.h` for its numbers. What the library says of itself:
+//! outputs of `clinfo` on boards (`QUALCOMM Snapdragon(TM)`, `OpenCL 2.0 Adreno(TM) 630`). What a binary contains:
+//! [`drivers_spec::qcom::opencl`].
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use drivers_spec::qcom::opencl::Binary;
+
+use super::Compiler;
+use super::library::{functions, load_first};
+use crate::error::{Error, Result};
+use crate::ir3;
+use crate::render::{Language, Source};
+use crate::resources::Resources;
+use crate::target::{Target, qcom};
+use crate::trust::Rights;
+
+/// An object of the library.
+type Handle = *mut c_void;
+type Status = c_int;
+
+functions! {
+    clGetPlatformIDs(u32, *mut Handle, *mut u32) -> Status;
+    clGetPlatformInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Status;
+    clGetDeviceIDs(Handle, u64, u32, *mut Handle, *mut u32) -> Status;
+    clGetDeviceInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Status;
+    clCreateContext(*const isize, u32, *const Handle, *const c_void, *mut c_void, *mut Status) -> Handle;
+    clReleaseContext(Handle) -> Status;
+    clCreateProgramWithSource(Handle, u32, *const *const c_char, *const usize, *mut Status) -> Handle;
+    clBuildProgram(Handle, u32, *const Handle, *const c_char, *const c_void, *mut c_void) -> Status;
+    clGetProgramBuildInfo(Handle, Handle, u32, usize, *mut c_void, *mut usize) -> Status;
+    clGetProgramInfo(Handle, u32, usize, *mut c_void, *mut usize) -> Status;
+    clReleaseProgram(Handle) -> Status;
+}
+
+const PLATFORM_VERSION: u32 = 0x901;
+const PLATFORM_NAME: u32 = 0x902;
+const DEVICE_TYPE_GPU: u64 = 1 << 2;
+const DRIVER_VERSION: u32 = 0x102d;
+const DEVICE_VERSION: u32 = 0x102f;
+const CONTEXT_PLATFORM: isize = 0x1084;
+const PROGRAM_BINARY_SIZES: u32 = 0x1165;
+const PROGRAM_BINARIES: u32 = 0x1166;
+const PROGRAM_BUILD_LOG: u32 = 0x1183;
+
+/// Objects of a kind that a list may have: a board has one GPU.
+const MOST: u32 = 16;
+/// Bytes of a text or a binary at most.
+const MOST_BYTES: usize = 64 << 20;
+
+/// The platform of Qualcomm begins so.
+const PLATFORM: &str = "QUALCOMM";
+/// What is before the number of the GPU in the version of a device.
+const ADRENO: &str = "Adreno(TM) ";
+
+/// The version of the language.
+const OPTIONS: &CStr = c"-cl-std=CL1.2";
+
+const FIX: [&str; 2] = [
+    "run on the board, and install its vendor's OpenCL (a comma device has it)",
+    "DEV=QCOM:IR3, which needs no library and compiles anywhere",
+];
+
+/// Where the library is: systems of Debian's layout (a comma device, Qualcomm Linux), Yocto's, Android's; then by name, as
+/// the system's loader finds it.
+fn candidates() -> Vec<PathBuf> {
+    const FOLDERS: [&str; 4] = [
+        "/usr/lib/aarch64-linux-gnu",
+        "/usr/lib",
+        "/vendor/lib64",
+        "/system/vendor/lib64",
+    ];
+    const NAMES: [&str; 2] = ["libOpenCL.so", "libOpenCL.so.1"];
+    let paths = FOLDERS
+        .iter()
+        .flat_map(|folder| NAMES.map(|name| PathBuf::from(folder).join(name)));
+    paths.chain(NAMES.map(PathBuf::from)).collect()
+}
+
+fn missing(message: String, looked_in: String) -> Error {
+    Error::NoCompiler {
+        compiler: "QCOM:CL".into(),
+        message,
+        fix: &FIX,
+        looked_in,
+    }
+}
+
+/// What a number of the library means, those that a compilation gives.
+fn status(number: Status) -> String {
+    let name = match number {
+        -1 => "CL_DEVICE_NOT_FOUND",
+        -2 => "CL_DEVICE_NOT_AVAILABLE",
+        -3 => "CL_COMPILER_NOT_AVAILABLE",
+        -5 => "CL_OUT_OF_RESOURCES",
+        -6 => "CL_OUT_OF_HOST_MEMORY",
+        -11 => "CL_BUILD_PROGRAM_FAILURE",
+        -30 => "CL_INVALID_VALUE",
+        -43 => "CL_INVALID_BUILD_OPTIONS",
+        -1001 => "CL_PLATFORM_NOT_FOUND_KHR",
+        _ => return format!("status {number}"),
+    };
+    format!("{name} ({number})")
+}
+
+/// What a step said.
+type Said<T> = std::result::Result<T, String>;
+
+fn check(what: &str, number: Status) -> Said<()> {
+    match number {
+        0 => Ok(()),
+        number => Err(format!("{what}: {}", status(number))),
+    }
+}
+
+/// Asks for the size of something, then for its bytes.
+fn bytes(what: &str, ask: impl Fn(usize, *mut c_void, *mut usize) -> Status) -> Said<Vec<u8>> {
+    let mut size = 0;
+    check(what, ask(0, std::ptr::null_mut(), &mut size))?;
+    if size > MOST_BYTES {
+        return Err(format!(
+            "{what}: {size} bytes, expected at most {MOST_BYTES}"
+        ));
+    }
+    let mut out = vec![0u8; size];
+    check(
+        what,
+        ask(size, out.as_mut_ptr().cast(), std::ptr::null_mut()),
+    )?;
+    Ok(out)
+}
+
+/// The same for a text.
+fn text(what: &str, ask: impl Fn(usize, *mut c_void, *mut usize) -> Status) -> Said<String> {
+    let bytes = bytes(what, ask)?;
+    let text = String::from_utf8_lossy(&bytes);
+    Ok(text.trim_end_matches('\0').trim().to_owned())
+}
+
+struct OpenCl {
+    f: Functions,
+    path: PathBuf,
+    device: Handle,
+    context: Handle,
+    /// `a630`.
+    chip: String,
+    /// What library, driver and device say of themselves.
+    version: String,
+}
+
+// SAFETY: functions of OpenCL may be called from any thread, with the same objects ("Thread-safety", appendix A.2 of the
+// API specification, but for clSetKernelArg, which is not called); the handles are only passed to them.
+unsafe impl Send for OpenCl {}
+// SAFETY: as above.
+unsafe impl Sync for OpenCl {}
+
+impl Drop for OpenCl {
+    fn drop(&mut self) {
+        // SAFETY: the context came from the library, and nothing of it is left.
+        unsafe { (self.f.clReleaseContext)(self.context) };
+    }
+}
+
+/// Loads the library, with a context on Qualcomm's GPU.
+fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<OpenCl> {
+    let (library, path) = load_first(candidates, rights)
+        .map_err(|e| missing(e.message("Qualcomm's libOpenCL"), e.looked_in()))?;
+    let broken = |message: String| missing(message, String::new());
+    let f = Functions::of(library, str::to_owned).map_err(|e| {
+        let path = path.display();
+        broken(format!(
+            "needs libOpenCL, but {path} is another library: {e}"
+        ))
+    })?;
+    open(f, path.clone()).map_err(|why| broken(format!("cannot use {}: {why}", path.display())))
+}
+
+fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
+    let platform_text = |platform, what| {
+        // SAFETY: the platform came from the library; pointers are null or to as many bytes as the size says.
+        let ask =
+            |size, to, needed| unsafe { (f.clGetPlatformInfo)(platform, what, size, to, needed) };
+        text("clGetPlatformInfo", ask)
+    };
+    let mut platforms = [std::ptr::null_mut(); MOST as usize];
+    let mut count = 0;
+    // SAFETY: there is room for as many platforms as the first argument says.
+    check("clGetPlatformIDs", unsafe {
+        (f.clGetPlatformIDs)(MOST, platforms.as_mut_ptr(), &mut count)
+    })?;
+    let (mut found, mut names) = (None, Vec::new());
+    for &platform in platforms.iter().take(count as usize) {
+        let name = platform_text(platform, PLATFORM_NAME)?;
+        if found.is_none() && name.starts_with(PLATFORM) {
+            found = Some(platform);
+        }
+        names.push(name);
+    }
+    let Some(platform) = found else {
+        return Err(format!(
+            "expected a platform {PLATFORM}, found [{}]: it is not the OpenCL of Qualcomm",
+            names.join(", ")
+        ));
+    };
+    let mut device = std::ptr::null_mut();
+    // SAFETY: there is room for one device.
+    check("clGetDeviceIDs", unsafe {
+        let none = std::ptr::null_mut();
+        (f.clGetDeviceIDs)(platform, DEVICE_TYPE_GPU, 1, &mut device, none)
+    })?;
+    let device_text = |what| {
+        // SAFETY: the device came from the library; pointers are null or to as many bytes as the size says.
+        let ask = |size, to, needed| unsafe { (f.clGetDeviceInfo)(device, what, size, to, needed) };
+        text("clGetDeviceInfo", ask)
+    };
+    let device_version = device_text(DEVICE_VERSION)?;
+    let chip = device_version
+        .split_once(ADRENO)
+        .and_then(|(_, rest)| rest.split_whitespace().next());
+    let Some(chip) = chip.map(|number| format!("a{}", number.to_ascii_lowercase())) else {
+        return Err(format!(
+            "expected a device with {ADRENO}and a number in its version, found {device_version:?}"
+        ));
+    };
+    let version = [
+        platform_text(platform, PLATFORM_VERSION)?,
+        device_text(DRIVER_VERSION)?,
+        device_version,
+    ]
+    .join("; ");
+    let properties = [CONTEXT_PLATFORM, platform as isize, 0];
+    let mut made = 0;
+    // SAFETY: the list of properties ends with 0; one device; no function is to be called.
+    let context = unsafe {
+        (f.clCreateContext)(
+            properties.as_ptr(),
+            1,
+            &device,
+            std::ptr::null(),
+            std::ptr::null_mut(),
+            &mut made,
+        )
+    };
+    check("clCreateContext", made)?;
+    Ok(OpenCl {
+        f,
+        path,
+        device,
+        context,
+        chip,
+        version,
+    })
+}
+
+/// A program of the library, given back when it is no longer used.
+struct Owned<'a> {
+    handle: Handle,
+    of: &'a OpenCl,
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from the library and is released once.
+        unsafe { (self.of.f.clReleaseProgram)(self.handle) };
+    }
+}
+
+impl OpenCl {
+    /// Refuses another chip than that of the board: the library has no option for one.
+    fn knows(&self, t: &Target) -> Said<()> {
+        if self.chip == t.cpu {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(format!(
+            "cannot compile for {}: {path} compiles for the GPU of this board only, {}",
+            t.cpu, self.chip
+        ))
+    }
+
+    fn build_log(&self, program: &Owned<'_>) -> String {
+        // SAFETY: program and device are alive; pointers are null or to as many bytes as the size says.
+        let ask = |size, to, needed| unsafe {
+            let f = self.f.clGetProgramBuildInfo;
+            f(
+                program.handle,
+                self.device,
+                PROGRAM_BUILD_LOG,
+                size,
+                to,
+                needed,
+            )
+        };
+        text("clGetProgramBuildInfo", ask).unwrap_or_else(|e| e)
+    }
+
+    fn compile(&self, s: &Source) -> Said<Vec<u8>> {
+        let f = &self.f;
+        let source = CString::new(s.text.as_str()).map_err(|e| e.to_string())?;
+        let length = s.text.len();
+        let mut made = 0;
+        // SAFETY: one string of that length, which the library copies.
+        let handle = unsafe {
+            (f.clCreateProgramWithSource)(self.context, 1, &source.as_ptr(), &length, &mut made)
+        };
+        check("clCreateProgramWithSource", made)?;
+        let program = Owned { handle, of: self };
+        // SAFETY: program and device are alive, the options are a string; no function is to be called, so it returns when
+        // the program is built.
+        let built = unsafe {
+            let none = std::ptr::null_mut();
+            (f.clBuildProgram)(
+                program.handle,
+                1,
+                &self.device,
+                OPTIONS.as_ptr(),
+                std::ptr::null(),
+                none,
+            )
+        };
+        check("clBuildProgram", built).map_err(|e| format!("{e}\n{}", self.build_log(&program)))?;
+        let (mut size, mut room) = (0usize, size_of::<usize>());
+        // SAFETY: the program has one device, so there is one size.
+        check("clGetProgramInfo", unsafe {
+            let to = (&raw mut size).cast();
+            (f.clGetProgramInfo)(program.handle, PROGRAM_BINARY_SIZES, room, to, &mut room)
+        })?;
+        if room != size_of::<usize>() || size == 0 || size > MOST_BYTES {
+            return Err(format!(
+                "clGetProgramInfo: expected one binary of 1 to {MOST_BYTES} bytes, found {size} bytes, {room} bytes of sizes"
+            ));
+        }
+        let mut binary = vec![0u8; size];
+        let mut to = binary.as_mut_ptr();
+        // SAFETY: one pointer, with room for as many bytes as the library said.
+        check("clGetProgramInfo", unsafe {
+            let list = (&raw mut to).cast();
+            let room = size_of::<*mut u8>();
+            (f.clGetProgramInfo)(
+                program.handle,
+                PROGRAM_BINARIES,
+                room,
+                list,
+                std::ptr::null_mut(),
+            )
+        })?;
+        Ok(binary)
+    }
+}
+
+/// Compiles OpenCL C with Qualcomm's library.
+#[derive(Clone)]
+pub struct OpenClCompiler {
+    library: Arc<OpenCl>,
+}
+
+impl OpenClCompiler {
+    /// The library, loaded once, to compile for a chip.
+    ///
+    /// # Errors
+    /// It is not installed, is another one's, or compiles for another chip.
+    pub fn find(t: &Target) -> Result<Self> {
+        static LOADED: OnceLock<Arc<OpenCl>> = OnceLock::new();
+        // Elsewhere it is another vendor's, which would start that one's GPUs.
+        if !cfg!(target_arch = "aarch64") {
+            let here = std::env::consts::ARCH;
+            let message =
+                format!("needs Qualcomm's libOpenCL, which is for aarch64; this machine is {here}");
+            return Err(missing(message, String::new()));
+        }
+        let library = match LOADED.get() {
+            Some(library) => library.clone(),
+            None => {
+                let library = Arc::new(load(candidates(), &Rights::own())?);
+                LOADED.get_or_init(|| library).clone()
+            }
+        };
+        OpenClCompiler { library }.for_chip(t)
+    }
+
+    /// That of a file.
+    ///
+    /// # Errors
+    /// As [`OpenClCompiler::find`].
+    pub fn at(path: impl Into<PathBuf>, t: &Target) -> Result<Self> {
+        let library = Arc::new(load(vec![path.into()], &Rights::own())?);
+        OpenClCompiler { library }.for_chip(t)
+    }
+
+    fn for_chip(self, t: &Target) -> Result<Self> {
+        self.library
+            .knows(t)
+            .map_err(|message| missing(message, String::new()))?;
+        Ok(self)
+    }
+}
+
+impl Compiler for OpenClCompiler {
+    fn name(&self) -> &'static str {
+        "opencl"
+    }
+
+    fn version(&self) -> String {
+        let (version, path) = (&self.library.version, self.library.path.display());
+        format!("{version} {path} {}", OPTIONS.to_string_lossy())
+    }
+
+    fn release(&self) -> String {
+        format!("{}, {}", self.library.version, self.library.path.display())
+    }
+
+    fn compile(&self, s: &Source, t: &Target) -> Result<Vec<u8>> {
+        let failed = |stage, message| Error::Compile {
+            compiler: "opencl",
+            entry: s.entry.clone(),
+            stage,
+            message,
+        };
+        if s.language != Language::OpenCl {
+            let found = format!("{:?} source, expected OpenCL C", s.language);
+            return Err(failed("input", found));
+        }
+        self.library
+            .knows(t)
+            .map_err(|message| failed("input", message))?;
+        let binary = self
+            .library
+            .compile(s)
+            .map_err(|message| failed("compile", message))?;
+        // What the driver could not read is not kept.
+        Binary::parse(&binary).map_err(|e| failed("binary", e.to_string()))?;
+        Ok(binary)
+    }
+
+    fn resources(&self, obj: &[u8], t: &Target, _: u32) -> Option<Resources> {
+        let file = t.registers?;
+        let binary = Binary::parse(obj).ok()?;
+        // Full and half registers are apart, and share the file.
+        let vectors = binary.full + binary.half.div_ceil(2);
+        Some(Resources {
+            vector: vectors * 4,
+            scalar: 0,
+            spilled: 0,
+            local: binary.shared_bytes,
+            private: binary.private_bytes,
+            waves: qcom::registers(t).occupancy(vectors, false),
+            most_waves: file.waves,
+        })
+    }
+
+    fn disassemble(&self, obj: &[u8]) -> Result<String> {
+        let binary = Binary::parse(obj).map_err(|e| Error::Compile {
+            compiler: "opencl",
+            entry: String::new(),
+            stage: "disassemble",
+            message: e.to_string(),
+        })?;
+        let mut text = format!(
+            "; {} full and {} half vectors, {} bytes shared, {} bytes private, from byte {} on\n",
+            binary.full, binary.half, binary.shared_bytes, binary.private_bytes, binary.entry
+        );
+        for (at, &word) in binary.code.iter().enumerate() {
+            let _ = match ir3::decode(word) {
+                Ok(inst) => writeln!(text, "{at:5}  {inst}"),
+                Err(e) => writeln!(text, "{at:5}  {e}"),
+            };
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let paths = ["/nowhere/libOpenCL.so", "libOpenCL.so.nine"].map(PathBuf::from);
+        let load = |paths: Vec<PathBuf>| load(paths, &Rights::own());
+        let text = load(paths.into()).err().unwrap().to_string();
+        for part in [
+            "QCOM:CL",
+            "Qualcomm's libOpenCL, which is not installed",
+            "/nowhere/libOpenCL.so",
+            "libOpenCL.so.nine",
+            "QCOM:IR3",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let text = load(vec!["libc.so.6".into()]).err().unwrap().to_string();
+        assert!(text.contains("libc.so.6 is another library"), "{text}");
+        assert!(text.contains("clGetPlatformIDs"), "{text}");
+        let all = candidates();
+        for path in ["/vendor/lib64/libOpenCL.so", "libOpenCL.so.1"] {
+            assert!(all.contains(&path.into()), "{path}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! OpenCL C for Adreno GPUs: the differences to C for CPUs. There are no vectors, as in CUDA C: what is contiguous and
+//! aligned is read and written by `vload` and `vstore`. Halves are only converted: Qualcomm's compiler is said to be
+//! unreliable with more (tinygrad, which has them in images only).
+//!
+//! Source: Khronos, "The OpenCL C Specification" 1.2: 6.1 types, 6.2.4 `as_type`, 6.12 built-in functions, 7.4 accuracy of
+//! `x / y` (2.5 units in the last place) and `sqrt` (3); the extension cl_khr_fp16.
+
+use std::fmt::Write as _;
+
+use super::{Dialect, Text, memory, scalar};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir::{Binary, Unary};
+use crate::lower::decomp::{Caps, TypeSet};
+use crate::lower::{Arg, Inst, Mem, Program, Reg, Ty};
+use crate::render::factors::together;
+use crate::render::{Code, Emitter, Language, Source};
+use crate::target::Target;
+
+/// The symbol of every kernel: `kernel` is a word of the language.
+const ENTRY: &str = "start";
+
+/// Renders OpenCL C for Adreno GPUs.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct OpenClRenderer;
+
+impl Emitter for OpenClRenderer {
+    fn name(&self) -> &'static str {
+        "opencl"
+    }
+
+    fn caps(&self, t: &Target) -> Caps {
+        const SINGLE: TypeSet = TypeSet::of(&[DType::F32]);
+        const NUMBERS: TypeSet = TypeSet::BITS.and(SINGLE);
+        let caps = Caps::NONE
+            .with_unary(Unary::ALL, NUMBERS)
+            .without_functions()
+            .with_binary(Binary::ALL, NUMBERS)
+            .with_binary(&[Binary::Pow], TypeSet::NONE)
+            .with_binary(&[Binary::TruncMod, Binary::FloorMod], TypeSet::BITS)
+            .with_casts(NUMBERS, NUMBERS)
+            .with_casts(TypeSet::of(&[DType::BF16]), SINGLE)
+            .with_half_casts();
+        Caps {
+            atomics: t.atomics,
+            flushes: true,
+            mad: SINGLE,
+            ..caps
+        }
+    }
+
+    fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
+        let mut text = Text::new(p, t, Dialect::OpenCl);
+        if !t.is_qcom() {
+            return text.unsupported("OpenCL C");
+        }
+        if p.insts
+            .iter()
+            .any(|i| matches!(i, Inst::Groups { .. } | Inst::Once))
+        {
+            let Some(grid) = p.grid(t) else {
+                return text.unsupported(format!("{} groups", p.groups));
+            };
+            text.number_of_group(grid);
+        }
+        for inst in &p.insts {
+            text.each_lane(inst)?;
+        }
+        let args: Vec<String> = (0..p.args.len())
+            .map(|i| text.argument(i))
+            .collect::<Result<_>>()?;
+        let mut out = format!(
+            "{PRELUDE}\n__attribute__((reqd_work_group_size({}, 1, 1)))\n__kernel void {ENTRY}({}) {{\n",
+            p.items,
+            args.join(", ")
+        );
+        for (i, (dtype, len)) in p.locals.iter().enumerate() {
+            let _ = writeln!(
+                out,
+                "  __local {} local{i}[{len}] __attribute__((aligned(16)));",
+                memory(*dtype)
+            );
+        }
+        for (i, acc) in p.accs.iter().enumerate() {
+            let names: Vec<String> = match acc.lanes {
+                1 => vec![format!("acc{i}")],
+                lanes => (0..lanes).map(|lane| format!("acc{i}_{lane}")).collect(),
+            };
+            let _ = writeln!(out, "  {} {};", scalar(acc.dtype), names.join(", "));
+        }
+        out.push_str(&text.body);
+        out.push_str("}\n");
+        Ok(Code::Text(Source {
+            language: Language::OpenCl,
+            entry: ENTRY.into(),
+            text: out,
+        }))
+    }
+}
+
+/// The types by the names of the other dialects. Where a product and a sum may be one instruction, the source says so.
+const PRELUDE: &str = "\
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+#pragma OPENCL FP_CONTRACT OFF
+typedef char i8; typedef short i16; typedef int i32; typedef long i64;
+typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64; typedef half f16; typedef float f32;
+";
+
+/// What the language calls a type.
+pub(super) fn name(element: &str) -> &'static str {
+    match element {
+        "i8" => "char",
+        "u8" => "uchar",
+        "i16" => "short",
+        "u16" => "ushort",
+        "i32" => "int",
+        "u32" => "uint",
+        "i64" => "long",
+        "u64" => "ulong",
+        "f16" => "half",
+        "f32" => "float",
+        _ => "double",
+    }
+}
+
+pub(super) fn literal(dtype: DType, bits: u64) -> String {
+    match dtype {
+        DType::F16 => format!("as_half((ushort){:#x})", bits as u16),
+        DType::F32 => {
+            let x = f32::from_bits(bits as u32);
+            match x.is_finite() && x == x.trunc() && x.abs() < 1e6 && bits != 0x8000_0000 {
+                true => format!("{x:.1}f"),
+                false => format!("as_float({:#x}u)", bits as u32),
+            }
+        }
+        DType::I64 if bits as i64 == i64::MIN => "(-0x7fffffffffffffffl - 1)".into(),
+        DType::I64 => format!("{}l", bits as i64),
+        DType::U64 => format!("{bits}ul"),
+        t => super::literal(t, bits).replace("ll)", "l)"),
+    }
+}
+
+/// A function of floats.
+pub(super) fn function(name: &str, a: &str) -> String {
+    let name = match name {
+        "abs" => "fabs",
+        "roundeven" => "rint",
+        name => name,
+    };
+    format!("{name}({a})")
+}
+
+impl Text<'_> {
+    fn argument(&self, i: usize) -> Result<String> {
+        Ok(match self.p.args[i] {
+            Arg::Buffer {
+                dtype,
+                written: true,
+                ..
+            } => format!("__global {} *arg{i}", memory(dtype)),
+            Arg::Buffer { dtype, .. } => format!("const __global {} *arg{i}", memory(dtype)),
+            Arg::Var { .. } | Arg::Number { .. } => format!("i64 arg{i}"),
+            Arg::Tensor(_) => return self.unsupported("tensor descriptors"),
+        })
+    }
+
+    fn number_of_group(&mut self, grid: [u32; 3]) {
+        let mut number = String::from("(i64)get_group_id(0)");
+        let mut below = u64::from(grid[0]);
+        for (axis, n) in [(1, grid[1]), (2, grid[2])] {
+            if n > 1 {
+                let _ = write!(number, " + (i64)get_group_id({axis}) * {below}");
+            }
+            below *= u64::from(n);
+        }
+        self.line(format!("const i64 group = {number};"));
+    }
+
+    /// Reads lanes as vectors.
+    pub(super) fn read_vectors(&mut self, names: &[String], ty: Ty, mem: Mem, index: Reg) {
+        let k = together(&self.factors, ty, index);
+        let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
+        let from = format!("{} + {}", Self::place(mem), self.r(index));
+        let element = name(memory(ty.dtype));
+        for (first, names) in (0..).step_by(k as usize).zip(names.chunks(k as usize)) {
+            if let [name] = names {
+                self.line(format!("{name} = ({from})[{first}]{truth};"));
+                continue;
+            }
+            let parts: Vec<String> = (0..k)
+                .zip(names)
+                .map(|(i, name)| format!("{name} = v.s{i:x}{truth};"))
+                .collect();
+            self.line(format!(
+                "{{ const {element}{k} v = vload{k}(0, {from} + {first}); {} }}",
+                parts.join(" ")
+            ));
+        }
+    }
+
+    /// Writes lanes as vectors.
+    pub(super) fn store_vectors(&mut self, mem: Mem, index: Reg, value: Reg) {
+        let ty = self.p.ty(value);
+        let k = together(&self.factors, ty, index);
+        let to = format!("{} + {}", Self::place(mem), self.r(index));
+        let element = name(memory(ty.dtype));
+        for first in (0..ty.lanes).step_by(k as usize) {
+            if k == 1 {
+                self.line(format!("({to})[{first}] = r{}_{first};", value.0));
+                continue;
+            }
+            let parts: Vec<String> = (0..k)
+                .map(|i| format!("r{}_{}", value.0, first + i))
+                .collect();
+            self.line(format!(
+                "vstore{k}(({element}{k})({}), 0, {to} + {first});",
+                parts.join(", ")
+            ));
+        }
+    }
+}
