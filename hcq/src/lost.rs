@@ -50,12 +50,12 @@ pub struct LostState {
     /// The generation of the process that opened the device.
     generation: u32,
     cause: OnceLock<Arc<Error>>,
-    kept: Mutex<Kept>,
+    kept: Mutex<Retained>,
 }
 
 /// What a device may still use; nothing once it is stopped.
 #[derive(Default)]
-struct Kept {
+struct Retained {
     is_stopped: bool,
     things: Vec<Box<dyn Any + Send>>,
 }
@@ -159,7 +159,7 @@ impl LostState {
         drop(things);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Kept> {
+    fn lock(&self) -> MutexGuard<'_, Retained> {
         // Changed in single steps.
         lock(&self.kept)
     }

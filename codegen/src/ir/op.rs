@@ -153,7 +153,7 @@ pub enum Op {
     },
     /// Where a matrix begins in local memory that an instruction reads there: its first element, whose place is the
     /// index; the type is that of its elements. `src: [ptr, index]`, where the pointer is local memory behind a fence.
-    Place(Rows),
+    Operand(Rows),
     /// A box of elements of a buffer, as a matrix in rows of local memory; only in a fence that makes copies early. A
     /// buffer is a tensor: along each dimension, the one of neighbours first, there are so many elements so far
     /// apart. The box has the elements of a row along the first one, so many rows along the second, and one along
@@ -167,7 +167,7 @@ pub enum Op {
     /// them: vectors along the ranges `va`, `vb` and `vc` of kind `Vec`; see [`MmaDesc`] for the
     /// element at each place. The lane is the work-item modulo the wave. `c` has no lanes, or those
     /// of `vc`, and the result those of `vc`. What reads its operands in local memory has an
-    /// [`Op::Place`] for each. `src: [a, b, c, va, vb, vc]`.
+    /// [`Op::Operand`] for each. `src: [a, b, c, va, vb, vc]`.
     Mma(MmaDesc),
     /// The reduction of `value` over the ranges, all of a reduction kind. `src: [value, range...]`.
     Reduce(ReduceOp),

@@ -104,7 +104,7 @@ fn line(g: &Graph, id: Id, names: &HashMap<Id, String>) -> String {
         Op::Fence { ahead: 0, early } => format!("fence early {early} {list}"),
         Op::Fence { ahead, .. } => format!("fence ahead {ahead} {list}"),
         Op::Box { rows } => format!("box.{dtype} {rows} rows {list}"),
-        Op::Place(rows) => {
+        Op::Operand(rows) => {
             let turned = if rows.turned { " turned" } else { "" };
             format!("place.{dtype}{turned} {list}")
         }

@@ -171,7 +171,7 @@ fn check(kernel: &Kernel, id: Id) -> Result<(), Violation> {
         Op::Fence { early, .. } if early > 0 => n.copies(early),
         Op::Fence { ahead, .. } => n.fence(ahead),
         Op::Box { .. } => n.of_box(),
-        Op::Place(_) => n.place(),
+        Op::Operand(_) => n.place(),
         Op::Mma(d) => n.mma(&d),
         Op::Sink => n.sink(id),
     }
@@ -225,7 +225,7 @@ impl Checked<'_> {
         for &s in src {
             let pointer = matches!(g.op(s), Op::Param { .. } | Op::Local { .. });
             let at_pointer = match self.op {
-                Op::Load | Op::Store(_) | Op::Check | Op::Place(_) => src[0] == s,
+                Op::Load | Op::Store(_) | Op::Check | Op::Operand(_) => src[0] == s,
                 Op::Box { .. } => src[0] == s || src.get(2) == Some(&s),
                 _ => false,
             };
@@ -413,7 +413,7 @@ impl Checked<'_> {
     fn mma(&self, d: &MmaDesc) -> Result<(), Violation> {
         self.count(&[6])?;
         let (g, src) = (self.g, self.src);
-        let places = src[..2].iter().all(|&s| matches!(g.op(s), Op::Place(_)));
+        let places = src[..2].iter().all(|&s| matches!(g.op(s), Op::Operand(_)));
         self.require(
             places == d.in_memory(),
             "operands where the instruction reads them",

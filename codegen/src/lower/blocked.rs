@@ -91,7 +91,7 @@ fn plain(g: &Graph, members: &[Id]) -> bool {
     let counts = |n: &Id| {
         matches!(
             g.op(*n),
-            Op::Fence { .. } | Op::Local { .. } | Op::Place(_) | Op::Mma(_)
+            Op::Fence { .. } | Op::Local { .. } | Op::Operand(_) | Op::Mma(_)
         )
     };
     let mut values = members.iter().map(|&n| g.src(n)[0]);

@@ -54,7 +54,7 @@ pub fn share(p: &mut Program) {
 
 /// Where an instruction is.
 #[derive(Clone, Copy)]
-struct PlaceOf {
+struct LoopPosition {
     /// Number of loops around it, that over groups included.
     depth: usize,
     /// There is no loop beside it in its block.
@@ -95,7 +95,7 @@ fn constants(p: &Program) -> Vec<Option<i64>> {
 }
 
 /// The place of each instruction.
-fn places(p: &Program) -> Vec<PlaceOf> {
+fn places(p: &Program) -> Vec<LoopPosition> {
     // The blocks that are open, and whether each block has another one in it.
     let (mut open, mut outer) = (vec![0], vec![false]);
     let mut block_of = Vec::with_capacity(p.insts.len());
@@ -115,7 +115,7 @@ fn places(p: &Program) -> Vec<PlaceOf> {
             _ => {}
         }
     }
-    let place = |(block, depth): (usize, usize)| PlaceOf {
+    let place = |(block, depth): (usize, usize)| LoopPosition {
         depth,
         inner: !outer[block],
     };
@@ -127,7 +127,7 @@ fn places(p: &Program) -> Vec<PlaceOf> {
 fn displacements(
     p: &Program,
     constants: &[Option<i64>],
-    places: &[PlaceOf],
+    places: &[LoopPosition],
 ) -> (HashSet<usize>, HashSet<usize>) {
     let mut made = vec![None; p.regs.len()];
     for (at, inst) in p.insts.iter().enumerate() {
@@ -180,7 +180,7 @@ fn displacements(
 
 /// Whether an operation at a place may have an argument for a constant. The smallest numbers, and those of
 /// lanes, are what the kernel is like, not how large.
-fn open(op: Binary, x: i64, place: &PlaceOf, step: bool) -> bool {
+fn open(op: Binary, x: i64, place: &LoopPosition, step: bool) -> bool {
     if (-1..=1).contains(&x) {
         return false;
     }

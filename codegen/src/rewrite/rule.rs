@@ -65,7 +65,7 @@ const fn kind(op: Op) -> usize {
         Op::Store(_) => 11,
         Op::Sink => 12,
         // No rule is about these.
-        Op::Local { .. } | Op::Fence { .. } | Op::Place(_) | Op::Box { .. } => 13,
+        Op::Local { .. } | Op::Fence { .. } | Op::Operand(_) | Op::Box { .. } => 13,
         Op::Mma(_) | Op::Check => 13,
         Op::Dot => 14,
         Op::Unary(op) => 15 + op as usize,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use drivers_spec::usb::{ASMEDIA, GPU_BRIDGES};
 use hcq::mem::view::View;
 use hcq::transport::{
-    Clock, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, TransportError, UsbDevice,
-    UsbPipe,
+    Clock, DevFile, Fault, Machine, Pci, PciFunction, PerProcess, Reserved, TransportError,
+    UsbDevice, UsbPipe,
 };
 
 use crate::function::open;
@@ -22,7 +22,7 @@ pub struct Bridged {
 }
 
 /// Drivers' state for functions behind bridges.
-struct Apart(Kept);
+struct Apart(PerProcess);
 
 /// The bridges of a machine, of whatever firmware.
 ///
@@ -53,8 +53,8 @@ impl Bridged {
     /// A machine's; `clock` is what waits of the bridges go by.
     pub fn over(machine: &Arc<dyn Machine>, clock: &Arc<dyn Clock>) -> Arc<dyn Machine> {
         let made = machine
-            .kept()
-            .get_or_make(|| Ok::<_, std::convert::Infallible>(Apart(Kept::new())));
+            .per_process()
+            .get_or_make(|| Ok::<_, std::convert::Infallible>(Apart(PerProcess::new())));
         let kept = match made {
             Ok(kept) => kept,
             Err(never) => match never {},
@@ -121,7 +121,7 @@ impl Machine for Bridged {
         self.machine.memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept.0
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hcq::mem::view::View;
 #[cfg(feature = "usb")]
 use hcq::transport::UsbPipe;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Pci, Reserved, TransportError};
+use hcq::transport::{DevFile, Fault, Machine, Pci, PerProcess, Reserved, TransportError};
 
 use crate::devfile::{HostFile, refused};
 use crate::pci::{self, Files, System, vfio};
@@ -15,7 +15,7 @@ use crate::reserve::{memory, reserve};
 
 /// This machine. One value for the process, because kernel drivers keep their state by process.
 pub struct Host {
-    kept: Kept,
+    kept: PerProcess,
     system: System,
     /// Functions that were opened elsewhere.
     lent: Vec<Arc<dyn Pci>>,
@@ -43,7 +43,7 @@ impl Host {
     }
 
     fn of(system: System, lent: Vec<Arc<dyn Pci>>) -> Host {
-        let kept = Kept::default();
+        let kept = PerProcess::default();
         Host { kept, system, lent }
     }
 }
@@ -111,7 +111,7 @@ impl Machine for Host {
         memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

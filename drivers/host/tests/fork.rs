@@ -34,7 +34,10 @@ fn what_was_opened_before_a_fork_is_the_parents() {
     let host = Host::get();
     let device = LostState::new(DeviceId::new("AMD", 0));
     device.check().unwrap();
-    let kept = host.kept().get_or_make(|| Ok::<_, ()>(7u32)).unwrap();
+    let kept = host
+        .per_process()
+        .get_or_make(|| Ok::<_, ()>(7u32))
+        .unwrap();
     let (zero, reserved) = (
         host.open("/dev/zero").unwrap(),
         host.reserve(4096, 1, ANYWHERE).unwrap(),
@@ -62,8 +65,14 @@ fn what_was_opened_before_a_fork_is_the_parents() {
         drop((view, memory, reserved));
         let view = zero.mmap(map).unwrap();
         assert_eq!(view.read::<u32>(0), Ok(0));
-        assert_eq!(host.kept().get_or_make(|| Ok::<_, ()>(8u32)), Ok(8.into()));
+        assert_eq!(
+            host.per_process().get_or_make(|| Ok::<_, ()>(8u32)),
+            Ok(8.into())
+        );
     });
     device.check().unwrap();
-    assert_eq!(host.kept().get_or_make(|| Ok::<_, ()>(9u32)), Ok(kept));
+    assert_eq!(
+        host.per_process().get_or_make(|| Ok::<_, ()>(9u32)),
+        Ok(kept)
+    );
 }

@@ -101,7 +101,7 @@ pub trait Machine: Send + Sync {
     }
 
     /// What drivers keep for as long as this process is on the machine.
-    fn kept(&self) -> &Kept;
+    fn per_process(&self) -> &PerProcess;
 }
 
 /// A range of reserved addresses. It is returned with the last clone and the last view mapped in it.
@@ -145,7 +145,7 @@ impl fmt::Debug for Reserved {
 /// an address space that is bound once, a page that is set once. A driver keeps it here, so that
 /// opening again finds it. The value must not own the machine. A process that was forked has nothing yet.
 #[derive(Default)]
-pub struct Kept(Mutex<Values>);
+pub struct PerProcess(Mutex<Values>);
 
 /// The values of one process.
 #[derive(Default)]
@@ -154,10 +154,10 @@ struct Values {
     all: Vec<Arc<dyn Any + Send + Sync>>,
 }
 
-impl Kept {
+impl PerProcess {
     /// Nothing yet.
-    pub const fn new() -> Kept {
-        Kept(Mutex::new(Values {
+    pub const fn new() -> PerProcess {
+        PerProcess(Mutex::new(Values {
             generation: 0,
             all: Vec::new(),
         }))
@@ -198,9 +198,9 @@ impl Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for PerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Kept({} values)", self.lock().all.len())
+        write!(f, "PerProcess({} values)", self.lock().all.len())
     }
 }
 
@@ -210,13 +210,13 @@ mod tests {
 
     #[test]
     fn one_value_of_each_type_is_kept() {
-        let kept = Kept::default();
+        let kept = PerProcess::default();
         assert_eq!(kept.get_or_make(|| Err::<u32, _>("no")), Err("no"));
         let first = kept.get_or_make(|| Ok::<_, ()>(7u32)).unwrap();
         let again = kept.get_or_make(|| Ok::<_, ()>(8u32)).unwrap();
         assert!(Arc::ptr_eq(&first, &again));
         assert_eq!(*kept.get_or_make(|| Ok::<_, ()>(9u64)).unwrap(), 9);
-        assert_eq!(format!("{kept:?}"), "Kept(2 values)");
+        assert_eq!(format!("{kept:?}"), "PerProcess(2 values)");
     }
 
     #[test]

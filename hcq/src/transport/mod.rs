@@ -40,7 +40,7 @@ pub use crate::clock::{Clock, MonotonicClock, VirtualClock};
 pub use error::{Fault, TransportError};
 pub use found::{Bar, PciFunction, UsbDevice};
 pub use ioctl::{Ioctl, IoctlOf, Request};
-pub use machine::{ANYWHERE, Kept, Machine, Reserved};
+pub use machine::{ANYWHERE, Machine, PerProcess, Reserved};
 pub use relay::Relay;
 
 /// Host memory that is pinned and that the device can reach.
@@ -499,9 +499,9 @@ pub(crate) mod tests {
         fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
             Ok(View::alloc(bytes as usize, align as usize).unwrap())
         }
-        fn kept(&self) -> &Kept {
-            static KEPT: Kept = Kept::new();
-            &KEPT
+        fn per_process(&self) -> &PerProcess {
+            static PER_PROCESS: PerProcess = PerProcess::new();
+            &PER_PROCESS
         }
     }
 

@@ -10,7 +10,7 @@ use super::access::{Access, Answer, Verb};
 use super::found::{PciFunction, UsbDevice};
 use super::ioctl::Request;
 use super::listed;
-use super::machine::{Kept, Machine, Reserved};
+use super::machine::{Machine, PerProcess, Reserved};
 use super::{
     BusRange, DevFile, Dma, Fault, Map, Pci, Prot, Relay, ResetKind, Setup, TransportError,
     UsbPipe, shown_on_bus,
@@ -46,7 +46,7 @@ pub struct Tapped<T: ?Sized> {
     name: String,
     inner: Option<Arc<T>>,
     tap: Arc<dyn Tap>,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 impl<T: ?Sized> Tapped<T> {
@@ -55,7 +55,7 @@ impl<T: ?Sized> Tapped<T> {
             name: name.to_owned(),
             inner,
             tap,
-            kept: Kept::default(),
+            kept: PerProcess::default(),
         })
     }
 
@@ -587,9 +587,9 @@ impl Machine for Tapped<dyn Machine> {
         Window::remote(name.to_owned(), Arc::new(memory))
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         match &self.inner {
-            Some(machine) => machine.kept(),
+            Some(machine) => machine.per_process(),
             None => &self.kept,
         }
     }

@@ -10,7 +10,7 @@ use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{
-    DevFile, Dma, Fault, Kept, Machine, Pci, Reserved, ResetKind, TransportError,
+    DevFile, Dma, Fault, Machine, Pci, PerProcess, Reserved, ResetKind, TransportError,
 };
 use hcq::{Command, Deadline, QueueKind, Stream, Val};
 
@@ -49,8 +49,8 @@ impl Machine for Beside {
         self.0.memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
-        self.0.kept()
+    fn per_process(&self) -> &PerProcess {
+        self.0.per_process()
     }
 }
 

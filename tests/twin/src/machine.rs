@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use hcq::mem::view::View;
 use hcq::transport::{
-    ANYWHERE, DevFile, Fault, Kept, Machine, Map, Prot, Request, Reserved, TransportError,
+    ANYWHERE, DevFile, Fault, Machine, Map, PerProcess, Prot, Request, Reserved, TransportError,
 };
 
 use crate::errno::{Errno, Result as Called};
@@ -19,7 +19,7 @@ use crate::rule::Journal;
 /// A process on a twin. The process ends with the last handle of it and of its files.
 pub struct TwinMachine<P: Process> {
     process: Arc<Attached<P>>,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 /// A process on the twin, and what it has reserved of its memory; ends it on drop.
@@ -58,7 +58,7 @@ impl<P: Process> TwinMachine<P> {
                 reservations: Reservations::default(),
                 generation: hcq::process_generation(),
             }),
-            kept: Kept::default(),
+            kept: PerProcess::default(),
         })
     }
 
@@ -142,7 +142,7 @@ impl<P: Process> Machine for TwinMachine<P> {
         memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

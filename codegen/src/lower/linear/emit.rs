@@ -358,7 +358,7 @@ impl Linear<'_> {
             Op::Range { .. } | Op::Param { .. } | Op::Local { .. } => return Ok(()),
             Op::Fence { .. } => return self.pass(n),
             // Its instruction has the matrix.
-            Op::Place(_) => self.reg(src[0], 1)?,
+            Op::Operand(_) => self.reg(src[0], 1)?,
             Op::Mma(desc) if desc.in_memory() => {
                 let a = self.reg(src[2], lanes)?;
                 self.p.accs.push(Ty { dtype, lanes });

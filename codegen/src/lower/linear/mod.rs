@@ -180,7 +180,7 @@ impl Linear<'_> {
                 .collect(),
             Op::Reduce(_) if self.bound(n) != 0 => Vec::new(),
             Op::Reduce(_) | Op::Scan(_) => vec![src[0]],
-            Op::Place(_) => vec![src[1]],
+            Op::Operand(_) => vec![src[1]],
             Op::Check => src[1..].to_vec(),
             Op::Mma(_) => src[..3].to_vec(),
             Op::Local { .. } => Vec::new(),
@@ -203,7 +203,7 @@ impl Linear<'_> {
     /// The fence that has filled what a load reads.
     fn fence(&self, n: Id) -> Option<Id> {
         let local = match self.op(n) {
-            Op::Load | Op::Place(_) => self.src(n)[0],
+            Op::Load | Op::Operand(_) => self.src(n)[0],
             _ => return None,
         };
         match self.op(local) {

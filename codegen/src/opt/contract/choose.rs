@@ -30,13 +30,13 @@ const ALONE: f64 = 8000.0;
 const STAGE: f64 = 5000.0;
 
 /// How an operand is in memory, if it is read as it is.
-struct Place {
+struct OperandStrides {
     strides: HashMap<Id, i64>,
 }
 
-impl Place {
+impl OperandStrides {
     /// `None` if the operand is more than a load, or not at one stride per range.
-    fn of(g: &Graph, operand: Id, acc: DType, ranges: &[&[RangeInfo]]) -> Option<Place> {
+    fn of(g: &Graph, operand: Id, acc: DType, ranges: &[&[RangeInfo]]) -> Option<OperandStrides> {
         if g.op(operand) != Op::Load || g.dtype(operand) != acc {
             return None;
         }
@@ -49,7 +49,7 @@ impl Place {
         for r in ranges.iter().copied().flatten() {
             strides.insert(r.id, lin.stride(g, &mut sets, r.id)?);
         }
-        Some(Place { strides })
+        Some(OperandStrides { strides })
     }
 
     fn stride(&self, r: &RangeInfo) -> i64 {
@@ -59,8 +59,8 @@ impl Place {
 
 /// What is known of the two operands in one orientation.
 struct Operands {
-    rows: Option<Place>,
-    cols: Option<Place>,
+    rows: Option<OperandStrides>,
+    cols: Option<OperandStrides>,
     pack: [f64; 2],
     /// Bytes of the constants that it is made of alone.
     constant: [Option<usize>; 2],
@@ -107,8 +107,8 @@ impl Operands {
     fn of(c: &Contraction, kernel: &Kernel) -> Operands {
         let g = &kernel.graph;
         let ranges = [&c.batch[..], &c.rows, &c.cols, &c.summed];
-        let rows = Place::of(g, c.a, c.acc, &ranges);
-        let cols = Place::of(g, c.b, c.acc, &ranges).filter(|_| {
+        let rows = OperandStrides::of(g, c.a, c.acc, &ranges);
+        let cols = OperandStrides::of(g, c.b, c.acc, &ranges).filter(|_| {
             g.src(c.b)
                 .get(1)
                 .is_some_and(|&index| unit(g, index, &c.cols))

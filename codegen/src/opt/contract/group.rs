@@ -32,7 +32,7 @@ impl Maker<'_> {
         let block = side.block;
         let ptr = g.add(Op::Local { block, len }, dtype, &[fence]);
         if let Some(rows) = side.rows {
-            return g.add(Op::Place(rows), dtype, &[ptr, index]);
+            return g.add(Op::Operand(rows), dtype, &[ptr, index]);
         }
         let value = g.load(ptr, index);
         match self.t.mma {

@@ -32,7 +32,7 @@ pub(super) struct Key {
 
 /// Where an access goes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Place {
+pub(super) enum Address {
     /// A global address in two registers, and bytes behind it.
     Global(Part, i32),
     /// The address of a buffer, a number of elements of so many words (by its logarithm), and words behind it.
@@ -128,7 +128,7 @@ impl Select<'_> {
         known: Option<Reg>,
         further: i64,
         size: usize,
-    ) -> Result<Place> {
+    ) -> Result<Address> {
         let (base, more) = match known {
             Some(reg) => super::ranges::split(self.p, &self.facts.defs, reg),
             None => (Reg(u32::MAX), 0),
@@ -150,16 +150,16 @@ impl Select<'_> {
                 let all = start + bytes;
                 if known.is_some() && OFFSETS.contains(&all) {
                     let at = self.found(key, |s, words| s.local(words, size))?;
-                    return Ok(Place::Local(at, all as i32));
+                    return Ok(Address::Local(at, all as i32));
                 }
                 let at = vec![Opnd::part(self.local(index, size))];
                 let more = start + further * size as i64;
                 if OFFSETS.contains(&more) {
-                    return Ok(Place::Local(self.register(FULL, at[0]), more as i32));
+                    return Ok(Address::Local(self.register(FULL, at[0]), more as i32));
                 }
                 let more = self.same(more as u32, 1);
                 let at = self.add(&at, &more);
-                Ok(Place::Local(self.register(FULL, at[0]), 0))
+                Ok(Address::Local(self.register(FULL, at[0]), 0))
             }
             Mem::Arg(arg) => {
                 if index.len() == 1 && !(many && OFFSETS.contains(&bytes)) {
@@ -174,7 +174,7 @@ impl Select<'_> {
                     let more = self.same(more as u32, 1);
                     let at = self.add(&vec![index[0]], &more);
                     let at = self.register(FULL, at[0]);
-                    return Ok(Place::Indexed(
+                    return Ok(Address::Indexed(
                         self.base(arg),
                         at,
                         words as u8 - 1,
@@ -183,12 +183,12 @@ impl Select<'_> {
                 }
                 if known.is_some() && OFFSETS.contains(&bytes) {
                     let at = self.found(key, |s, words| s.global(arg, words, size))?;
-                    return Ok(Place::Global(at, bytes as i32));
+                    return Ok(Address::Global(at, bytes as i32));
                 }
                 let at = self.global(arg, index, size);
                 let more = further * size as i64;
                 if OFFSETS.contains(&more) {
-                    return Ok(Place::Global(at, more as i32));
+                    return Ok(Address::Global(at, more as i32));
                 }
                 let wide = Wide {
                     low: vec![Opnd::part(Part::of(at.value, 0))],
@@ -196,7 +196,7 @@ impl Select<'_> {
                 };
                 let more = self.wide_constant(more as u64, 1);
                 let sum = self.wide_add(&wide, &more);
-                Ok(Place::Global(self.pair(&sum), 0))
+                Ok(Address::Global(self.pair(&sum), 0))
             }
         }
     }

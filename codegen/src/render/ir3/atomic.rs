@@ -5,7 +5,7 @@
 //! Elements narrower than a dword are part of one.
 
 use super::Select;
-use super::address::Place;
+use super::address::Address;
 use super::build::{List, Opnd};
 use super::wide::Wide;
 use crate::dtype::DType;
@@ -207,7 +207,7 @@ impl Select<'_> {
         let most = op == ReduceOp::Max;
         let value = self.plain(FULL, value);
         let seen = self.lane(FULL);
-        self.read(Type::U32, seen, Place::Global(word.at, 0));
+        self.read(Type::U32, seen, Address::Global(word.at, 0));
         let seen = vec![Opnd::part(seen)];
         let nan = self.compare(Op::CmpsF, Cond::Ne, FULL, &value, &value);
         let cond = if most { Cond::Le } else { Cond::Ge };
@@ -253,7 +253,7 @@ impl Select<'_> {
         let known = (self.ty(index).lanes == 1).then_some(index);
         let word = self.word(mem, dtype, (&list, known, 0))?;
         let old = self.lane(FULL);
-        self.read(Type::U32, old, Place::Global(word.at, 0));
+        self.read(Type::U32, old, Address::Global(word.at, 0));
         let head = self.enter(self.depth + 1);
         let now = vec![Opnd::part(old)];
         let own = match &word.shift {

@@ -1,7 +1,7 @@
 //! Accesses to memory: one instruction each.
 
 use super::Select;
-use super::address::Place;
+use super::address::Address;
 use super::build::List;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -21,16 +21,16 @@ pub(super) fn access_type(dtype: DType) -> (Type, Class) {
 
 impl Select<'_> {
     /// Reads neighbours into lanes that lie side by side.
-    pub(super) fn read(&mut self, ty: Type, to: Part, place: Place) {
+    pub(super) fn read(&mut self, ty: Type, to: Part, place: Address) {
         let (op, srcs, offset, shift) = match place {
-            Place::Global(at, offset) => (Op::Ldg, vec![Src::part(at)], offset, 0),
-            Place::Indexed(at, index, shift, offset) => (
+            Address::Global(at, offset) => (Op::Ldg, vec![Src::part(at)], offset, 0),
+            Address::Indexed(at, index, shift, offset) => (
                 Op::LdgA,
                 vec![Src::part(at), Src::part(index)],
                 offset,
                 shift,
             ),
-            Place::Local(at, offset) => (Op::Ldl, vec![Src::part(at)], offset, 0),
+            Address::Local(at, offset) => (Op::Ldl, vec![Src::part(at)], offset, 0),
         };
         let mut code = Code::new(op, Dst::Part(to), srcs);
         code.mods.ty = Some(ty);
@@ -40,17 +40,17 @@ impl Select<'_> {
         self.emit(code);
     }
 
-    pub(super) fn write(&mut self, ty: Type, place: Place, from: Part) {
+    pub(super) fn write(&mut self, ty: Type, place: Address, from: Part) {
         let value = Src::part(from);
         let (op, srcs, offset, shift) = match place {
-            Place::Global(at, offset) => (Op::Stg, vec![Src::part(at), value], offset, 0),
-            Place::Indexed(at, index, shift, offset) => (
+            Address::Global(at, offset) => (Op::Stg, vec![Src::part(at), value], offset, 0),
+            Address::Indexed(at, index, shift, offset) => (
                 Op::StgA,
                 vec![Src::part(at), Src::part(index), value],
                 offset,
                 shift,
             ),
-            Place::Local(at, offset) => (Op::Stl, vec![Src::part(at), value], offset, 0),
+            Address::Local(at, offset) => (Op::Stl, vec![Src::part(at), value], offset, 0),
         };
         let mut code = Code::new(op, Dst::None, srcs);
         code.mods.ty = Some(ty);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::transport::{
-    DevFile, Dma, Kept, Machine, Pci, PciFunction, Reserved, ResetKind, TransportError,
+    DevFile, Dma, Machine, Pci, PciFunction, PerProcess, Reserved, ResetKind, TransportError,
 };
 use hcq::wait::Deadline;
 use twin_amd::pci::machine::PciMachine;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_micros(50);
 pub struct Mapped {
     twin: Arc<PciMachine>,
     cards: Mutex<Vec<(Window, View)>>,
-    kept: Kept,
+    kept: PerProcess,
     is_held: AtomicBool,
 }
 
@@ -31,7 +31,7 @@ impl Mapped {
         let machine = Arc::new(Mapped {
             twin,
             cards: Mutex::default(),
-            kept: Kept::default(),
+            kept: PerProcess::default(),
             is_held: AtomicBool::new(false),
         });
         let watched = Arc::downgrade(&machine);
@@ -101,7 +101,7 @@ impl Machine for Mapped {
         self.twin.memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

@@ -61,7 +61,7 @@ impl Pages {
         args: &mut CreateEventArgs,
     ) -> Result<u64, MemoryError> {
         let Ok(pages) = machine
-            .kept()
+            .per_process()
             .get_or_make(|| Ok::<_, Infallible>(Pages::default()));
         // Set in one step, after everything that can fail.
         let mut page = lock(&pages.0);

@@ -55,7 +55,7 @@ impl Process {
     /// # Errors
     /// [`Unusable`].
     pub(super) fn on(machine: &dyn Machine) -> Result<Arc<Process>, Unusable> {
-        machine.kept().get_or_make(|| {
+        machine.per_process().get_or_make(|| {
             let open = machine.open(KFD);
             let kfd = open.map_err(|e| Unusable::from_error(e, KFD))?;
             let version = survey::version(&*kfd)?;

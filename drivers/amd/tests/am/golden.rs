@@ -13,7 +13,7 @@ use drivers_amd::backend::QueueRequest;
 use drivers_gpu::bare::Mmu as _;
 use firmware_tools::search::Search;
 use hcq::DeviceId;
-use hcq::transport::{Clock, Kept, Machine, VirtualClock};
+use hcq::transport::{Clock, Machine, PerProcess, VirtualClock};
 use twin_amd::pci::chip::Chip;
 
 use super::boot::firmware;
@@ -239,7 +239,7 @@ fn is_of_engines(line: &str) -> bool {
 fn process(mock: &Arc<Mock>) {
     let machine: Arc<dyn Machine> = Arc::new(Alone {
         card: mock.clone(),
-        kept: Kept::new(),
+        kept: PerProcess::new(),
     });
     let options = drivers_amd::Options {
         firmware: vec![firmware()],

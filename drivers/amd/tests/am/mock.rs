@@ -13,7 +13,7 @@ use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::reg::{At, IpVersion};
 use hcq::transport::{
-    BusRange, DevFile, Dma, Fault, Kept, Machine, Pci, Reserved, ResetKind, TransportError,
+    BusRange, DevFile, Dma, Fault, Machine, Pci, PerProcess, Reserved, ResetKind, TransportError,
 };
 use hcq::wait::Deadline;
 use twin_amd::pci::chip::Chip;
@@ -402,7 +402,7 @@ impl Pci for Bus {
 /// A machine with nothing but the card.
 pub struct Alone {
     pub card: Arc<Mock>,
-    pub kept: Kept,
+    pub kept: PerProcess,
 }
 
 impl Machine for Alone {
@@ -430,7 +430,7 @@ impl Machine for Alone {
         Err(unsupported("memory"))
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

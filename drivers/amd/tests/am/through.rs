@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Kept, Machine, Pci, Reserved, TransportError};
+use hcq::transport::{DevFile, Machine, Pci, PerProcess, Reserved, TransportError};
 use twin_amd::pci::machine::PciMachine;
 
 /// A process on a machine, and its way to each card.
@@ -51,7 +51,7 @@ impl Machine for Through {
         self.near.memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
-        self.near.kept()
+    fn per_process(&self) -> &PerProcess {
+        self.near.per_process()
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 use hcq::MemoryKind;
 use hcq::mem::view::View;
 use hcq::transport::{
-    DevFile, Flight, Kept, Machine, Reserved, Setup, Transfer, TransportError, UsbDevice, UsbPipe,
+    DevFile, Flight, Machine, PerProcess, Reserved, Setup, Transfer, TransportError, UsbDevice,
+    UsbPipe,
 };
 use twin::usb::Counts;
 use twin_amd::usb::UsbMachine;
@@ -101,8 +102,8 @@ impl Machine for Quick {
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
         self.0.memory(bytes, align)
     }
-    fn kept(&self) -> &Kept {
-        self.0.kept()
+    fn per_process(&self) -> &PerProcess {
+        self.0.per_process()
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hcq::mem::view::View;
 use hcq::transport::{
-    DevFile, Kept, Machine, Reserved, Setup, Transfer, TransportError, UsbDevice, UsbPipe,
+    DevFile, Machine, PerProcess, Reserved, Setup, Transfer, TransportError, UsbDevice, UsbPipe,
 };
 use hcq::{KernelImage, MemoryKind};
 use twin_amd::usb::UsbMachine;
@@ -50,8 +50,8 @@ impl Machine for Bent {
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
         self.machine.memory(bytes, align)
     }
-    fn kept(&self) -> &Kept {
-        self.machine.kept()
+    fn per_process(&self) -> &PerProcess {
+        self.machine.per_process()
     }
 }
 

@@ -47,7 +47,7 @@ impl<G: Send + Sync + 'static, M: Send + Sync + 'static> Shared<G, M> {
     /// The state that is stored in a machine.
     pub fn on(machine: &dyn Machine) -> Arc<Shared<G, M>> {
         let Ok(shared) = machine
-            .kept()
+            .per_process()
             .get_or_make(|| Ok::<_, Infallible>(Shared::default()));
         shared
     }

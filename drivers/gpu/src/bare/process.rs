@@ -28,7 +28,7 @@ impl<D: Driver> Process<D> {
     /// # Errors
     /// [`Error::Os`]: cannot be, the addresses are as they should.
     pub fn on(machine: &dyn Machine, device: &DeviceId) -> Result<Arc<Process<D>>, Error> {
-        machine.kept().get_or_make(|| {
+        machine.per_process().get_or_make(|| {
             let addresses = Addresses::new(device, <D::Mmu as Mmu>::ADDRESSES)?;
             Ok(Process {
                 addresses: Arc::new(addresses),

@@ -57,17 +57,17 @@ impl<H: Hardware> Channel<H> {
         if looks && let Err(error) = self.reclaim(host) {
             tracing::debug!(%error, "could not reclaim ring space");
         }
-        let whole = host.marks.whole();
+        let submission = host.marks.submissions();
         if let Some(words) = words
-            && whole > host.marks.read()
+            && submission > host.marks.read()
         {
-            host.read.push_back((whole, Arc::new(words)));
+            host.read.push_back((submission, Arc::new(words)));
         }
         if host.marks.is_idle(host.wptr) {
             host.freed.push(what);
             return;
         }
-        host.retired.push_back((whole, what));
+        host.retired.push_back((submission, what));
         // Else the next submission brings the mark.
         if let Err(error) = self.mark(host) {
             tracing::debug!(%error, "kept until the next mark");
@@ -94,7 +94,7 @@ impl<H: Hardware> Channel<H> {
         let retired = host
             .retired
             .back()
-            .is_some_and(|(whole, _)| !host.marks.covers(*whole));
+            .is_some_and(|(submission, _)| !host.marks.covers(*submission));
         if (ring || arguments || retired)
             && let Err(error) = self.mark(host)
         {
@@ -106,12 +106,12 @@ impl<H: Hardware> Channel<H> {
     pub(super) fn mark(&self, host: &mut Host) -> Result<()> {
         host.marks.mark();
         // Also where the last words of the last submission are waited for.
-        let is_read = host.marks.read() == host.marks.whole();
+        let is_read = host.marks.read() == host.marks.submissions();
         if host.marks.unmarked(host.wptr) > 0 || host.marks.is_empty() && !is_read {
             self.fence(host)?;
         }
         if !host.is_inside {
-            host.arguments.seal(host.marks.whole());
+            host.arguments.seal(host.marks.submissions());
         }
         Ok(())
     }
@@ -184,8 +184,8 @@ impl<H: Hardware> Channel<H> {
         host.free = host.free.max(done);
         host.arguments.reclaim(read);
         for (kept, over) in [(&mut host.retired, passed), (&mut host.read, read)] {
-            while let Some((whole, _)) = kept.front()
-                && *whole <= over
+            while let Some((submission, _)) = kept.front()
+                && *submission <= over
             {
                 let over = kept.pop_front();
                 host.freed.extend(over.map(|(_, what)| what));

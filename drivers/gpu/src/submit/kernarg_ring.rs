@@ -149,21 +149,22 @@ impl KernargRing {
         self.bump.offset() >= RESTART
     }
 
-    /// Begins at the start again. `whole` submissions are complete; the device may still read the last one. Does nothing
+    /// Begins at the start again. `submissions` submissions are complete; the device may still read the last one. Does nothing
     /// if the last allocation was for a failed submission: the memory of the last complete one is unknown then.
-    pub fn restart(&mut self, whole: u64) {
-        if self.of > whole {
+    pub fn restart(&mut self, submissions: u64) {
+        if self.of > submissions {
             return;
         }
-        self.bump.reclaim(whole.saturating_sub(1));
-        self.bump.restart((self.of == whole).then_some(whole));
+        self.bump.reclaim(submissions.saturating_sub(1));
+        self.bump
+            .restart((self.of == submissions).then_some(submissions));
         self.unsealed = 0;
     }
 
-    /// Everything allocated so far is free once `whole` submissions are complete.
+    /// Everything allocated so far is free once `submissions` submissions are complete.
     #[inline]
-    pub fn seal(&mut self, whole: u64) {
-        self.bump.seal(whole);
+    pub fn seal(&mut self, submissions: u64) {
+        self.bump.seal(submissions);
         self.unsealed = 0;
     }
 

@@ -50,7 +50,7 @@ impl<H: Hardware> Channel<H> {
             };
             let (is_idle, wanted, seen) = self.with(|host| {
                 let is_idle = self.settle(host)?;
-                Ok((is_idle, host.marks.whole(), host.marks.passed()))
+                Ok((is_idle, host.marks.submissions(), host.marks.passed()))
             })?;
             if is_idle {
                 return Ok(());
@@ -84,7 +84,7 @@ impl<H: Hardware> Channel<H> {
             while !self.settle(host)? {
                 self.pause(host, &mut wait, |host| {
                     let what = format!("submissions to {} (waiting for idle)", self.unit());
-                    (what, host.marks.whole(), host.marks.passed())
+                    (what, host.marks.submissions(), host.marks.passed())
                 })?;
             }
             work(&self.hardware)

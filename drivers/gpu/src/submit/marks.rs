@@ -47,7 +47,7 @@ struct Mark {
     /// The position in the ring.
     end: u64,
     /// Submissions that end before it.
-    whole: u64,
+    submissions: u64,
 }
 
 /// The progress of a queue. Used under its lock.
@@ -56,7 +56,7 @@ pub struct Marks {
     /// The last submission that raises the timeline.
     last: Option<Mark>,
     /// Submissions that have ended in the ring, and those that are known to be over.
-    whole: u64,
+    submissions: u64,
     passed: u64,
     /// Those of which the device reads nothing any more.
     read: u64,
@@ -64,7 +64,7 @@ pub struct Marks {
     marked: u64,
     done: u64,
     /// How many submissions end before the last mark.
-    marked_whole: u64,
+    marked_submissions: u64,
     /// Fences that were written, and passed.
     fences: [u64; 2],
 }
@@ -75,12 +75,12 @@ impl Marks {
         Marks {
             under_way: VecDeque::with_capacity(fences::MOST as usize),
             last: None,
-            whole: 0,
+            submissions: 0,
             passed: 0,
             read: 0,
             marked: 0,
             done: 0,
-            marked_whole: 0,
+            marked_submissions: 0,
             fences: [0; 2],
         }
     }
@@ -88,12 +88,12 @@ impl Marks {
     /// A submission ends at a position, and makes the timeline that value; 0 if it does not raise it.
     #[inline]
     pub fn submitted(&mut self, signal_value: u64, end: u64) {
-        self.whole += 1;
+        self.submissions += 1;
         if signal_value > 0 {
             self.last = Some(Mark {
                 by: By::Timeline(signal_value),
                 end,
-                whole: self.whole,
+                submissions: self.submissions,
             });
         }
     }
@@ -102,14 +102,15 @@ impl Marks {
     #[inline]
     pub fn are_over_at(&self, timeline: u64) -> bool {
         self.last.is_some_and(|last| {
-            last.whole == self.whole && matches!(last.by, By::Timeline(value) if value <= timeline)
+            last.submissions == self.submissions
+                && matches!(last.by, By::Timeline(value) if value <= timeline)
         })
     }
 
     /// Submissions that have ended in the ring.
     #[inline]
-    pub fn whole(&self) -> u64 {
-        self.whole
+    pub fn submissions(&self) -> u64 {
+        self.submissions
     }
 
     /// Those that are known to be over.
@@ -126,8 +127,8 @@ impl Marks {
 
     /// Whether a mark covers submissions up to a number.
     #[inline]
-    pub fn covers(&self, whole: u64) -> bool {
-        whole <= self.marked_whole
+    pub fn covers(&self, submission: u64) -> bool {
+        submission <= self.marked_submissions
     }
 
     /// Whether no mark is pending.
@@ -162,7 +163,7 @@ impl Marks {
         self.push(Mark {
             by: By::Fence(self.fences[0]),
             end,
-            whole: self.whole,
+            submissions: self.submissions,
         });
     }
 
@@ -178,7 +179,7 @@ impl Marks {
     }
 
     fn push(&mut self, mark: Mark) {
-        (self.marked, self.marked_whole) = (mark.end, mark.whole);
+        (self.marked, self.marked_submissions) = (mark.end, mark.submissions);
         self.under_way.push_back(mark);
     }
 
@@ -188,12 +189,12 @@ impl Marks {
         while let Some(mark) = self.under_way.front()
             && mark.by.is_passed(reached)
         {
-            (self.done, self.passed) = (mark.end, mark.whole);
+            (self.done, self.passed) = (mark.end, mark.submissions);
             self.read = match mark.by {
-                By::Timeline(_) => mark.whole - 1,
+                By::Timeline(_) => mark.submissions - 1,
                 By::Fence(number) => {
                     self.fences[1] = number;
-                    mark.whole
+                    mark.submissions
                 }
             };
             self.under_way.pop_front();

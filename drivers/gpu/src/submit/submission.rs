@@ -98,7 +98,7 @@ impl<H: Hardware> Channel<H> {
         }
         // The owners keep resources in use, and retire them after these packets.
         if !packets.keep.is_empty() {
-            let this = host.marks.whole() + 1;
+            let this = host.marks.submissions() + 1;
             let kept = packets.keep.drain(..);
             let outgrown = kept.filter(|kept| !self.hardware.uses(kept));
             host.retired.extend(outgrown.map(|kept| (this, kept)));
@@ -182,11 +182,11 @@ impl<H: Hardware> Channel<H> {
             return self.large_room(host, bytes);
         }
         if host.arguments.wants_restart() && host.marks.are_over_at(self.timeline.signal().seen()) {
-            host.arguments.restart(host.marks.whole());
+            host.arguments.restart(host.marks.submissions());
         }
         let mut wait = None;
         loop {
-            match host.arguments.take(bytes, host.marks.whole() + 1) {
+            match host.arguments.take(bytes, host.marks.submissions() + 1) {
                 Ok(room) => return Ok(room),
                 Err(full) => {
                     let wait = wait.get_or_insert_with(|| Wait::new(self.full_limit));
@@ -205,7 +205,7 @@ impl<H: Hardware> Channel<H> {
         let piece = self.pool.piece(MemoryKind::Control, bytes, &what)?;
         let room = UploadSlot::of(&piece)?;
         host.read
-            .push_back((host.marks.whole() + 1, Arc::new(piece)));
+            .push_back((host.marks.submissions() + 1, Arc::new(piece)));
         Ok(room)
     }
 

@@ -15,7 +15,7 @@ use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
 use hcq::reg::bus::Bus;
 use hcq::transport::{
-    DevFile, Dma, Fault, Kept, Machine, Pci, Reserved, ResetKind, TransportError,
+    DevFile, Dma, Fault, Machine, Pci, PerProcess, Reserved, ResetKind, TransportError,
 };
 use hcq::{Deadline, DeviceId, GpuVa, Result};
 
@@ -160,13 +160,13 @@ impl Bus for Registers {
 #[derive(Default)]
 pub struct Computer {
     pub slots: Vec<Arc<Slot>>,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 impl Computer {
     pub fn with(slots: Vec<Slot>) -> Arc<Computer> {
         let slots = slots.into_iter().map(Arc::new).collect();
-        let kept = Kept::default();
+        let kept = PerProcess::default();
         Arc::new(Computer { slots, kept })
     }
 }
@@ -194,7 +194,7 @@ impl Machine for Computer {
     fn memory(&self, _: u64, _: u64) -> Transport<View> {
         Err(no("memory"))
     }
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

@@ -38,7 +38,7 @@ impl Process {
     /// [`Unusable`].
     pub(super) fn on(machine: &dyn Machine, uvm: bool) -> Result<Arc<Process>, Unusable> {
         let Ok(slots) = machine
-            .kept()
+            .per_process()
             .get_or_make(|| Ok::<_, Infallible>(Slots::default()));
         // Set in one step, after everything that can fail.
         let mut slots = lock(&slots.0);

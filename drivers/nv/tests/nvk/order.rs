@@ -7,7 +7,7 @@ use drivers_nv::{Options, nvk};
 use hcq::mem::view::View;
 use hcq::transport::access::{Access, Answer};
 use hcq::transport::tap::{Tap, Tapped};
-use hcq::transport::{DevFile, Fault, Kept, Machine, Pci, Reserved, TransportError};
+use hcq::transport::{DevFile, Fault, Machine, Pci, PerProcess, Reserved, TransportError};
 use twin_nv::machine::TwinMachine;
 
 use super::bench::{compute, twin};
@@ -76,8 +76,8 @@ impl Machine for Marked {
     fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
         self.near.memory(bytes, align)
     }
-    fn kept(&self) -> &Kept {
-        self.near.kept()
+    fn per_process(&self) -> &PerProcess {
+        self.near.per_process()
     }
 }
 

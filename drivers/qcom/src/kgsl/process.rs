@@ -37,7 +37,7 @@ impl<M: Object + 'static> Process<M> {
     /// [`Unusable`].
     pub(super) fn on(machine: &dyn Machine) -> Result<Arc<Process<M>>, Unusable> {
         let Ok(slot) = machine
-            .kept()
+            .per_process()
             .get_or_make(|| Ok::<_, Infallible>(Slot::<M>(Mutex::default())));
         // Set in one step, after everything that can fail.
         let mut slot = lock(&slot.0);

@@ -38,7 +38,7 @@ impl<M: Object + 'static> Process<M> {
     /// [`Unusable`].
     pub(super) fn on(machine: &dyn Machine, path: &str) -> Result<Arc<Process<M>>, Unusable> {
         let Ok(slots) = machine
-            .kept()
+            .per_process()
             .get_or_make(|| Ok::<_, Infallible>(Slots::<M>(Mutex::default())));
         // Others wait until it is there, or not.
         let mut slots = lock(&slots.0);

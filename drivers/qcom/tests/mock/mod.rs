@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use drivers_spec::qcom::packet::{self, Packet, event_write_0, op};
 use hcq::mem::view::View;
 use hcq::transport::errno::ENOENT;
-use hcq::transport::{DevFile, Fault, Kept, Machine, Request, Reserved, TransportError};
+use hcq::transport::{DevFile, Fault, Machine, PerProcess, Request, Reserved, TransportError};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Memory of the GPU by its address.
@@ -111,7 +111,7 @@ pub fn edit<T: FromBytes + IntoBytes + Copy>(
 /// A machine of device files.
 pub struct Mock {
     pub files: BTreeMap<&'static str, Arc<dyn DevFile>>,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 impl Mock {
@@ -121,7 +121,7 @@ impl Mock {
     ) -> Arc<dyn Machine> {
         Arc::new(Mock {
             files: files.into_iter().collect(),
-            kept: Kept::default(),
+            kept: PerProcess::default(),
         })
     }
 }
@@ -159,7 +159,7 @@ impl Machine for Mock {
         Ok(View::alloc(bytes as usize, align as usize).unwrap())
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use hcq::mem::view::View;
-use hcq::transport::{DevFile, Kept, Machine, Map, Request, Reserved, TransportError};
+use hcq::transport::{DevFile, Machine, Map, PerProcess, Request, Reserved, TransportError};
 
 thread_local! {
     /// Whether this thread is inside of a call.
@@ -29,7 +29,7 @@ pub struct Spent {
 struct Timed {
     inner: Arc<dyn Machine>,
     spent: Arc<Spent>,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 struct TimedFile {
@@ -43,7 +43,7 @@ pub fn timed(inner: Arc<dyn Machine>) -> (Arc<dyn Machine>, Arc<Spent>) {
     let machine = Timed {
         inner,
         spent: spent.clone(),
-        kept: Kept::default(),
+        kept: PerProcess::default(),
     };
     (Arc::new(machine), spent)
 }
@@ -93,7 +93,7 @@ impl Machine for Timed {
         self.inner.memory(bytes, align)
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

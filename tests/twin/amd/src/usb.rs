@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use hcq::mem::view::View;
 use hcq::transport::{
-    DevFile, Fault, Kept, Machine, PciFunction, Reserved, TransportError, UsbDevice, UsbPipe,
+    DevFile, Fault, Machine, PciFunction, PerProcess, Reserved, TransportError, UsbDevice, UsbPipe,
 };
 use twin::config::{Part, Wrong, number};
 use twin::host::client::{self, Reservations};
@@ -134,7 +134,7 @@ struct Slots {
 pub struct UsbMachine {
     slots: Arc<Slots>,
     reservations: Reservations,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 impl UsbMachine {
@@ -190,7 +190,7 @@ impl UsbMachine {
         Arc::new(UsbMachine {
             slots,
             reservations: Reservations::default(),
-            kept: Kept::default(),
+            kept: PerProcess::default(),
         })
     }
 
@@ -284,7 +284,7 @@ impl Machine for UsbMachine {
         memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }

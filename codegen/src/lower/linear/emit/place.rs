@@ -37,7 +37,7 @@ impl Linear<'_> {
 
     fn operand(&mut self, n: Id) -> Result<Operand> {
         match self.op(n) {
-            Op::Place(rows) => Ok(Operand {
+            Op::Operand(rows) => Ok(Operand {
                 mem: self.memory(n)?,
                 rows,
             }),
@@ -54,7 +54,7 @@ impl Linear<'_> {
 
     /// Whether instructions read in local memory.
     pub(super) fn reads_there(&self) -> bool {
-        let place = |&n: &Id| matches!(self.op(n), Op::Place(_));
+        let place = |&n: &Id| matches!(self.op(n), Op::Operand(_));
         self.order.iter().any(place)
     }
 }

@@ -26,7 +26,7 @@ use drivers_spec::pci::{CLASS_DISPLAY, PCI_BASE_ADDRESS_0, VENDOR_AMD};
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{
-    Bar, DevFile, Fault, Kept, Machine, Pci, PciFunction, Reserved, ResetKind, TransportError,
+    Bar, DevFile, Fault, Machine, Pci, PciFunction, PerProcess, Reserved, ResetKind, TransportError,
 };
 use twin::config::{Part, Wrong, number};
 use twin::host::client::{self, Reservations};
@@ -52,7 +52,7 @@ struct Slots {
 pub struct PciMachine {
     slots: Arc<Slots>,
     reservations: Reservations,
-    kept: Kept,
+    kept: PerProcess,
 }
 
 /// The cards of a config string, and how many.
@@ -157,7 +157,7 @@ impl PciMachine {
         Arc::new(PciMachine {
             slots,
             reservations: Reservations::default(),
-            kept: Kept::default(),
+            kept: PerProcess::default(),
         })
     }
 
@@ -264,7 +264,7 @@ impl Machine for PciMachine {
         memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
     }
 
-    fn kept(&self) -> &Kept {
+    fn per_process(&self) -> &PerProcess {
         &self.kept
     }
 }
