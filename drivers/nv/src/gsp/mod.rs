@@ -17,6 +17,7 @@
 //! | `info`, `transport` | what GSP is told first; RM's calls as messages |
 //! | `ampere`, `fsp`, `hopper` | the start of each generation, and its undo |
 //! | `boot` | the order of all that |
+//! | [`pages`] | entries of page tables |
 
 mod ampere;
 mod boot;
@@ -30,6 +31,7 @@ mod hopper;
 mod info;
 mod layout;
 mod memory;
+pub mod pages;
 mod queue;
 mod rom;
 mod rpc;
