@@ -1,5 +1,5 @@
 //! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. There is one [`backend`], NVIDIA's kernel driver (NVK:
-//! its resource manager and UVM). A GSP backend could be added on the same `rm`.
+//! its resource manager and UVM). On a card without that driver, [`gsp`] starts the same `rm` from the public firmware.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -10,6 +10,7 @@
 //! | [`backend`] | the interface to a GPU, besides memory and events: channels |
 //! | `rm` | the resource manager, independent of the transport |
 //! | [`nvk`] | the kernel driver as an interface: RM by ioctls, and UVM |
+//! | [`gsp`] | a card without a kernel driver: its start, and RM by messages |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, local memory, push buffers read back |
 //! | `device` | all of it as a device |
@@ -22,6 +23,7 @@ pub mod backend;
 pub mod chip;
 mod device;
 pub mod encode;
+pub mod gsp;
 mod hardware;
 pub mod nvk;
 pub mod object;

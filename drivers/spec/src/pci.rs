@@ -39,6 +39,8 @@ pub const PCI_PREF_BASE_UPPER32: u16 = 0x28;
 pub const PCI_PREF_LIMIT_UPPER32: u16 = 0x2c;
 /// [`PCI_HEADER_TYPE`] without bit 7: a bridge.
 pub const PCI_HEADER_TYPE_BRIDGE: u8 = 1;
+/// Devices, 32 bits: vendor and device identifier of the board.
+pub const PCI_SUBSYSTEM_VENDOR_ID: u16 = 0x2c;
 /// Offset of the first capability, 8 bits.
 pub const PCI_CAPABILITY_LIST: u16 = 0x34;
 

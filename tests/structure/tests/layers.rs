@@ -51,8 +51,8 @@ const LAYERS: [(&str, &[&str]); 5] = [
     (
         "drivers/nv",
         &[
-            "chip", "options", "encode", "object", "backend", "rm", "nvk", "program", "hardware",
-            "device",
+            "chip", "options", "encode", "object", "backend", "rm", "nvk", "gsp", "program",
+            "hardware", "device",
         ],
     ),
     (

@@ -22,6 +22,11 @@ pub(super) fn of_call(device: &DeviceId, error: CallError) -> Error {
     match error {
         CallError::System(error) => of_system(device, error),
         CallError::Status { file, call, status } => of_status(device, (file, call), status),
+        silent @ CallError::Unanswered { .. } => Error::Fault {
+            device: device.clone(),
+            unit: "GSP".into(),
+            what: silent.to_string(),
+        },
         absent @ CallError::Absent { .. } => Error::Os {
             device: device.clone(),
             call: "NVIDIA's kernel driver".into(),

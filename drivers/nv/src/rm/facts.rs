@@ -174,7 +174,11 @@ impl<'a> Asked<'a> {
         })
     }
 
-    fn product(&self) -> Result<String> {
+    /// The product's name.
+    ///
+    /// # Errors
+    /// [`super::CallError`].
+    pub(crate) fn product(&self) -> Result<String> {
         let mut params = query::NameString::default();
         let ask = control::NV2080_CTRL_CMD_GPU_GET_NAME_STRING;
         self.gpu.subdevice.control(&ask, &mut params)?;

@@ -1,6 +1,6 @@
 //! The resource manager (RM), independent of the transport: it creates objects of classes in a tree, answers their
 //! controls, and frees them. In NVIDIA's kernel driver it is called by ioctls ([`crate::nvk`]); on a GPU without that
-//! driver, GSP firmware is RM and takes messages. The calls are the same.
+//! driver, GSP firmware is RM and takes messages ([`crate::gsp`]). The calls are the same.
 //!
 //! Each row uses those above it, and none below:
 //!

@@ -112,6 +112,18 @@ pub enum CallError {
         /// What the driver answered.
         status: u32,
     },
+    /// Sent, and not answered as a call is: by firmware that takes messages.
+    #[error("{file}: {call}: {why}")]
+    Unanswered {
+        /// Whose firmware.
+        file: String,
+        /// The call, as above.
+        call: String,
+        /// What came instead, and what to do.
+        why: String,
+        /// Whether the GPU has left.
+        is_gone: bool,
+    },
     /// Not sent: the running driver does not have it.
     #[error("{call}: not available in driver branch {branch}")]
     Absent {
@@ -137,7 +149,7 @@ impl CallError {
     pub fn status(&self) -> Option<u32> {
         match self {
             CallError::Status { status, .. } => Some(*status),
-            CallError::System(_) | CallError::Absent { .. } => None,
+            CallError::System(_) | CallError::Unanswered { .. } | CallError::Absent { .. } => None,
         }
     }
 
@@ -146,6 +158,7 @@ impl CallError {
         match self {
             CallError::System(error) => calls::is_gone(error),
             CallError::Status { status, .. } => is_lost(*status),
+            CallError::Unanswered { is_gone, .. } => *is_gone,
             CallError::Absent { .. } => false,
         }
     }

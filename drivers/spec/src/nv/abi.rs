@@ -435,7 +435,7 @@ mod tests {
     use super::super::class::ChannelAlloc;
     use super::super::control::{CeAllCaps, ClassListV2, GpfifoSchedule};
     use super::super::escape::{self, MapMemoryDma, UnmapMemoryDma, WaitOpenComplete};
-    use super::super::{class, control, query, shared, uvm};
+    use super::super::{class, control, gsp, query, shared, uvm};
     use super::*;
 
     /// Every struct.
@@ -444,6 +444,7 @@ mod tests {
             escape::LAYOUTS,
             class::LAYOUTS,
             control::LAYOUTS,
+            gsp::LAYOUTS,
             query::LAYOUTS,
             shared::LAYOUTS,
             uvm::LAYOUTS,

@@ -5,7 +5,8 @@
 //! of the driver: [`abi`]; [`parameters`] are its bytes, [`ioctl`] makes requests of it. Work is methods in a push buffer ([`push`]), for the channel itself ([`host`]),
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
 //! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`]. A card without a kernel driver is booted from
-//! firmware files ([`fw`]) and the microcode in its ROM ([`vbios`]).
+//! firmware files ([`fw`]) and the microcode in its ROM ([`vbios`]) by its registers ([`mmio`]); RM on it takes the
+//! same calls by messages ([`gsp`]).
 
 pub mod abi;
 pub mod chip;
@@ -16,9 +17,11 @@ pub mod copy;
 pub mod cubin;
 pub mod escape;
 pub mod fw;
+pub mod gsp;
 pub mod host;
 pub mod ioctl;
 pub mod memory;
+pub mod mmio;
 pub mod parameters;
 pub mod push;
 pub mod qmd;

@@ -10,6 +10,7 @@
 mod abi;
 mod c;
 mod classes;
+mod registers;
 
 use std::path::{Path, PathBuf};
 

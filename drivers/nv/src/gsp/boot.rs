@@ -1,0 +1,441 @@
+//! The order in which a card is started, and its undo.
+//!
+//! What is the same for all: firmware, queues and arguments are put into memory of the host; GSP is started in the way of its
+//! generation; RM reads what was put into its queue before. To end it, RM is told, then the generation's way is gone back:
+//! then any driver may come.
+//!
+//! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c (`kgspUnloadRm_IMPL`,
+//! `_kgspInitLibosLoggingStructures`, `kgspSetupLibosInitArgs_IMPL`, `kgspPopulateGspRmInitArgs_IMPL`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_gpu::bare::config::{self, SavedBars};
+use drivers_spec::nv::abi::{Branch, Struct};
+use drivers_spec::nv::gsp::{
+    GspArguments, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM, LibosArgument,
+    PAGE, RpcUnloading, WprMeta, function,
+};
+use drivers_spec::nv::mmio::falcon::GSP;
+use firmware_tools::nv::Version;
+use firmware_tools::nv::chip::Start;
+use firmware_tools::nv::fmc::Fmc;
+use firmware_tools::search::Search;
+use hcq::addr::BusAddr;
+use hcq::mem::window::Window;
+use hcq::transport::{Dma, ResetKind};
+
+use super::ampere::{Ampere, Codes};
+use super::card::Card;
+use super::error::{Cause, GspError, Stage};
+use super::event::Event;
+use super::falcon::Falcon;
+use super::firmware::{By, Firmware, Parts};
+use super::hopper::{self, Hopper};
+use super::info;
+use super::memory::{BootMemory, Image};
+use super::queue::{self, Queues};
+use super::rpc::Rpc;
+use super::sequencer::Resume;
+use super::transport::Messages;
+use crate::rm::client::Client;
+use crate::rm::device::Device;
+use crate::rm::facts::Asked;
+use crate::rm::transport::CallError;
+
+/// Bytes of a log of GSP's operating system.
+const LOG: u64 = 0x1_0000;
+/// How long GSP may take to set its queue up, and RM to start. The vendor's driver allows 4 s and 6 s; slow hosts need more.
+const LINK: Duration = Duration::from_secs(4);
+const INIT: Duration = Duration::from_secs(10);
+/// What RM leaves in GSP's mailbox when it has ended (`LIBOS_INTERRUPT_PROCESSOR_SUSPENDED`).
+const SUSPENDED: u32 = 0x8000_0000;
+
+/// How to start a card.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where to find firmware.
+    pub firmware: Search,
+    /// Whether a card may be reset on which an earlier driver has left GSP running.
+    pub reset: bool,
+}
+
+/// The logs that GSP's operating system has in a branch, as its arguments name them.
+fn logs(branch: Branch) -> &'static [&'static str] {
+    match branch {
+        Branch::R535 | Branch::R550 => &["LOGINIT", "LOGINTR", "LOGRM"],
+        Branch::R570 | Branch::R580 => &["LOGINIT", "LOGINTR", "LOGRM", "LOGMNOC", "LOGKRNL"],
+    }
+}
+
+/// The name of a piece of memory as a number: its letters, the first one in the highest byte that is used.
+fn id8(name: &str) -> u64 {
+    let letters = name.bytes().take(size_of::<u64>());
+    letters.fold(0, |id, letter| id << 8 | u64::from(letter))
+}
+
+/// A piece of memory for GSP's operating system.
+fn argument(name: &str, at: BusAddr, size: u64) -> LibosArgument {
+    LibosArgument {
+        id8: id8(name),
+        pa: at.0,
+        size,
+        kind: LIBOS_MEMORY_REGION_CONTIGUOUS,
+        loc: LIBOS_MEMORY_REGION_LOC_SYSMEM,
+        ..LibosArgument::default()
+    }
+}
+
+/// Memory that the card may access: freed when it cannot any more.
+struct Held {
+    _boot: Dma,
+    _image: Dma,
+}
+
+/// How GSP is started.
+enum Way {
+    Ampere(Box<Ampere>),
+    Hopper(Hopper),
+}
+
+/// What a start needs on the card's side, all in place.
+struct Prepared {
+    way: Way,
+    meta: BusAddr,
+    resume: Resume,
+    queues: Queues,
+    window: Window,
+    held: Held,
+}
+
+/// A card whose RM runs on GSP. It ends with this.
+pub struct Started {
+    card: Arc<Card>,
+    pub(super) rpc: Arc<Rpc>,
+    version: Version,
+    way: Way,
+    held: Option<Held>,
+}
+
+/// Starts a card, from any state that an earlier driver has left.
+///
+/// # Errors
+/// [`GspError`], with the stage; the card is taken down again as far as it goes.
+pub fn start(card: &Arc<Card>, options: &Options) -> Result<Started, GspError> {
+    let at = |stage: Stage| move |cause: Cause| card.failed(stage, cause);
+    let firmware = Firmware::find(&card.chip(), &options.firmware).map_err(at(Stage::Files))?;
+    let parts = firmware.parts().map_err(at(Stage::Files))?;
+    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), version = %parts.gsp.version, "start GSP");
+    clear(card, options.reset).map_err(at(Stage::Reset))?;
+    wait_own(card).map_err(at(Stage::Gfw))?;
+    let plan = Plan::of(card, &parts).map_err(at(Stage::Vbios))?;
+    config::master(&**card.pci(), true).map_err(|error| at(Stage::Memory)(error.into()))?;
+    let prepared = Prepared::new(card, &parts, plan).map_err(at(Stage::Memory))?;
+    prepared.start(card, &parts)
+}
+
+/// Waits until the card's own firmware has set it up.
+fn wait_own(card: &Card) -> Result<(), Cause> {
+    match card.chip().start {
+        Start::Booter => card.wait_gfw(),
+        Start::Fsp => Hopper::wait_boot(card),
+    }
+}
+
+/// Where in VRAM everything goes, and what is to run.
+enum Plan<'p> {
+    Ampere(Box<Codes>),
+    Hopper(Box<WprMeta>, &'p Fmc<'p>),
+}
+
+impl<'p> Plan<'p> {
+    fn of(card: &Card, parts: &'p Parts<'_>) -> Result<Plan<'p>, Cause> {
+        Ok(match &parts.by {
+            By::Booter(load, unload) => {
+                Plan::Ampere(Box::new(Codes::of(card, parts, (load, unload))?))
+            }
+            By::Fsp(fmc) => Plan::Hopper(Box::new(hopper::meta(card, parts)?), fmc),
+        })
+    }
+
+    fn meta(&self) -> WprMeta {
+        match self {
+            Plan::Ampere(codes) => codes.meta,
+            Plan::Hopper(meta, _) => **meta,
+        }
+    }
+}
+
+/// Resets a card on which GSP runs: of an earlier driver, or of a process that was killed.
+fn clear(card: &Card, may_reset: bool) -> Result<(), Cause> {
+    let Some((lo, hi)) = card.wpr2()? else {
+        return Ok(());
+    };
+    let left = |why: String| Cause::Wpr2 {
+        lo,
+        hi,
+        why,
+        address: card.pci().name().to_owned(),
+    };
+    if !may_reset {
+        return Err(left("it may not be reset here".into()));
+    }
+    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), lo, hi, "WPR2 is up: reset the card");
+    let mut why = Vec::new();
+    for kind in [ResetKind::Function, ResetKind::Bus] {
+        match reset(card, kind) {
+            Ok(()) if card.wpr2()?.is_none() => return Ok(()),
+            Ok(()) => why.push(format!("a {kind} reset did not end it")),
+            Err(error) => why.push(format!("a {kind} reset failed ({error})")),
+        }
+    }
+    Err(left(why.join(", ")))
+}
+
+/// Resets a card, which may not access memory of the host afterwards.
+fn reset(card: &Card, kind: ResetKind) -> Result<(), Cause> {
+    let pci = &**card.pci();
+    config::master(pci, false)?;
+    let saved = SavedBars::of(pci)?;
+    pci.reset(kind)?;
+    saved.restore(pci)?;
+    card.wait_back()?;
+    wait_own(card)
+}
+
+impl Prepared {
+    /// Puts everything into memory of the host.
+    fn new(card: &Arc<Card>, parts: &Parts<'_>, plan: Plan<'_>) -> Result<Prepared, Cause> {
+        let pci = &**card.pci();
+        let image = Image::new(pci, parts.gsp.image())?;
+        let mut memory = BootMemory::new(pci)?;
+        let libos = memory.take("the arguments of GSP's operating system", PAGE)?;
+        let shared = memory.take("GSP's message queues", queue::BYTES)?;
+        let pages: Vec<_> = (0..queue::BYTES / PAGE)
+            .map(|page| BusAddr(shared.at.0 + page * PAGE))
+            .collect();
+        let queues = Queues::new(&shared.window, &pages)?;
+        let arguments = GspArguments {
+            shared_mem_phys_addr: shared.at.0,
+            page_table_entry_count: pages.len() as u32,
+            cmd_queue_offset: queue::COMMANDS,
+            stat_queue_offset: queue::STATUS,
+            ..GspArguments::default()
+        };
+        let rm = memory.put("the argument of RM", &arguments.encode(parts.branch))?;
+        let mut named = Vec::new();
+        for name in logs(parts.branch) {
+            let log = memory.take("a log of GSP", LOG)?;
+            // Behind how far it is written: where its pages are.
+            let table = (0..LOG / PAGE).flat_map(|page| (log.at.0 + page * PAGE).to_le_bytes());
+            let table: Vec<u8> = table.collect();
+            log.window.write_bytes(size_of::<u64>() as u64, &table)?;
+            named.push(argument(name, log.at, LOG));
+        }
+        named.push(argument("RMARGS", rm.at, PAGE));
+        let table: Vec<u8> = named
+            .iter()
+            .flat_map(|argument| argument.encode(parts.branch))
+            .collect();
+        libos.window.write_bytes(0, &table)?;
+        let signature = memory.put("GSP's signature", parts.signature)?;
+        let loader = memory.put("GSP's boot loader", parts.loader.image())?;
+        let meta = WprMeta {
+            sysmem_addr_of_radix3_elf: image.root.0,
+            sysmem_addr_of_bootloader: loader.at.0,
+            bootloader_code_offset: parts.loader.code.start as u64,
+            bootloader_data_offset: parts.loader.data.start as u64,
+            bootloader_manifest_offset: parts.loader.manifest.start as u64,
+            sysmem_addr_of_signature: signature.at.0,
+            size_of_signature: parts.signature.len() as u64,
+            ..plan.meta()
+        };
+        let meta = memory.put("WPR metadata", &meta.encode(parts.branch))?.at;
+        let way = match plan {
+            Plan::Ampere(codes) => Way::Ampere(Box::new(Ampere::new(&mut memory, *codes)?)),
+            Plan::Hopper(_, fmc) => {
+                let places = (meta, libos.at);
+                let fmc = (parts.branch, fmc);
+                Way::Hopper(Hopper::new(card, &mut memory, fmc, places)?)
+            }
+        };
+        Ok(Prepared {
+            way,
+            meta,
+            resume: Resume {
+                libos: libos.at,
+                version: parts.loader.app_version,
+            },
+            queues,
+            window: libos.window,
+            held: Held {
+                _boot: memory.into_dma(),
+                _image: image.dma,
+            },
+        })
+    }
+
+    /// Runs it, on the card; takes it down again where that fails.
+    fn start(self, card: &Arc<Card>, parts: &Parts<'_>) -> Result<Started, GspError> {
+        let rpc = Rpc::new(card, parts.branch, self.queues, self.resume);
+        let started = Started {
+            card: card.clone(),
+            rpc: Arc::new(rpc),
+            version: parts.gsp.version,
+            way: self.way,
+            held: Some(self.held),
+        };
+        let run = || {
+            let failed = |stage: Stage| move |cause: Cause| card.failed(stage, cause);
+            started
+                .announce(parts.branch)
+                .map_err(failed(Stage::Memory))?;
+            // What is in memory is there before the falcons look.
+            let flushed = self.window.flush();
+            flushed.map_err(|error| failed(Stage::Memory)(error.into()))?;
+            let run = match &started.way {
+                Way::Ampere(ampere) => ampere.start(card, &self.resume, self.meta),
+                Way::Hopper(hopper) => hopper.start(card, &self.resume),
+            };
+            run.map_err(|(stage, cause)| card.failed(stage, cause))?;
+            let done = started.rpc.wait_started(LINK, INIT);
+            done.map_err(failed(Stage::Init))
+        };
+        match run() {
+            Ok(()) => Ok(started),
+            Err(error) => {
+                started.abandon();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Started {
+    /// The card.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.card
+    }
+
+    /// The version of its firmware.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What RM has told since the last call.
+    ///
+    /// # Errors
+    /// [`Cause::Message`]; the bus's.
+    pub fn events(&self) -> Result<Vec<Event>, Cause> {
+        self.rpc.events()
+    }
+
+    /// The product's name, by RM: it answers, then.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn product(&self) -> Result<String, CallError> {
+        let rm = self.client()?;
+        let gpu = Device::new(&rm, 0, 0)?;
+        Asked::of(&gpu, self.card.pci().name(), 0).product()
+    }
+
+    /// A client of RM on this card.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(super) fn client(&self) -> Result<Arc<Client>, CallError> {
+        Client::new(Arc::new(Messages::new(&self.rpc)))
+    }
+
+    /// Puts into GSP's queue what RM reads first.
+    fn announce(&self, branch: Branch) -> Result<(), Cause> {
+        let system = info::system(&**self.card.pci(), self.card.arch(), branch)?;
+        self.rpc.tell(function::GSP_SET_SYSTEM_INFO, &system)?;
+        self.rpc
+            .tell(function::SET_REGISTRY, &info::registry(branch))
+    }
+
+    /// Ends it: RM, then WPR2. Any driver may come then.
+    ///
+    /// # Errors
+    /// [`GspError`] of [`Stage::Unload`]: the first that went wrong; what follows was tried all the same.
+    pub fn stop(mut self) -> Result<(), GspError> {
+        self.end(true)
+    }
+
+    /// Ends a start that has failed.
+    fn abandon(mut self) {
+        if let Err(error) = self.end(false) {
+            tracing::warn!(target: "hcq::nv::gsp", %error, "after a start that has failed");
+        }
+    }
+
+    fn end(&mut self, runs: bool) -> Result<(), GspError> {
+        let Some(held) = self.held.take() else {
+            return Ok(());
+        };
+        let card = &*self.card;
+        let mut first = None;
+        let mut note = |done: Result<(), Cause>| {
+            let error = done.err().map(|cause| card.failed(Stage::Unload, cause));
+            first = first.take().or(error);
+        };
+        if runs {
+            let params = RpcUnloading::default();
+            let what = "UNLOADING_GUEST_DRIVER";
+            let number = function::UNLOADING_GUEST_DRIVER;
+            let params = params.encode(self.rpc.branch());
+            let told = self.rpc.call(what, number, &params);
+            note(told.and_then(|answer| match answer.result {
+                0 => Ok(()),
+                result => Err(Cause::Rpc {
+                    call: what.into(),
+                    result,
+                }),
+            }));
+            let gsp = Falcon::of(card, GSP);
+            note(gsp.wait_mailbox("RM on GSP to end", SUSPENDED));
+        }
+        match &self.way {
+            Way::Ampere(ampere) => ampere.end(card, runs, &mut note),
+            Way::Hopper(_) => Hopper::end(card, runs, &mut note),
+        }
+        let quiet = config::master(&**card.pci(), false);
+        let is_quiet = quiet.is_ok();
+        note(quiet.map_err(Cause::from));
+        if !is_quiet {
+            // It may still access its memory.
+            std::mem::forget(held);
+        }
+        first.map_or(Ok(()), Err)
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Err(error) = self.end(true) {
+            tracing::warn!(target: "hcq::nv::gsp", %error, "GSP was not ended in order: the next start resets the card");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_gsp_is_named_by_letters() {
+        // As the vendor's driver makes it of "LOGINIT" and "RMARGS".
+        assert_eq!(id8("LOGINIT"), 0x4c_4f47_494e_4954);
+        assert_eq!(id8("RMARGS"), 0x524d_4152_4753);
+        assert_eq!(id8("LONGERTHAN8"), 0x4c4f_4e47_4552_5448);
+        let bytes = argument("LOGRM", BusAddr(0x1234_5000), LOG).encode(Branch::R570);
+        let mut expected = vec![0x4d, 0x52, 0x47, 0x4f, 0x4c, 0, 0, 0];
+        expected.extend(0x1234_5000u64.to_le_bytes());
+        expected.extend(0x1_0000u64.to_le_bytes());
+        expected.extend([1, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(bytes, expected);
+        assert_eq!(logs(Branch::R535).len() + 2, logs(Branch::R570).len());
+    }
+}

@@ -1,0 +1,451 @@
+//! A made-up card for the driver's own tests, strict about order: it stops at the first thing that the sources of the
+//! driver's files do not do.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::pci::{Command, PCI_COMMAND, PCI_VENDOR_ID};
+use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
+use hcq::mem::view::View;
+use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
+use hcq::transport::{Dma, Fault, Pci, ResetKind, TransportError};
+use hcq::wait::Deadline;
+
+use super::falcon::{Core, Lock, Ran};
+use super::firmware::Rm;
+use super::fsp::{Fsp, Order};
+
+type Transport<T> = Result<T, TransportError>;
+
+/// Bytes of VRAM.
+pub const VRAM: u64 = 24 << 30;
+/// `NV_PMC_BOOT_0` of a GA102.
+pub const BOOT_0: u32 = 0xb720_00a1;
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Break {
+    Nothing,
+    /// It sleeps; or has left the bus.
+    Asleep,
+    Gone,
+    /// The card's own firmware does not end.
+    Gfw,
+    /// WPR2 is up; a reset of this kind ends that, or none does.
+    Wpr2(Option<ResetKind>),
+    /// FWSEC's error; WPR2 elsewhere; it does not halt.
+    Frts(u32),
+    Elsewhere,
+    Endless,
+    /// The booter's error; RM is not started; does not say that it has.
+    Booter(u32),
+    Inactive,
+    Silent,
+    /// RM crashes before it has started.
+    Crash,
+    /// Its queue is of another version; its messages have wrong sums, or numbers.
+    Header,
+    Sum,
+    Number,
+    /// It refuses to make devices.
+    Refuses,
+    /// The other booter's error; WPR2 stays.
+    Unload(u32),
+    Stays,
+    /// The FSP's error; it does not answer; the FMC's error; GSP does not halt.
+    Fsp(u32),
+    Mute,
+    Fmc(u32),
+    Runs,
+}
+
+/// What is behind the registers.
+pub struct State {
+    pub wrong: Break,
+    pub branch: Branch,
+    /// What was done, in order.
+    pub log: Vec<String>,
+    pub wpr2: Option<(u64, u64)>,
+    pub gsp: Core,
+    pub sec2: Core,
+    /// Of a GH100, not a GA102.
+    pub fsp: Option<Fsp>,
+    pub rm: Option<Rm>,
+    pub memory: Memory,
+    pub scratch: BTreeMap<u64, u32>,
+    config: BTreeMap<u16, u32>,
+    rom: Vec<u8>,
+    /// Looks until the card's own firmware has finished.
+    gfw: u32,
+}
+
+/// Memory of the host.
+#[derive(Default)]
+pub struct Memory(Vec<(u64, View)>);
+
+impl Memory {
+    fn find(&self, at: u64, bytes: usize) -> (&View, usize) {
+        let inside = |(start, view): &&(u64, View)| {
+            at >= *start && at + bytes as u64 <= start + view.len() as u64
+        };
+        let found = self.0.iter().find(inside);
+        let (start, view) =
+            found.unwrap_or_else(|| panic!("{bytes:#x} bytes at {at:#x}: not pinned"));
+        (view, (at - start) as usize)
+    }
+
+    pub fn read(&self, at: u64, bytes: usize) -> Vec<u8> {
+        let (view, offset) = self.find(at, bytes);
+        let mut all = vec![0; bytes];
+        view.copy_to_slice(offset, &mut all).unwrap();
+        all
+    }
+
+    pub fn write(&self, at: u64, bytes: &[u8]) {
+        let (view, offset) = self.find(at, bytes.len());
+        view.copy_from_slice(offset, bytes).unwrap();
+    }
+
+    pub fn dword(&self, at: u64) -> u32 {
+        u32::from_le_bytes(self.read(at, 4).try_into().unwrap())
+    }
+}
+
+/// The card.
+pub struct Made(Arc<Mutex<State>>);
+
+impl Made {
+    pub fn new(branch: Branch, wrong: Break) -> Made {
+        let config = [(PCI_VENDOR_ID, 0x2204_10de), (PCI_COMMAND, 2), (0x14, 0xc)];
+        Made(Arc::new(Mutex::new(State {
+            wrong,
+            branch,
+            log: Vec::new(),
+            wpr2: matches!(wrong, Break::Wpr2(_)).then_some((0x1000, 0x2000)),
+            gsp: Core::new("GSP"),
+            sec2: Core::new("SEC2"),
+            fsp: None,
+            rm: None,
+            memory: Memory::default(),
+            scratch: BTreeMap::new(),
+            config: config.into(),
+            rom: vbios::Card::GA102.rom().bytes,
+            gfw: 3,
+        })))
+    }
+
+    /// A GH100.
+    pub fn hopper(wrong: Break) -> Made {
+        let made = Made::new(Branch::R570, wrong);
+        made.state().fsp = Some(Fsp::default());
+        made.state().rom.clear();
+        made
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    /// Whether it may access memory of the host.
+    pub fn is_master(&self) -> bool {
+        let command = self.state().config[&PCI_COMMAND] as u16;
+        command & Command::MASTER.bits() != 0
+    }
+}
+
+impl Pci for Made {
+    fn name(&self) -> &str {
+        "0000:01:00.0"
+    }
+    fn bar(&self, n: u8) -> Transport<Window> {
+        assert_eq!(n, 0);
+        Ok(Window::remote(
+            "0000:01:00.0 BAR0",
+            Arc::new(Bar(self.0.clone())),
+        ))
+    }
+    fn config_read(&self, offset: u16, width: AccessWidth) -> Transport<u32> {
+        let state = self.state();
+        if state.wrong == Break::Gone {
+            return Ok(width.ones() as u32);
+        }
+        let value = state.config.get(&offset).copied().unwrap_or(0);
+        Ok(value & width.ones() as u32)
+    }
+    fn config_write(&self, offset: u16, _: AccessWidth, value: u32) -> Transport<()> {
+        self.state().config.insert(offset, value);
+        Ok(())
+    }
+    fn dma(&self, bytes: u64, align: u64) -> Transport<Dma> {
+        let mut state = self.state();
+        // Pages that do not join, but where more than a page is aligned.
+        let each = align.max(4096);
+        let view = View::alloc(bytes.next_multiple_of(each) as usize, 4096).unwrap();
+        let mut ranges = Vec::new();
+        for at in (0..view.len() as u64).step_by(each as usize) {
+            let count = state.memory.0.len() as u64;
+            let addr = 0x1_0000_0000 + count * (4 << 20);
+            let part = view.sub(at as usize, each as usize).unwrap();
+            state.memory.0.push((addr, part));
+            let addr = BusAddr(addr);
+            ranges.push(BusRange { addr, bytes: each });
+        }
+        let ranges = BusRanges::new(Domain::BUS, ranges);
+        Ok(Dma { view, ranges })
+    }
+    fn reset(&self, kind: ResetKind) -> Transport<()> {
+        let mut state = self.state();
+        state.log.push(format!("{kind} reset"));
+        assert_eq!(
+            state.config[&PCI_COMMAND] as u16 & Command::MASTER.bits(),
+            0
+        );
+        state.gfw = 3;
+        if state.wrong == Break::Wpr2(Some(kind)) {
+            state.wpr2 = None;
+        }
+        Ok(())
+    }
+    fn wait_irq(&self, _: u32, _: Deadline) -> Transport<u64> {
+        let fault = Fault::Unsupported("made".into());
+        Err(TransportError::new("made", "wait_irq", fault))
+    }
+}
+
+/// BAR0.
+struct Bar(Arc<Mutex<State>>);
+
+impl RemoteWindow for Bar {
+    fn len(&self) -> u64 {
+        16 << 20
+    }
+    fn read(&self, offset: u64, width: AccessWidth) -> Transport<u64> {
+        assert_eq!(width, AccessWidth::W32);
+        Ok(self.0.lock().unwrap().read(offset).into())
+    }
+    fn read_bytes(&self, _: u64, _: &mut [u8]) -> Transport<()> {
+        panic!("registers are read one by one");
+    }
+    fn write(&self, offset: u64, width: AccessWidth, value: u64) -> Transport<()> {
+        assert_eq!(width, AccessWidth::W32);
+        self.0.lock().unwrap().write(offset, value as u32);
+        Ok(())
+    }
+    fn write_many(&self, _: &[Piece<'_>]) -> Transport<()> {
+        panic!("registers are written one by one");
+    }
+    fn send(&self) -> Transport<()> {
+        Ok(())
+    }
+    fn flush(&self) -> Transport<()> {
+        Ok(())
+    }
+}
+
+impl State {
+    fn read(&mut self, at: u64) -> u32 {
+        if matches!(self.wrong, Break::Asleep | Break::Gone) {
+            return u32::MAX;
+        }
+        let (lo, hi) = self.wpr2.unwrap_or_default();
+        let is_done = self.gfw == 0 && self.wrong != Break::Gfw;
+        match at {
+            0 if self.fsp.is_some() => 0x1800_00a1,
+            0 => BOOT_0,
+            0xa00 if self.fsp.is_some() => 0x18 << 24 | 0xa1 << 12,
+            0x2_00bc => {
+                self.gfw = self.gfw.saturating_sub(1);
+                if is_done { 0xff } else { 0x20 }
+            }
+            0xa00 => 0x17 << 24 | 2 << 20 | 0xa1 << 12,
+            0x11_8128 => {
+                self.gfw = self.gfw.saturating_sub(1);
+                1
+            }
+            0x11_8234 => {
+                self.gfw = self.gfw.saturating_sub(1);
+                if is_done { 0xff } else { 0x20 }
+            }
+            0x11_83a4 => (VRAM >> 20) as u32,
+            0x1f_a824 => (lo >> 12 << 4) as u32,
+            0x1f_a828 => (hi >> 12 << 4) as u32,
+            // Readable; nothing is locked: the first is behind the last.
+            0x1f_a7c8 => 1,
+            0x1f_a82c => 0x10,
+            0x1f_a830 | 0x62_5f04 | 0x82_0c04 => 0,
+            0x82_074c => 1,
+            // Two versions of FWSEC (9) are withdrawn, one of the booter (3).
+            0x82_41e0 => 0b10,
+            0x82_4148 => 0b1,
+            0x1438 | 0x1454 | 0x1400 => self.scratch.get(&at).copied().unwrap_or(0),
+            0x30_0000..0x40_0000 => {
+                let at = (at - 0x30_0000) as usize;
+                let byte = |i: usize| self.rom.get(at + i).copied().unwrap_or(0xff);
+                u32::from_le_bytes([0, 1, 2, 3].map(byte))
+            }
+            0x11_0000..0x11_2000 => self.gsp.read(at as u32 - 0x11_0000),
+            0x84_0000..0x84_2000 => self.sec2.read(at as u32 - 0x84_0000),
+            0x8f_2000..0x8f_3000 => match &mut self.fsp {
+                Some(fsp) => fsp.read(at - 0x8f_2000),
+                None => panic!("read of {at:#x}: this chip's FSP does not start GSP"),
+            },
+            _ => panic!("read of {at:#x}: no such register here"),
+        }
+    }
+
+    fn write(&mut self, at: u64, value: u32) {
+        match at {
+            0x1400 => {
+                self.scratch.insert(at, value);
+            }
+            0x11_0c00 => self.rung(),
+            0x11_0000..0x11_2000 => {
+                let ran = self.gsp.write(at as u32 - 0x11_0000, value, &self.memory);
+                self.ran(ran);
+            }
+            0x84_0000..0x84_2000 => {
+                let ran = self.sec2.write(at as u32 - 0x84_0000, value, &self.memory);
+                self.ran(ran);
+            }
+            0x8f_2000..0x8f_3000 => {
+                assert_eq!(self.gfw, 0, "the FSP has started");
+                let fsp = self.fsp.as_mut().expect("an FSP that starts GSP");
+                if let Some(message) = fsp.write(at - 0x8f_2000, value) {
+                    self.asked(&message);
+                }
+            }
+            _ => panic!("write of {value:#x} to {at:#x}: no such register here"),
+        }
+    }
+
+    /// Messages may be there.
+    fn rung(&mut self) {
+        if let Some(rm) = &mut self.rm
+            && rm.serve(&self.memory, self.wrong)
+        {
+            self.log.push("RM ends".into());
+            self.rm = None;
+            self.gsp.active = false;
+            self.gsp.mailboxes[0] = 0x8000_0000;
+            if self.fsp.is_some() {
+                self.gsp.ended = self.wrong != Break::Runs;
+                self.wpr2 = self.wpr2.filter(|_| self.wrong == Break::Stays);
+            }
+        }
+    }
+
+    /// Microcode has started on a falcon, or a falcon was reset.
+    fn ran(&mut self, ran: Option<Ran>) {
+        let Some(ran) = ran else {
+            return;
+        };
+        self.log.push(format!("{ran:x?}"));
+        match ran {
+            Ran::Reset("GSP") => self.rm = None,
+            Ran::Reset(_) => {}
+            Ran::Frts { offset, size } => self.frts(offset, size),
+            Ran::Sb => {}
+            Ran::Load(meta) => self.load(meta),
+            Ran::Unload(argument) => {
+                assert_eq!(argument, [0xff; 2], "booter_unload's argument");
+                assert!(self.rm.is_none() && self.wpr2.is_some());
+                match self.wrong {
+                    Break::Unload(code) => self.sec2.mailboxes[0] = code,
+                    Break::Stays => self.sec2.mailboxes[0] = 0,
+                    _ => {
+                        self.sec2.mailboxes[0] = 0;
+                        self.wpr2 = None;
+                    }
+                }
+            }
+        }
+    }
+
+    fn frts(&mut self, offset: u64, size: u64) {
+        assert_eq!(size, 1 << 20);
+        assert!(self.wpr2.is_none(), "WPR2 is set up once");
+        match self.wrong {
+            Break::Frts(code) => {
+                self.scratch.insert(0x1438, code << 16);
+            }
+            Break::Elsewhere => self.wpr2 = Some((offset - 0x1000, offset + size - 0x1000)),
+            Break::Endless => self.gsp.halted = false,
+            _ => self.wpr2 = Some((offset, offset + size - 0x1000)),
+        }
+    }
+
+    fn load(&mut self, meta: u64) {
+        if let Break::Booter(code) = self.wrong {
+            self.sec2.mailboxes[0] = code;
+            return;
+        }
+        self.sec2.mailboxes[0] = 0;
+        self.wpr2 = Some(Rm::verify(
+            &self.memory,
+            self.branch,
+            meta,
+            self.wpr2.unwrap(),
+        ));
+        if self.wrong == Break::Inactive {
+            return;
+        }
+        assert!(self.gsp.is_riscv, "GSP's RISC-V core is selected before");
+        self.gsp.active = true;
+        let [low, high] = self.gsp.mailboxes;
+        let libos = u64::from(high) << 32 | u64::from(low);
+        self.gsp.mailboxes = [0; 2];
+        let of = (self.branch, 0x8_8000);
+        self.rm = Some(Rm::start(&self.memory, of, libos, self.wrong));
+        self.gsp.active = self.wrong != Break::Crash || self.gsp.crash_later();
+    }
+
+    /// The FSP starts GSP by the FMC that it was told.
+    fn asked(&mut self, message: &[u8]) {
+        self.log.push("Fsp".into());
+        let order = Order::of(&self.memory, message);
+        if self.wrong == Break::Mute {
+            return;
+        }
+        let code = match self.wrong {
+            Break::Fsp(code) => code,
+            _ => 0,
+        };
+        if let Some(fsp) = &mut self.fsp {
+            fsp.answer(code);
+        }
+        if code != 0 {
+            return;
+        }
+        assert!(self.wpr2.is_none(), "WPR2 is set up once");
+        self.gsp.lock = Lock::Closed(3);
+        if let Break::Fmc(code) = self.wrong {
+            self.gsp.lock = Lock::Stays;
+            self.gsp.mailboxes = [code, 0];
+            return;
+        }
+        let meta = Rm::parts(&self.memory, self.branch, order.meta);
+        // The FMC says where: nothing else is told, and 14 + 22 + 3 + 96 MiB of heap.
+        assert_eq!(
+            (meta.frts_offset, meta.gsp_fw_wpr_start, meta.fb_size),
+            (0, 0, 0)
+        );
+        assert_eq!(
+            (meta.frts_size, meta.gsp_fw_heap_size),
+            (1 << 20, 135 << 20)
+        );
+        assert_eq!(
+            (meta.non_wpr_heap_size, meta.vga_workspace_size),
+            (2 << 20, 128 << 10)
+        );
+        let end = VRAM - order.frts;
+        self.wpr2 = Some((end - (256 << 20), end - 0x1000));
+        self.gsp.mailboxes = [0; 2];
+        self.gsp.active = self.wrong != Break::Inactive;
+        if self.gsp.active {
+            let of = (self.branch, 0x9_2000);
+            self.rm = Some(Rm::start(&self.memory, of, order.libos, self.wrong));
+            self.gsp.active = self.wrong != Break::Crash || self.gsp.crash_later();
+        }
+    }
+}
