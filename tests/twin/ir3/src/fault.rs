@@ -83,6 +83,14 @@ impl Stop {
         Self::from(Cause::Rule { rule, what })
     }
 
+    /// The same with who it is about before it.
+    pub fn about(mut self, who: &str) -> Self {
+        if let Cause::Rule { what, .. } = &mut *self.cause {
+            *what = format!("{who}: {what}");
+        }
+        self
+    }
+
     /// The same for one fiber.
     pub fn of(mut self, lane: usize) -> Self {
         self.fiber = Some(lane as u32);

@@ -28,6 +28,8 @@ pub enum Ready {
     Slots,
     /// Behind (ss), some cycles later.
     Ss(u64),
+    /// At once for the scalar ALU that reads a register of the same size, for others behind (ss), some cycles later.
+    Scalar(u64),
     /// Behind (sy), some cycles later.
     Sy(u64),
 }
@@ -39,6 +41,8 @@ pub enum Late {
     Ss,
     /// Behind (ss) or (sy).
     Either,
+    /// Behind (ss), or for the scalar ALU at once.
+    Scalar,
 }
 
 /// Who reads.
@@ -61,6 +65,10 @@ struct Slot {
     sy: Mask,
     late_ss: Mask,
     late_either: Mask,
+    /// What the scalar ALU has written: whether as part of a full register.
+    scalar: Option<bool>,
+    /// The scalar ALU reads it late.
+    late_scalar: Mask,
 }
 
 /// A range of constants that is being stored.
@@ -84,6 +92,8 @@ pub struct Hazards {
     /// Halves that may have a mark of (ss) or (sy).
     marked: Vec<usize>,
     aliases: Vec<Alias>,
+    /// Whether the scalar ALU runs the instruction.
+    scalar: bool,
     force_ss: bool,
     force_sy: bool,
     /// Why: a barrier, or resinfo.
@@ -102,6 +112,7 @@ impl Hazards {
             slots: vec![Slot::default(); SLOTS],
             marked: Vec::new(),
             aliases: Vec::new(),
+            scalar: false,
             force_ss: false,
             force_sy: false,
             barrier: false,
@@ -109,6 +120,19 @@ impl Hazards {
             const_sy: Vec::new(),
             done_ss: 0,
             done_sy: 0,
+        }
+    }
+
+    /// Which unit runs the next instruction.
+    pub fn unit(&mut self, scalar: bool) {
+        self.scalar = scalar;
+    }
+
+    /// How a result of arithmetic in a shared register becomes ready.
+    pub fn shared(&self, latency: u64) -> Ready {
+        match self.scalar {
+            true => Ready::Scalar(latency),
+            false => Ready::Ss(latency),
         }
     }
 
@@ -157,12 +181,13 @@ impl Hazards {
             };
             slot.late_either = 0;
             if ss {
-                (slot.ss, slot.late_ss) = (0, 0);
+                (slot.ss, slot.late_ss, slot.late_scalar) = (0, 0, 0);
+                slot.scalar = None;
             }
             if sy {
                 slot.sy = 0;
             }
-            slot.ss | slot.sy | slot.late_ss != 0
+            slot.ss | slot.sy | slot.late_ss | slot.late_scalar != 0 || slot.scalar.is_some()
         });
         self.aliases.retain(|alias| {
             let waited = if alias.sy { sy } else { ss };
@@ -194,8 +219,14 @@ impl Hazards {
     }
 
     fn pending(&mut self, reg: Reg, slots: Slots, mask: Mask, verb: &str) -> Result<()> {
+        // Source: ir3_legalize.c, needs_ss_scalar_full and needs_ss_scalar_half.
+        let fast = self.scalar.then_some(!reg.half);
         for slot in self.range(slots) {
-            let (rule, lanes) = match (slot.ss & mask, slot.sy & mask) {
+            let ss = match slot.scalar {
+                Some(_) if slot.scalar != fast => mask,
+                _ => slot.ss & mask,
+            };
+            let (rule, lanes) = match (ss, slot.sy & mask) {
                 (0, 0) => continue,
                 (0, lanes) => (&rules::SY_MISSING, lanes),
                 (lanes, _) => (&rules::SS_MISSING, lanes),
@@ -244,8 +275,10 @@ impl Hazards {
     /// Checks a destination.
     pub fn destination(&mut self, reg: Reg, slots: Slots, mask: Mask) -> Result<()> {
         self.pending(reg, slots, mask, "overwritten")?;
+        let scalar = self.scalar;
         for slot in self.range(slots) {
-            let lanes = (slot.late_ss | slot.late_either) & mask;
+            let other = if scalar { 0 } else { slot.late_scalar };
+            let lanes = (slot.late_ss | slot.late_either | other) & mask;
             if lanes != 0 {
                 let what = format!("{} is overwritten while it is still read", reg.name());
                 return Err(Stop::rule(&rules::WAR, what).of(lanes.trailing_zeros() as usize));
@@ -277,12 +310,15 @@ impl Hazards {
                 }
                 Ready::Ss(_) => slot.ss |= mask,
                 Ready::Sy(_) => slot.sy |= mask,
+                Ready::Scalar(_) => slot.scalar = Some(!reg.half),
             }
             slot.alu = slot.alu.map(|alu| alu & !mask);
         }
         match ready {
             Ready::Slots => return,
-            Ready::Ss(latency) => self.done_ss = self.done_ss.max(cycle + latency),
+            Ready::Ss(latency) | Ready::Scalar(latency) => {
+                self.done_ss = self.done_ss.max(cycle + latency)
+            }
             Ready::Sy(latency) => self.done_sy = self.done_sy.max(cycle + latency),
         }
         self.marked.extend(slots.0..slots.0 + slots.1);
@@ -291,7 +327,8 @@ impl Hazards {
     /// Notes that a result of another unit is taken to be of these registers, too: full ones, or halves.
     pub fn alias(&mut self, slots: Slots, half: bool, mask: Mask, ready: Ready) {
         let sy = match ready {
-            Ready::Slots => return,
+            // Registers that a wave shares alias none.
+            Ready::Slots | Ready::Scalar(_) => return,
             Ready::Ss(_) => false,
             Ready::Sy(_) => true,
         };
@@ -311,6 +348,7 @@ impl Hazards {
             match late {
                 Late::Ss => slot.late_ss |= mask,
                 Late::Either => slot.late_either |= mask,
+                Late::Scalar => slot.late_scalar |= mask,
             }
         }
         self.marked.extend(slots.0..slots.0 + slots.1);

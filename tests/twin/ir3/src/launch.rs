@@ -7,6 +7,8 @@
 use drivers_spec::qcom::chip::Chip;
 use drivers_spec::qcom::descriptor::{SAMPLER_DWORDS, TEXTURE_DWORDS, UBO_DWORDS};
 
+use crate::surface::Tiling;
+
 /// Bindless bases of compute: SP_CS_BINDLESS_BASE has five on Adreno 6xx (Mesa tu_common.h, `MAX_SETS`).
 pub const BINDLESS_BASES: usize = 5;
 
@@ -70,6 +72,8 @@ pub struct Descriptors {
     pub bindless: [Option<u64>; BINDLESS_BASES],
     /// TPL1_CS_BORDER_COLOR_BASE: the border colours, 128 bytes each.
     pub border_colors: Option<u64>,
+    /// How tiled images are tiled.
+    pub tiling: Tiling,
     /// Shared constants by dwords, from c504.x on; none where SHARED_CONSTS_ENABLE of SP_MODE_CNTL is not set.
     pub shared_constants: Option<[Option<u32>; SHARED_CONSTANTS]>,
 }

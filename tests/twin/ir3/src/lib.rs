@@ -31,6 +31,7 @@ pub mod memory;
 pub mod op;
 mod regs;
 pub mod rules;
+pub mod surface;
 mod texel;
 mod wave;
 
@@ -41,4 +42,4 @@ pub use inst::Inst;
 pub use launch::Launch;
 pub use memory::Memory;
 pub use op::Op;
-pub use texel::{Sort, layout};
+pub use texel::encode;

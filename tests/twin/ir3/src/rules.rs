@@ -195,7 +195,8 @@ pub static DELAY_SPECIAL: Rule = Rule {
 pub static SS_MISSING: Rule = Rule {
     name: "IR3-SS-MISSING",
     text: "(ss) waits before a result of category 4, ldl, shfl, resinfo, an atomic on local \
-           memory, or a vector write to a shared register is read or overwritten",
+           memory, or a write to a shared register is read or overwritten; not in the scalar ALU, \
+           where it has written a register of the same size",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update and ir3_required_sync_flags",
     proof: Proof::Sourced,
 };
@@ -212,8 +213,8 @@ pub static SY_MISSING: Rule = Rule {
 /// A source that is overwritten while another unit still reads it.
 pub static WAR: Rule = Rule {
     name: "IR3-WAR",
-    text: "(ss) waits before a source of categories 4, 5 and 6 is overwritten; for textures and \
-           loads (sy) also does",
+    text: "(ss) waits before a source of categories 4, 5 and 6, or of the scalar ALU but by itself, \
+           is overwritten; for textures and loads (sy) also does",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (needs_ss_war, needs_ss_or_sy_war)",
     proof: Proof::Sourced,
 };
@@ -364,9 +365,18 @@ pub static DESCRIPTOR: Rule = Rule {
 /// A kind of image that is not modelled.
 pub static IMAGE_KIND: Rule = Rule {
     name: "IR3-IMAGE-KIND",
-    text: "images are linear, without sRGB, component swap, mipmaps, samples and cubes",
+    text: "images have no sRGB, no mipmaps, no samples, and are no cubes; tiled ones have one order of components",
     source: "this twin",
     proof: Proof::Twin,
+};
+
+/// Flags of UBWC that nobody has cleared.
+pub static UBWC_FLAGS: Rule = Rule {
+    name: "IR3-UBWC-FLAGS",
+    text: "the flags of an image with UBWC are cleared before its pixels are read or written",
+    source: "Mesa src/gallium/drivers/freedreno/freedreno_resource.c, needs_ubwc_clear; a6xx/fd6_blitter.cc, \
+           fd6_clear_ubwc",
+    proof: Proof::Sourced,
 };
 
 /// A type that does not fit the format.
@@ -445,6 +455,7 @@ pub static ALL: &[&Rule] = &[
     &COUNT,
     &DESCRIPTOR,
     &IMAGE_KIND,
+    &UBWC_FLAGS,
     &IMAGE_TYPE,
     &ISAM_OUTSIDE,
     &UBO_RANGE,

@@ -288,11 +288,10 @@ impl Wave {
                 let number = u16::from(number);
                 let reg = Reg { number, half }.plus(k);
                 self.check(reg, mask)?;
-                // A vector instruction that writes a shared register is waited for.
-                let ready = if reg.is_shared() {
-                    Ready::Ss(SHARED_LATENCY)
-                } else {
-                    Ready::Slots
+                // Who writes a shared register is waited for, but within the scalar ALU.
+                let ready = match reg.is_shared() {
+                    true => self.hazards.shared(SHARED_LATENCY),
+                    false => Ready::Slots,
                 };
                 self.write(reg, mask, values, ready, later)
             }

@@ -378,6 +378,21 @@ fn fibers_exchange() {
 }
 
 #[test]
+fn the_scalar_alu_needs_no_waits_of_its_own() {
+    let body = "mov.u32u32 r51.x, c1.x; add.u r51.y, r51.x, 2; mul.u24 r51.z, r51.y, r51.x
+                mad.u24 r51.w, r51.x, r51.z, r51.y; mov.u32u32 r51.x, r51.w
+                (ss)add.u r3.x, r51.x, r2.x";
+    let out = Machine::new(&each(body))
+        .input(&[100; 64])
+        .with(|launch| {
+            launch.chip = support::chip("A660");
+            launch.constants[4] = Some(5);
+        })
+        .out(2);
+    assert_eq!(out, [5 * 35 + 7 + 100; 2]);
+}
+
+#[test]
 fn a_preamble_runs_once_before_all() {
     let body = "shps #5
                 mov.u32u32 r52.x, 77; (ss)(rpt5)nop; stc.u32 c[40], r52.x, 1; (ss)shpe

@@ -19,6 +19,11 @@ fn body(text: &str) -> Machine {
     Machine::new(&each(text)).input(&[0; 64])
 }
 
+/// The same on a chip with a scalar ALU.
+fn scalar(text: &str) -> Machine {
+    body(text).with(|launch| launch.chip = chip("A650"))
+}
+
 fn image(texture: Texture) -> impl FnOnce(&mut twin_ir3::Launch) {
     move |launch| {
         let words = texture.encode().unwrap();
@@ -54,6 +59,14 @@ fn programs_and_launches_that_the_hardware_does_not_take() {
     let machine = body("rcp r3.x, c0.x");
     fires("IR3-OPERANDS").only(&[machine.breaks()]);
     let machine = body("mad.u24 r3.x, r2.x, r48.x, r2.x");
+    fires("IR3-OPERANDS").only(&[machine.breaks()]);
+    let machine = body("add.u r52.x, r48.x, 1; mov.u32u32 r3.x, 1");
+    fires("IR3-OPERANDS").only(&[machine.breaks()]);
+    let machine = body("cov.u32u16 hr54.x, r48.x; mov.u32u32 r3.x, 1");
+    fires("IR3-OPERANDS").only(&[machine.breaks()]);
+    let machine = scalar("add.u r51.x, r2.x, 1; mov.u32u32 r3.x, 1");
+    fires("IR3-OPERANDS").only(&[machine.breaks()]);
+    let machine = scalar("cov.f32u32 r51.x, r2.x; mov.u32u32 r3.x, 1");
     fires("IR3-OPERANDS").only(&[machine.breaks()]);
     let machine = program("jump #1000");
     fires("IR3-CODE-RANGE").only(&[machine.breaks()]);
@@ -154,6 +167,22 @@ fn missing_delays_and_waits() {
     fires("IR3-WAR").only(&[machine.breaks()]);
     let machine = body("ldg.u32 r4.x, g[r1.x], 1; mov.u32u32 r1.x, 5; mov.u32u32 r3.x, 1");
     fires("IR3-WAR").only(&[machine.breaks()]);
+    // What the scalar ALU writes others wait for, and itself where the size is another one.
+    let machine = scalar("mov.u32u32 r51.x, 7; add.u r51.y, r51.x, 1; mov.u32u32 r3.x, r51.y");
+    fires("IR3-SS-MISSING").only(&[machine.breaks()]);
+    let machine = scalar("mov.u32u32 r51.x, 7; cov.u16u32 r51.y, hr54.x; mov.u32u32 r3.x, 1");
+    fires("IR3-SS-MISSING").only(&[machine.breaks()]);
+    let machine = scalar("mov.u32u32 r51.x, r2.x; add.u r51.y, r51.x, 1; mov.u32u32 r3.x, 1");
+    fires("IR3-SS-MISSING").only(&[machine.breaks()]);
+    let machine = scalar(
+        "mov.u32u32 r51.x, 7; (ss)mov.u32u32 r51.y, r51.x; mov.u32u32 r51.x, r2.x; mov.u32u32 r3.x, 1",
+    );
+    fires("IR3-WAR").only(&[machine.breaks()]);
+    // It takes no slots.
+    let machine = scalar(
+        "add.u r4.x, r2.x, 1; nop; mov.u32u32 r51.x, 1; add.u r51.y, r51.x, 1; add.u r3.x, r4.x, 1",
+    );
+    fires("IR3-DELAY-ALU").only(&[machine.breaks()]);
     // What lacks one of the waits, also where a nop has the other.
     for behind in [
         "mov.u32u32 r3.x, 2",

@@ -198,8 +198,182 @@ static enum found deep(void) {
     return memcmp(x, y, sizeof x) == 0;
 }
 
+// Components of a format in memory, 0 for those that are not looked at.
+static int components(cl_channel_order order) {
+    return order == CL_R ? 1 : order == CL_RG ? 2 : order == CL_RGBA || order == CL_BGRA ? 4 : 0;
+}
+
+// Bytes of a component, 0 for those that are not looked at.
+static int bytes_of(cl_channel_type type) {
+    switch (type) {
+    case CL_SNORM_INT8: case CL_UNORM_INT8: case CL_SIGNED_INT8: case CL_UNSIGNED_INT8: return 1;
+    case CL_SNORM_INT16: case CL_UNORM_INT16: case CL_SIGNED_INT16: case CL_UNSIGNED_INT16: case CL_HALF_FLOAT: return 2;
+    case CL_SIGNED_INT32: case CL_UNSIGNED_INT32: case CL_FLOAT: return 4;
+    default: return 0;
+    }
+}
+
+static const char *kernel_for(cl_channel_type type) {
+    switch (type) {
+    case CL_SIGNED_INT8: case CL_SIGNED_INT16: case CL_SIGNED_INT32: return "copy_ints";
+    case CL_UNSIGNED_INT8: case CL_UNSIGNED_INT16: case CL_UNSIGNED_INT32: return "copy_uints";
+    default: return "copy_floats";
+    }
+}
+
+// A component as a kernel sees it: a float, or an integer that a double holds.
+static double seen_as(cl_channel_type type, const uint8_t *at) {
+    int8_t byte;
+    int16_t two;
+    int32_t four;
+    float single;
+    _Float16 half;
+    memcpy(&byte, at, 1), memcpy(&two, at, bytes_of(type) >= 2 ? 2 : 1), memcpy(&half, &two, 2);
+    memcpy(&four, at, bytes_of(type) == 4 ? 4 : 1), memcpy(&single, &four, 4);
+    switch (type) {
+    case CL_SNORM_INT8: return byte / 127.0;
+    case CL_SNORM_INT16: return two / 32767.0;
+    case CL_UNORM_INT8: return (uint8_t)byte / 255.0;
+    case CL_UNORM_INT16: return (uint16_t)two / 65535.0;
+    case CL_SIGNED_INT8: return byte;
+    case CL_SIGNED_INT16: return two;
+    case CL_SIGNED_INT32: return four;
+    case CL_UNSIGNED_INT8: return (uint8_t)byte;
+    case CL_UNSIGNED_INT16: return (uint16_t)two;
+    case CL_UNSIGNED_INT32: return (uint32_t)four;
+    case CL_HALF_FLOAT: return half;
+    default: return single;
+    }
+}
+
+static void pixels_for(cl_image_format format, uint8_t *to, size_t count) {
+    for (size_t i = 0; i < count * components(format.image_channel_order); i++) {
+        float value = (i % 61) * 0.25f - 7;
+        _Float16 half = value;
+        if (format.image_channel_data_type == CL_FLOAT) memcpy(to + i * 4, &value, 4);
+        if (format.image_channel_data_type == CL_HALF_FLOAT) memcpy(to + i * 2, &half, 2);
+    }
+    if (format.image_channel_data_type == CL_FLOAT || format.image_channel_data_type == CL_HALF_FLOAT) return;
+    // No least number: it is written back as the next one.
+    for (size_t i = 0; i < count * components(format.image_channel_order) * bytes_of(format.image_channel_data_type); i++) {
+        to[i] = (uint8_t)(i * 37 + 11);
+        if (to[i] == 0x80) to[i]++;
+    }
+}
+
+// Pixels of a format are written and read, seen by a kernel, and stored by it.
+static int format_is_wrong(cl_image_format format) {
+    static uint8_t x[W * H * 16], y[W * H * 16];
+    static uint32_t seen[W * H][4];
+    cl_channel_type type = format.image_channel_data_type;
+    int count = components(format.image_channel_order), bytes = bytes_of(type), wrong = 0;
+    pixels_for(format, x, W * H);
+    cl_mem all[] = {flat(format.image_channel_order, type, W, H), flat(format.image_channel_order, type, W, H), buffer(sizeof seen, NULL)};
+    DO(clEnqueueWriteImage(queue, all[0], CL_TRUE, ZERO, WHOLE, 0, 0, x, 0, NULL, NULL));
+    cl_kernel copy = kernel(kernel_for(type), 3, all);
+    run2(copy, W, H);
+    for (int i = 0; i < 2; i++) {
+        memset(y, 0xee, sizeof y);
+        DO(clEnqueueReadImage(queue, all[i], CL_TRUE, ZERO, WHOLE, 0, 0, y, 0, NULL, NULL));
+        wrong += memcmp(x, y, (size_t)(W * H * count * bytes)) != 0;
+    }
+    read_all(all[2], sizeof seen, seen);
+    for (int i = 0; i < W * H; i++) {
+        double pixel[4] = {0, 0, 0, 1};
+        for (int k = 0; k < count; k++) pixel[k] = seen_as(type, x + (i * count + k) * bytes);
+        if (format.image_channel_order == CL_BGRA) {
+            double first = pixel[0];
+            pixel[0] = pixel[2], pixel[2] = first;
+        }
+        for (int k = 0; k < 4; k++) {
+            float single;
+            memcpy(&single, &seen[i][k], 4);
+            double is = strcmp(kernel_for(type), "copy_ints") == 0 ? (double)(int32_t)seen[i][k] : (double)seen[i][k];
+            if (strcmp(kernel_for(type), "copy_floats") == 0) is = single;
+            wrong += fabs(is - pixel[k]) > 1e-5;
+        }
+    }
+    DO(clReleaseKernel(copy));
+    for (int i = 0; i < 3; i++) DO(clReleaseMemObject(all[i]));
+    if (wrong) printf("%d are wrong of the format %#x of %#x\n", wrong, type, format.image_channel_order);
+    return wrong != 0;
+}
+
+static enum found formats(void) {
+    cl_image_format all[256];
+    cl_uint count;
+    int wrong = 0, right = 0;
+    if (!has_images()) return NOT_THERE;
+    DO(clGetSupportedImageFormats(context, CL_MEM_READ_WRITE, CL_MEM_OBJECT_IMAGE2D, COUNT(all), all, &count));
+    for (cl_uint i = 0; i < count && i < COUNT(all); i++) {
+        if (components(all[i].image_channel_order) == 0 || bytes_of(all[i].image_channel_data_type) == 0) continue;
+        if (format_is_wrong(all[i])) wrong++;
+        else right++;
+    }
+    // OpenCL 3.0, 5.3.1.1: eleven with four components.
+    return wrong == 0 && right >= 11;
+}
+
+static enum found array(void) {
+    enum { LAYERS = 5 };
+    static uint32_t x[LAYERS][H][W], y[LAYERS][H][W];
+    int wrong = 0;
+    if (!has_images()) return NOT_THERE;
+    for (int i = 0; i < LAYERS * H * W; i++) ((uint32_t *)x)[i] = i * 3u;
+    cl_image_desc desc = {.image_type = CL_MEM_OBJECT_IMAGE2D_ARRAY, .image_width = W, .image_height = H, .image_array_size = LAYERS};
+    cl_mem all[] = {image(CL_R, CL_UNSIGNED_INT32, desc), image(CL_R, CL_UNSIGNED_INT32, desc)};
+    size_t whole[] = {W, H, LAYERS};
+    DO(clEnqueueWriteImage(queue, all[0], CL_TRUE, ZERO, whole, 0, 0, x, 0, NULL, NULL));
+    cl_kernel turned = kernel("turned_layers", 2, all);
+    DO(clEnqueueNDRangeKernel(queue, turned, 3, NULL, whole, NULL, 0, NULL, NULL));
+    DO(clEnqueueReadImage(queue, all[1], CL_TRUE, ZERO, whole, 0, 0, y, 0, NULL, NULL));
+    for (int z = 0; z < LAYERS; z++) {
+        for (int row = 0; row < H; row++) {
+            for (int column = 0; column < W; column++) wrong += y[LAYERS - 1 - z][row][column] != x[z][row][column] + (uint32_t)z;
+        }
+    }
+    DO(clReleaseKernel(turned));
+    DO(clReleaseMemObject(all[0]));
+    DO(clReleaseMemObject(all[1]));
+    return wrong == 0;
+}
+
+static enum found addressed(void) {
+    static const cl_addressing_mode modes[] = {CL_ADDRESS_REPEAT, CL_ADDRESS_MIRRORED_REPEAT, CL_ADDRESS_CLAMP_TO_EDGE, CL_ADDRESS_CLAMP};
+    static float x[H][W][4], y[3 * W];
+    int wrong = 0;
+    cl_int error;
+    if (!has_images()) return NOT_THERE;
+    for (int i = 0; i < H * W * 4; i++) ((float *)x)[i] = 1 + i;
+    cl_mem from = flat(CL_RGBA, CL_FLOAT, W, H), to = buffer(sizeof y, NULL);
+    DO(clEnqueueWriteImage(queue, from, CL_TRUE, ZERO, WHOLE, 0, 0, x, 0, NULL, NULL));
+    for (size_t mode = 0; mode < COUNT(modes); mode++) {
+        cl_sampler_properties how[] = {CL_SAMPLER_NORMALIZED_COORDS, CL_TRUE, CL_SAMPLER_ADDRESSING_MODE, modes[mode],
+                                       CL_SAMPLER_FILTER_MODE, CL_FILTER_NEAREST, 0};
+        cl_sampler sampler = clCreateSamplerWithProperties(context, how, &error);
+        check(error, "clCreateSamplerWithProperties");
+        cl_kernel addressed = kernel("addressed", 1, &from);
+        DO(clSetKernelArg(addressed, 1, sizeof sampler, &sampler));
+        DO(clSetKernelArg(addressed, 2, sizeof to, &to));
+        run(addressed, 3 * W, 0);
+        read_all(to, sizeof y, y);
+        for (int i = 0; i < 3 * W; i++) {
+            int at = i - W, inside = at >= 0 && at < W;
+            int edge = at < 0 ? 0 : at >= W ? W - 1 : at, mirrored = at < 0 ? -1 - at : at >= W ? 2 * W - 1 - at : at;
+            float wanted[] = {x[1][i % W][0], x[1][mirrored][0], x[1][edge][0], inside ? x[1][edge][0] : 0};
+            wrong += y[i] != wanted[mode];
+        }
+        DO(clReleaseKernel(addressed));
+        DO(clReleaseSampler(sampler));
+    }
+    DO(clReleaseMemObject(from));
+    DO(clReleaseMemObject(to));
+    return wrong == 0;
+}
+
 const struct check images[] = {
     {"an image that is stored", stored}, {"an image of integers", integers}, {"a filter of an image", sampled},
     {"images that are filled and copied", filled}, {"an image that is mapped", mapped}, {"an image of a buffer", line},
-    {"an image of three dimensions", deep}, {NULL, NULL},
+    {"an image of three dimensions", deep}, {"formats of images", formats}, {"an array of images", array},
+    {"what is outside of an image", addressed}, {NULL, NULL},
 };

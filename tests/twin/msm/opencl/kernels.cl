@@ -154,6 +154,28 @@ kernel void layers(read_only image3d_t from, global float *to) {
     to[(z * get_global_size(1) + y) * get_global_size(0) + x] = read_imagef(from, (int4)(x, y, z, 0)).x;
 }
 
+#define COPIES(name, type, read, write)                                                                  \
+    kernel void name(read_only image2d_t from, write_only image2d_t to, global type *seen) {            \
+        int2 at = (int2)(get_global_id(0), get_global_id(1));                                            \
+        type pixel = read(from, at);                                                                     \
+        seen[at.y * get_image_width(from) + at.x] = pixel;                                               \
+        write(to, at, pixel);                                                                            \
+    }
+COPIES(copy_floats, float4, read_imagef, write_imagef)
+COPIES(copy_ints, int4, read_imagei, write_imagei)
+COPIES(copy_uints, uint4, read_imageui, write_imageui)
+
+kernel void turned_layers(read_only image2d_array_t from, write_only image2d_array_t to) {
+    int4 at = (int4)(get_global_id(0), get_global_id(1), get_global_id(2), 0);
+    int4 other = (int4)(at.xy, get_image_array_size(to) - 1 - at.z, 0);
+    write_imageui(to, other, read_imageui(from, at) + (uint)at.z);
+}
+
+kernel void addressed(read_only image2d_t from, sampler_t how, global float *to) {
+    int i = get_global_id(0), width = get_image_width(from);
+    to[i] = read_imagef(from, how, (float2)((i + 0.5f) / width - 1, 1.5f / get_image_height(from))).x;
+}
+
 kernel void said(int n) { printf("said %d %s %.2f\n", n + (int)get_global_id(0), "words", 2.5f); }
 
 kernel void added(global int *a, int by) { a[get_global_id(0)] += by; }

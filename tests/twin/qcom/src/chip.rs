@@ -6,6 +6,7 @@
 //! and sc8280xp.
 
 use drivers_spec::qcom::chip as spec;
+use twin_ir3::surface::Tiling;
 
 /// A chip.
 #[derive(Debug)]
@@ -113,6 +114,16 @@ impl Chip {
     pub fn spec(&self) -> &'static spec::Chip {
         // Every id here is one of that table, as a test sees.
         spec::find(self.id).unwrap_or(&spec::CHIPS[0])
+    }
+
+    /// How images are tiled. Source: Linux, drivers/gpu/drm/msm/adreno/a6xx_gpu.c, `a6xx_calc_ubwc_config`: levels 2 and 3;
+    /// macrotiles of 8 channels on A650 and later.
+    pub fn tiling(&self) -> Tiling {
+        Tiling {
+            bank_bit: self.bank_bit,
+            levels: 6,
+            eight_channels: matches!(self.name, "a650" | "a660" | "a643" | "a690"),
+        }
     }
 
     /// 630 and so on, as msm tells it; 0 where it has an id only. `adreno_get_param`: GPU_ID is `revn`.

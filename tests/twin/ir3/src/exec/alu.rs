@@ -1,6 +1,6 @@
 //! Categories 2 to 4: arithmetic.
 
-use drivers_spec::qcom::chip::Gen;
+use drivers_spec::qcom::chip::{Chip, Gen};
 
 use crate::arith::sfu;
 use crate::arith::{self, Facts, Kind, Signs, float, integer};
@@ -8,9 +8,11 @@ use crate::fault::{Result, broken};
 use crate::hazard::{Late, Ready, THIRD_READ};
 use crate::inst::{Inst, Operand, Value};
 use crate::op::Op;
-use crate::regs::{A0, Lanes, P0, Reg};
+use crate::regs::{A0, Lanes, P0};
 use crate::rules;
 use crate::wave::{Access, Core, Sort, Wave};
+
+use super::{has_scalar_alu, is_own, is_shared};
 
 /// Cycles until the result of category 4 is there: Mesa src/freedreno/ir3/ir3.h, `soft_ss_delay`.
 const SFU_LATENCY: u64 = 10;
@@ -26,8 +28,24 @@ fn immediate(operand: &Operand) -> bool {
     matches!(operand.value, Value::Imm(_) | Value::Float(_))
 }
 
-fn shared(operand: &Operand) -> bool {
-    matches!(operand.value, Value::Reg(number) if Reg::full(number.into()).is_shared())
+/// What arithmetic takes whose result is a shared register: a scalar ALU, and no registers of fibers.
+///
+/// Source: Mesa src/freedreno/ir3/ir3.c, `ir3_valid_flags`; ir3_validate.c, `has_scalar_alu`.
+fn check_shared(inst: &Inst, chip: &Chip) -> Result<()> {
+    if !inst.dsts.first().is_some_and(is_shared) {
+        return Ok(());
+    }
+    if !has_scalar_alu(chip) {
+        let what = format!("{} has no scalar ALU for shared registers", chip.name);
+        return broken(&rules::OPERANDS, what);
+    }
+    match inst.srcs.iter().any(is_own) {
+        true => broken(
+            &rules::OPERANDS,
+            "a register of a fiber is a source, and the result is a shared register",
+        ),
+        false => Ok(()),
+    }
 }
 
 /// Whether sources have 32 bits. Floats of the table and integers of category 3 have sizes of their own.
@@ -51,6 +69,7 @@ impl Wave {
         };
         let full = is_full(inst);
         check_two(inst, facts, full)?;
+        check_shared(inst, core.launch.chip)?;
         for k in 0..=u16::from(inst.repeat) {
             let later = u64::from(k);
             let mut values = [[0; crate::regs::LANES]; 2];
@@ -87,7 +106,9 @@ impl Wave {
         let Some(facts) = arith::facts(inst.op) else {
             return broken(&rules::MEANING, inst.op.name());
         };
-        if inst.srcs.get(1).is_some_and(shared) {
+        check_shared(inst, chip)?;
+        let writes_shared = inst.dsts.first().is_some_and(is_shared);
+        if inst.srcs.get(1).is_some_and(is_shared) && !writes_shared {
             return broken(&rules::OPERANDS, "the second source is shared");
         }
         let full = is_full(inst);
@@ -169,13 +190,14 @@ impl Wave {
 
     /// Category 4.
     pub(super) fn function(&mut self, inst: &Inst, core: &Core<'_>) -> Result<()> {
+        check_shared(inst, core.launch.chip)?;
         let (Some(dst), Some(src)) = (inst.dsts.first(), inst.srcs.first()) else {
             return broken(&rules::OPERANDS, "an operand is missing");
         };
-        if !matches!(src.value, Value::Reg(_)) || shared(src) {
+        if !matches!(src.value, Value::Reg(_)) || is_shared(src) != is_shared(dst) {
             return broken(
                 &rules::OPERANDS,
-                "the source of category 4 is a register of its fiber",
+                "the source of category 4 is a register, shared if the result is",
             );
         }
         if inst.op == Op::Rcp && inst.repeat > 0 {
@@ -246,8 +268,8 @@ fn check_two(inst: &Inst, facts: Facts, full: bool) -> Result<()> {
     if immediate(a) && immediate(b) {
         return broken(&rules::OPERANDS, "both sources are immediates");
     }
-    let uniform = |o: &Operand| constant(o) || shared(o);
-    let writes_shared = inst.dsts.first().is_some_and(shared);
+    let uniform = |o: &Operand| constant(o) || is_shared(o);
+    let writes_shared = inst.dsts.first().is_some_and(is_shared);
     if constant(a) && constant(b) || uniform(a) && uniform(b) && !writes_shared {
         return broken(
             &rules::OPERANDS,

@@ -13,7 +13,6 @@ use crate::inst::{Inst, Operand, Type, Value};
 use crate::op::{Atomic, Target};
 use crate::regs::{LANES, Lanes, Mask, lanes};
 use crate::rules;
-use crate::texel;
 use crate::wave::{Core, Wave};
 
 /// The new value of an operation on 32 bits.
@@ -138,16 +137,16 @@ impl Wave {
         for lane in lanes(mask) {
             let image = places.image(core, lane)?;
             if inst.mods.typed {
-                let sort = texel::layout(image.format);
-                if sort.1 != 1 || sort.2 != 32 {
-                    let what = format!("an atomic on {:?}", image.format);
+                if image.format.count != 1 || image.format.bits != 32 {
+                    let what = format!("an atomic on {}", image.format.name);
                     return Err(Stop::rule(&rules::IMAGE_TYPE, what).of(lane));
                 }
             } else {
                 element(&image, ty).map_err(|stop| stop.of(lane))?;
             }
             // Outside of the image nothing happens, and the result is 0.
-            if let Some(at) = texel::address(&image, places.at(lane, 0)) {
+            if let Some(at) = image.inside(places.at(lane, 0)) {
+                let at = core.place(&image, at).map_err(|stop| stop.of(lane))?;
                 result[lane] = change_global(core, at, lane, &change)?;
             }
         }

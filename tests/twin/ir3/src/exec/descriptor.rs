@@ -1,8 +1,6 @@
 //! How instructions find descriptors.
 
-use drivers_spec::qcom::descriptor::{
-    SAMPLER_DWORDS, Sampler, TEXTURE_DWORDS, Texture, UBO_DWORDS, Ubo,
-};
+use drivers_spec::qcom::descriptor::{SAMPLER_DWORDS, Sampler, TEXTURE_DWORDS, UBO_DWORDS, Ubo};
 
 use crate::fault::{Result, broken};
 use crate::hazard::Late;
@@ -10,7 +8,7 @@ use crate::inst::{Inst, Mode, Operand, Value};
 use crate::memory::Path;
 use crate::regs::{LANES, Lanes, Mask};
 use crate::rules;
-use crate::texel;
+use crate::surface::Surface;
 use crate::wave::{Core, Wave};
 
 /// Bytes from a bindless descriptor to the next: Mesa src/freedreno/fdl/fd6_format_table.h, `A6XX_TEX_CONST_DWORDS`.
@@ -48,17 +46,13 @@ impl Core<'_> {
         Ok(words)
     }
 
-    fn decoded(&self, what: &str, index: u32, words: [u32; TEXTURE_DWORDS]) -> Result<Texture> {
-        let texture = match Texture::decode(&words) {
-            Ok(texture) => texture,
-            Err(error) => return broken(&rules::DESCRIPTOR, format!("{what} {index}: {error}")),
-        };
-        texel::check(&texture)?;
-        Ok(texture)
+    fn decoded(&self, what: &str, index: u32, words: [u32; TEXTURE_DWORDS]) -> Result<Surface> {
+        let tiling = self.launch.descriptors.tiling;
+        Surface::decode(&words, tiling).map_err(|stop| stop.about(&format!("{what} {index}")))
     }
 
     /// A texture.
-    pub fn texture(&mut self, index: u32, base: Option<u8>) -> Result<Texture> {
+    pub fn texture(&mut self, index: u32, base: Option<u8>) -> Result<Surface> {
         let words = self.dwords("texture", index, base, |core| {
             core.launch
                 .descriptors
@@ -71,7 +65,7 @@ impl Core<'_> {
     }
 
     /// An image that may be written.
-    pub fn image(&mut self, index: u32, base: Option<u8>) -> Result<Texture> {
+    pub fn image(&mut self, index: u32, base: Option<u8>) -> Result<Surface> {
         let words = self.dwords("image", index, base, |core| {
             core.launch
                 .descriptors

@@ -55,6 +55,16 @@ impl Wave {
         self.take(to, from, Late::Ss, Ready::Ss(LOCAL_LATENCY), of)
     }
 
+    /// getfiberid: the number of a fiber in its wave, which comes as results of category 4 do.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_compiler_nir.c, `nir_intrinsic_load_subgroup_invocation`; ir3.h, `is_sfu`.
+    pub(super) fn fiber_number(&mut self, inst: &Inst) -> Result<()> {
+        let (to, mask) = (Self::register(inst.dsts.first())?, self.mask());
+        self.check(to, mask)?;
+        let numbers = std::array::from_fn(|lane| lane as u32);
+        self.write(to, mask, &numbers, Ready::Ss(LOCAL_LATENCY), 0)
+    }
+
     pub(super) fn quad(&mut self, inst: &Inst, core: &Core<'_>) -> Result<()> {
         let to = Self::register(inst.dsts.first())?;
         let from = Self::register(inst.srcs.first())?;

@@ -1,14 +1,13 @@
 //! Images and buffers that may be written: ldib.b, stib.b, resinfo.
 
-use drivers_spec::qcom::descriptor::{Shape, Texture};
-
-use crate::fault::{Result, broken};
+use crate::fault::{Cause, Result, broken};
 use crate::hazard::{Late, Ready};
 use crate::inst::{Inst, Type};
 use crate::memory::Path;
 use crate::regs::{LANES, Lanes, Mask, Reg, lanes};
 use crate::rules;
-use crate::texel;
+use crate::surface::{PIXEL, Shape, Surface};
+use crate::texel::{self, Pixel};
 use crate::wave::{Core, SHARED_LATENCY, Wave};
 
 use super::Unit;
@@ -23,7 +22,7 @@ pub(super) struct Places {
 
 impl Places {
     /// The image of a fiber.
-    pub fn image(&self, core: &mut Core<'_>, lane: usize) -> Result<Texture> {
+    pub fn image(&self, core: &mut Core<'_>, lane: usize) -> Result<Surface> {
         core.image(self.indices[lane], self.base)
             .map_err(|stop| stop.of(lane))
     }
@@ -135,7 +134,7 @@ impl Wave {
             let image = core
                 .image(indices[lane], inst.mods.base)
                 .map_err(|stop| stop.of(lane))?;
-            for (value, size) in values.iter_mut().zip(texel::size(&image)) {
+            for (value, size) in values.iter_mut().zip(image.size()) {
                 value[lane] = size;
             }
         }
@@ -151,6 +150,37 @@ impl Wave {
     }
 }
 
+impl Core<'_> {
+    /// Reads a pixel.
+    pub(super) fn pixel(&mut self, path: Path, image: &Surface, at: [u64; 3]) -> Result<Pixel> {
+        let mut bytes = [0; PIXEL];
+        let bytes = &mut bytes[..image.format.bytes()];
+        let done = image.read(self.memory, path, at, bytes);
+        done.map_err(|why| Cause::Memory {
+            path,
+            write: false,
+            address: image.address(at),
+            bytes: image.format.bytes(),
+            why,
+        })?;
+        Ok(texel::decode(image.format, bytes))
+    }
+
+    fn store_pixel(&mut self, image: &Surface, at: [u64; 3], pixel: &Pixel) -> Result<()> {
+        let (bytes, count) = texel::encode(image.format, pixel);
+        let done = image.write(self.memory, at, &bytes[..count]);
+        done.map_err(|why| super::refused(image.address(at), count, why).into())
+    }
+
+    /// The address of a pixel that is changed in its place.
+    pub(super) fn place(&mut self, image: &Surface, at: [u64; 3]) -> Result<u64> {
+        let (address, bytes) = (image.address(at), image.format.bytes());
+        let done = image.prepare(self.memory, at);
+        done.map_err(|why| super::refused(address, bytes, why))?;
+        Ok(address)
+    }
+}
+
 fn kind(inst: &Inst) -> Result<Type> {
     match inst.mods.ty {
         Some(ty) if ty.bytes() > 1 => Ok(ty),
@@ -159,17 +189,13 @@ fn kind(inst: &Inst) -> Result<Type> {
 }
 
 /// A pixel; outside of the image it is 0.
-fn typed(core: &mut Core<'_>, image: &Texture, at: [i64; 3], ty: Type) -> Result<[u32; 4]> {
-    let sort = texel::layout(image.format).0;
-    let mut pixel = [0; 4];
-    if let Some(address) = texel::address(image, at) {
-        let mut bytes = [0; 16];
-        let bytes = &mut bytes[..image.format.bytes() as usize];
-        core.read(Path::Uche, address, bytes)?;
-        pixel = texel::decode(image.format, bytes);
-    }
+fn typed(core: &mut Core<'_>, image: &Surface, at: [i64; 3], ty: Type) -> Result<[u32; 4]> {
+    let mut pixel = match image.inside(at) {
+        Some(at) => core.pixel(Path::Uche, image, at)?,
+        None => [0; 4],
+    };
     for component in &mut pixel {
-        *component = texel::to_register(*component, sort, ty)?;
+        *component = texel::to_register(*component, image.format.sort(), ty)?;
     }
     Ok(pixel)
 }
@@ -177,7 +203,7 @@ fn typed(core: &mut Core<'_>, image: &Texture, at: [i64; 3], ty: Type) -> Result
 /// Elements one behind the other; outside of the buffer they are 0.
 fn untyped(
     core: &mut Core<'_>,
-    image: &Texture,
+    image: &Surface,
     places: &Places,
     lane: usize,
     ty: Type,
@@ -186,10 +212,10 @@ fn untyped(
     element(image, ty)?;
     let mut all = [0; 4];
     for (n, value) in all.iter_mut().take(count.into()).enumerate() {
-        if let Some(address) = texel::address(image, places.at(lane, n as u32)) {
+        if let Some(at) = image.inside(places.at(lane, n as u32)) {
             let mut bytes = [0; 4];
             let bytes = &mut bytes[..ty.bytes() as usize];
-            core.read(Path::Uche, address, bytes)?;
+            core.read(Path::Uche, image.address(at), bytes)?;
             *value = super::number(bytes);
         }
     }
@@ -197,14 +223,14 @@ fn untyped(
 }
 
 /// An untyped access is to a buffer whose elements have the size of the type.
-pub(super) fn element(image: &Texture, ty: Type) -> Result<()> {
+pub(super) fn element(image: &Surface, ty: Type) -> Result<()> {
     let is_buffer = matches!(image.shape, Shape::Buffer { .. });
-    match is_buffer && u64::from(image.format.bytes()) == ty.bytes() {
+    match is_buffer && image.format.bytes() as u64 == ty.bytes() {
         true => Ok(()),
         false => {
             let what = format!(
-                "an untyped access of {ty:?} to {:?} {:?}",
-                image.format, image.shape
+                "an untyped access of {ty:?} to {} {:?}",
+                image.format.name, image.shape
             );
             broken(&rules::DESCRIPTOR, what)
         }
@@ -213,12 +239,12 @@ pub(super) fn element(image: &Texture, ty: Type) -> Result<()> {
 
 fn store_typed(
     core: &mut Core<'_>,
-    image: &Texture,
+    image: &Surface,
     at: [i64; 3],
     ty: Type,
     components: impl Iterator<Item = u32>,
 ) -> Result<()> {
-    let (sort, needed, ..) = texel::layout(image.format);
+    let (sort, needed) = (image.format.sort(), image.format.count);
     let mut pixel = [0; 4];
     let mut given = 0;
     for (to, component) in pixel.iter_mut().zip(components) {
@@ -226,14 +252,11 @@ fn store_typed(
         given += 1;
     }
     if given < needed {
-        let what = format!("{given} components are stored to {:?}", image.format);
+        let what = format!("{given} components are stored to {}", image.format.name);
         return broken(&rules::IMAGE_TYPE, what);
     }
-    match texel::address(image, at) {
-        Some(address) => {
-            let (bytes, count) = texel::encode(image.format, &pixel);
-            core.write(address, &bytes[..count])
-        }
+    match image.inside(at) {
+        Some(at) => core.store_pixel(image, at, &pixel),
         // Outside of the image nothing is written.
         None => Ok(()),
     }
@@ -241,7 +264,7 @@ fn store_typed(
 
 fn store_untyped(
     core: &mut Core<'_>,
-    image: &Texture,
+    image: &Surface,
     places: &Places,
     lane: usize,
     ty: Type,
@@ -249,8 +272,11 @@ fn store_untyped(
 ) -> Result<()> {
     element(image, ty)?;
     for (n, component) in (0..).zip(components) {
-        if let Some(address) = texel::address(image, places.at(lane, n)) {
-            core.write(address, &component.to_le_bytes()[..ty.bytes() as usize])?;
+        if let Some(at) = image.inside(places.at(lane, n)) {
+            core.write(
+                image.address(at),
+                &component.to_le_bytes()[..ty.bytes() as usize],
+            )?;
         }
     }
     Ok(())

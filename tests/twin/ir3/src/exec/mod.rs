@@ -12,29 +12,68 @@ mod local;
 mod moves;
 mod texture;
 
+use drivers_spec::qcom::chip::{Chip, Gen};
+
 use crate::fault::{Cause, Result, broken};
 use crate::hazard::Late;
 use crate::inst::{Inst, Operand, Value};
 use crate::launch::ThreadSize;
 use crate::memory::Path;
 use crate::op::Op;
-use crate::regs::Reg;
+use crate::regs::{A0, Reg};
 use crate::rules;
 use crate::wave::{Core, Event, Wave};
 
-/// Slots of an instruction: what Mesa counts as time that passes for arithmetic.
+/// Whether a chip has a scalar ALU, which runs arithmetic on registers that a wave shares.
+///
+/// Source: Mesa src/freedreno/common/freedreno_devices.py, `has_scalar_alu` of `a6xx_gen3` and `a6xx_gen4`.
+fn has_scalar_alu(chip: &Chip) -> bool {
+    chip.generation >= Gen::Gen3
+}
+
+/// Whether an operand is a register that a wave shares.
+fn is_shared(operand: &Operand) -> bool {
+    matches!(operand.value, Value::Reg(number) if Reg::full(number.into()).is_shared())
+}
+
+/// Whether an operand is a register of each fiber.
+fn is_own(operand: &Operand) -> bool {
+    match operand.value {
+        Value::Reg(_) => !is_shared(operand),
+        Value::RelReg(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether the scalar ALU runs an instruction. Moves from registers of fibers to shared ones are done elsewhere, and so
+/// is movmsk.
+///
+/// Source: Mesa src/freedreno/ir3/ir3.c, `is_scalar_alu`.
+fn is_scalar(inst: &Inst, chip: &Chip) -> bool {
+    has_scalar_alu(chip)
+        && (1..=3).contains(&inst.op.category())
+        && inst.dsts.first().is_some_and(is_shared)
+        && match inst.op {
+            Op::Movmsk | Op::Movs => false,
+            Op::Mov => !inst.srcs.iter().any(is_own),
+            _ => true,
+        }
+}
+
+/// Slots of an instruction: what Mesa counts as time that passes for arithmetic. The scalar ALU takes none.
 ///
 /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `count_instruction`; ir3_lower_parallelcopy.c (repetitions of swz, gat
 /// and sct).
-fn slots(inst: &Inst) -> u64 {
+fn slots(inst: &Inst, scalar: bool) -> u64 {
     let counted = match inst.op.category() {
         0 => !matches!(inst.op, Op::Jump | Op::Br | Op::Braa | Op::Brao),
         1..=3 => true,
         _ => false,
     };
-    match counted {
-        true => elements(inst) + u64::from(inst.nop),
-        false => 0,
+    match (counted, scalar) {
+        (true, false) => elements(inst) + u64::from(inst.nop),
+        (true, true) => inst.nop.into(),
+        (false, _) => 0,
     }
 }
 
@@ -69,6 +108,8 @@ impl Wave {
     /// Runs the instruction at the wave's address.
     pub fn step(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<Event> {
         self.flow.arrive(inst.marks.jp)?;
+        let scalar = is_scalar(inst, core.launch.chip);
+        self.hazards.unit(scalar);
         let (ss, sy) = self.hazards.begin(inst, self.cycle)?;
         self.cycle += ss + sy;
         self.counts.ss += ss;
@@ -86,7 +127,7 @@ impl Wave {
                     _ => {}
                 }
                 if (1..=3).contains(&category) {
-                    self.sources_of_shared(inst)?;
+                    self.sources_of_shared(inst, scalar)?;
                 }
                 let event = if category == 7 {
                     self.synchronize(inst)?
@@ -100,7 +141,7 @@ impl Wave {
         if event == Event::Preamble {
             return Ok(event);
         }
-        let (slots, issue) = (slots(inst), issue(inst, core.launch.thread_size));
+        let (slots, issue) = (slots(inst, scalar), issue(inst, core.launch.thread_size));
         self.hazards.pass(slots);
         self.cycle += issue;
         self.counts.issue += issue;
@@ -109,10 +150,11 @@ impl Wave {
         Ok(event)
     }
 
-    /// A vector instruction that writes a shared register reads its sources late.
+    /// An instruction that writes a shared register reads its sources late. The scalar ALU runs in order.
     ///
-    /// Source: Mesa src/freedreno/ir3/ir3.h, `is_war_hazard_producer` and `is_ss_producer`.
-    fn sources_of_shared(&mut self, inst: &Inst) -> Result<()> {
+    /// Source: Mesa src/freedreno/ir3/ir3.h, `is_war_hazard_producer` and `is_ss_producer`; ir3_legalize.c,
+    /// needs_ss_scalar_war.
+    fn sources_of_shared(&mut self, inst: &Inst, scalar: bool) -> Result<()> {
         let reg = |operand: &Operand| match operand.value {
             Value::Reg(number) => Some(Reg {
                 number: number.into(),
@@ -124,6 +166,11 @@ impl Wave {
             return Ok(());
         }
         let mask = self.mask();
+        let late = if scalar { Late::Scalar } else { Late::Ss };
+        let relative = |s: &Operand| matches!(s.value, Value::RelConst(_));
+        if scalar && inst.srcs.iter().any(relative) {
+            self.mark_late(Reg::full(A0), mask, late)?;
+        }
         for source in &inst.srcs {
             let last = if source.advances {
                 u16::from(inst.repeat)
@@ -132,7 +179,7 @@ impl Wave {
             };
             for k in 0..=last {
                 if let Some(reg) = reg(source) {
-                    self.mark_late(reg.plus(k), mask, Late::Ss)?;
+                    self.mark_late(reg.plus(k), mask, late)?;
                 }
             }
         }
@@ -162,6 +209,7 @@ impl Wave {
             Op::Getfiberid if !core.launch.chip.facts().getfiberid => {
                 broken(&rules::COMPUTE, inst.op.name())
             }
+            Op::Getfiberid => self.fiber_number(inst),
             _ => broken(&rules::MEANING, inst.op.name()),
         }
     }

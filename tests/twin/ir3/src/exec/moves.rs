@@ -9,6 +9,8 @@ use crate::regs::{A0, LANES, Lanes, Reg, same};
 use crate::rules;
 use crate::wave::{Access, Core, SHARED_LATENCY, Sort, Wave};
 
+use super::{has_scalar_alu, is_own, is_shared};
+
 fn relative(operand: &Operand) -> bool {
     matches!(operand.value, Value::RelReg(_) | Value::RelConst(_))
 }
@@ -18,6 +20,25 @@ fn sort(ty: Type) -> Sort {
         Sort::Float
     } else {
         Sort::Integer
+    }
+}
+
+/// What conversions to shared registers take.
+///
+/// Source: Mesa src/freedreno/ir3/ir3.c, `ir3_valid_flags`: of registers of fibers none of floats, and none of bytes with
+/// their sign; of shared ones none without a scalar ALU.
+fn check_shared(core: &Core<'_>, dst: &Operand, src: &Operand, from: Type, to: Type) -> Result<()> {
+    if !is_shared(dst) || from == to {
+        return Ok(());
+    }
+    let of_bytes = from == Type::U8 && matches!(to, Type::S16 | Type::S32);
+    let own = is_own(src) && (from.float() || to.float() || of_bytes);
+    match own || is_shared(src) && !has_scalar_alu(core.launch.chip) {
+        true => broken(
+            &rules::OPERANDS,
+            format!("a conversion of {from:?} to {to:?} in a shared register"),
+        ),
+        false => Ok(()),
     }
 }
 
@@ -51,6 +72,7 @@ impl Wave {
         let ([dst], [src]) = (inst.dsts.as_slice(), inst.srcs.as_slice()) else {
             return broken(&rules::OPERANDS, "a move of other than one register");
         };
+        check_shared(core, dst, src, from, to)?;
         for k in 0..=u16::from(inst.repeat) {
             let later = u64::from(k);
             let values = self.source(core, src, k, sort(from), Access::alu(later))?;

@@ -4,7 +4,8 @@
 //! registers, two even for one dimension, three for `.3d`, and a layer behind them for `.a`. A component is written to the
 //! register of its number behind the destination (`regmask_set` in ir3.h).
 
-use drivers_spec::qcom::descriptor::{Filter, Sampler, Shape, Texture, Wrap};
+use drivers_spec::qcom::chip::Gen;
+use drivers_spec::qcom::descriptor::{Filter, Sampler, Wrap};
 
 use super::Unit;
 use crate::arith::float::value;
@@ -15,7 +16,8 @@ use crate::memory::Path;
 use crate::op::Op;
 use crate::regs::{LANES, Lanes, Mask, lanes, same};
 use crate::rules;
-use crate::texel::{self, Pixel, Sort};
+use crate::surface::{Shape, Sort, Surface};
+use crate::texel::{self, Pixel};
 use crate::wave::{Core, Wave};
 
 /// Which texture and sampler a fiber reads.
@@ -91,10 +93,24 @@ impl Wave {
         Ok(all)
     }
 
+    /// isam.v has one coordinate: an element of a buffer.
+    fn first_coordinate(&mut self, inst: &Inst, core: &Core<'_>, mask: Mask) -> Result<[Lanes; 3]> {
+        let chip = core.launch.chip;
+        if chip.generation < Gen::Gen4 {
+            // Mesa freedreno_devices.py, has_isam_v.
+            return broken(&rules::COMPUTE, format!("isam.v on {}", chip.name));
+        }
+        let first = Self::register(inst.srcs.first())?;
+        let values = self.read_late(first, mask, Late::Either)?;
+        Ok([values, [0; LANES], [0; LANES]])
+    }
+
     fn sample(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<()> {
         let mods = inst.mods;
         let integers = matches!(inst.op, Op::Isam | Op::Isaml);
-        if mods.offsets || mods.project || mods.offset != 0 || mods.compare {
+        let vector = inst.op == Op::Isam && mods.compare;
+        let other = mods.offset != 0 || mods.compare;
+        if mods.offsets || mods.project || other && !vector {
             return broken(
                 &rules::MEANING,
                 format!("offsets, projections, comparisons of {}", inst.op.name()),
@@ -106,7 +122,10 @@ impl Wave {
             self.check(to.plus(n as u16), mask)?;
         }
         let slots = self.slots(inst, mask)?;
-        let coordinates = self.coordinates(inst, mask)?;
+        let coordinates = match vector {
+            true => self.first_coordinate(inst, core, mask)?,
+            false => self.coordinates(inst, mask)?,
+        };
         let full = inst.srcs.first().is_some_and(|s| !s.half);
         if matches!(inst.op, Op::Isaml | Op::Saml) {
             // One level: whichever is asked for.
@@ -118,6 +137,10 @@ impl Wave {
             let read = core
                 .texture(slots.texture[lane], slots.base)
                 .and_then(|texture| {
+                    if vector {
+                        let from = integer(at, full)[0] + i64::from(mods.offset);
+                        return elements(core, &texture, from, ty, mods.mask);
+                    }
                     let sampler = || (slots.sampler[lane], slots.sampler_base);
                     let pixel = match (integers, inst.op) {
                         (true, _) => fetch(core, &texture, sampler(), integer(at, full))?,
@@ -157,7 +180,7 @@ impl Wave {
         let mut values = [[0; LANES]; 4];
         for lane in lanes(mask) {
             let texture = core.texture(slots.texture[lane], slots.base);
-            let size = texel::size(&texture.map_err(|stop| stop.of(lane))?);
+            let size = texture.map_err(|stop| stop.of(lane))?.size();
             for (value, size) in values.iter_mut().zip(size) {
                 value[lane] = size;
             }
@@ -189,24 +212,16 @@ fn kind(inst: &Inst) -> Result<Type> {
     }
 }
 
-fn registers(texture: &Texture, pixel: Pixel, ty: Type) -> Result<Pixel> {
-    let sort = texel::layout(texture.format).0;
+fn registers(texture: &Surface, pixel: Pixel, ty: Type) -> Result<Pixel> {
     let mut all = [0; 4];
     for (to, component) in all.iter_mut().zip(texel::swizzled(texture, pixel)) {
-        *to = texel::to_register(component, sort, ty)?;
+        *to = texel::to_register(component, texture.format.sort(), ty)?;
     }
     Ok(all)
 }
 
 fn integer(at: [u32; 3], full: bool) -> [i64; 3] {
     at.map(|at| crate::arith::integer::widen(at, full).into())
-}
-
-fn pixel(core: &mut Core<'_>, texture: &Texture, address: u64) -> Result<Pixel> {
-    let mut bytes = [0; 16];
-    let bytes = &mut bytes[..texture.format.bytes() as usize];
-    core.read(Path::Texture, address, bytes)?;
-    Ok(texel::decode(texture.format, bytes))
 }
 
 /// The border colour: the first 16 bytes of its entry, floats or integers of 32 bits.
@@ -228,20 +243,41 @@ fn border(core: &mut Core<'_>, sampler: &Sampler) -> Result<Pixel> {
 /// isam: a pixel by its numbers.
 fn fetch(
     core: &mut Core<'_>,
-    texture: &Texture,
+    texture: &Surface,
     sampler: (u32, Option<u8>),
     at: [i64; 3],
 ) -> Result<Pixel> {
     // Of one dimension there is only the first coordinate; Mesa sets the second to 0.
-    if let Some(address) = texel::address(texture, at) {
-        return pixel(core, texture, address);
+    if let Some(at) = texture.inside(at) {
+        return core.pixel(Path::Texture, texture, at);
     }
     let sampler = core.sampler(sampler.0, sampler.1)?;
     if sampler.wrap[0] != Wrap::ClampToBorder || sampler.wrap[1] != Wrap::ClampToBorder {
-        let size = texel::size(texture);
+        let size = texture.size();
         return broken(&rules::ISAM_OUTSIDE, format!("pixel {at:?} of {size:?}"));
     }
     border(core, &sampler)
+}
+
+/// isam.v: elements of a buffer, one behind the other; outside of it they are 0.
+///
+/// Source: Mesa src/freedreno/ir3/ir3_compiler_nir.c, `emit_readonly_load_uav`; a6xx.xml, `a6xx_isam_mode`.
+fn elements(
+    core: &mut Core<'_>,
+    texture: &Surface,
+    from: i64,
+    ty: Type,
+    mask: u8,
+) -> Result<Pixel> {
+    super::image::element(texture, ty)?;
+    let mut all = [0; 4];
+    for n in lanes(mask.into()) {
+        if let Some(at) = texture.inside([from + n as i64, 0, 0]) {
+            let pixel = core.pixel(Path::Texture, texture, at)?;
+            all[n] = texel::to_register(pixel[0], texture.format.sort(), ty)?;
+        }
+    }
+    Ok(all)
 }
 
 /// The pixel that a wrap makes of one outside; none is the border.
@@ -268,7 +304,7 @@ struct Sampling {
 
 fn sampling(
     core: &mut Core<'_>,
-    texture: &Texture,
+    texture: &Surface,
     sampler: (u32, Option<u8>),
     at: [u32; 3],
     full: bool,
@@ -277,7 +313,7 @@ fn sampling(
         return broken(&rules::DESCRIPTOR, "a buffer is sampled");
     }
     let sampler = core.sampler(sampler.0, sampler.1)?;
-    let size = texel::size(texture).map(i64::from);
+    let size = texture.size().map(i64::from);
     let mut at = at.map(|at| value(at, full));
     if !sampler.unnormalized {
         for (at, size) in at.iter_mut().zip(size) {
@@ -288,7 +324,7 @@ fn sampling(
 }
 
 impl Sampling {
-    fn pixel(&self, core: &mut Core<'_>, texture: &Texture, at: [i64; 3]) -> Result<Pixel> {
+    fn pixel(&self, core: &mut Core<'_>, texture: &Surface, at: [i64; 3]) -> Result<Pixel> {
         let mut place = at;
         for (n, at) in place.iter_mut().enumerate() {
             match wrapped(*at, self.size[n], self.sampler.wrap[n]) {
@@ -296,8 +332,8 @@ impl Sampling {
                 None => return border(core, &self.sampler),
             }
         }
-        match texel::address(texture, place) {
-            Some(address) => pixel(core, texture, address),
+        match texture.inside(place) {
+            Some(at) => core.pixel(Path::Texture, texture, at),
             None => border(core, &self.sampler),
         }
     }
@@ -307,7 +343,7 @@ impl Sampling {
 /// derivatives, and with one level, an image is magnified.
 fn sampled(
     core: &mut Core<'_>,
-    texture: &Texture,
+    texture: &Surface,
     sampler: (u32, Option<u8>),
     at: [u32; 3],
     full: bool,
@@ -337,7 +373,7 @@ fn sampled(
             sampling.pixel(core, texture, at)
         }
         Filter::Linear => {
-            if texel::layout(texture.format).0 != Sort::Float {
+            if texture.format.sort() != Sort::Float {
                 return broken(&rules::IMAGE_TYPE, "integers are filtered");
             }
             linear(core, texture, &sampling, layer)
@@ -348,7 +384,7 @@ fn sampled(
 
 fn linear(
     core: &mut Core<'_>,
-    texture: &Texture,
+    texture: &Surface,
     sampling: &Sampling,
     layer: Option<i64>,
 ) -> Result<Pixel> {
@@ -379,7 +415,7 @@ fn linear(
 /// gather4: one component of the four pixels that a linear filter reads, in the order of Vulkan's OpImageGather.
 fn gathered(
     core: &mut Core<'_>,
-    texture: &Texture,
+    texture: &Surface,
     sampler: (u32, Option<u8>),
     at: [u32; 3],
     full: bool,

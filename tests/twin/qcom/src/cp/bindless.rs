@@ -19,8 +19,10 @@ static MIRROR: Rule = Rule {
 
 static CHANGED: Rule = Rule {
     name: "CS-BINDLESS-INVALIDATE",
-    text: "SP_UPDATE_CNTL with CS_BINDLESS of a base stands between a write of the base and a dispatch",
-    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.cc, tu6_emit_descriptor_sets: HLSQ_INVALIDATE_CMD behind them",
+    text: "SP_UPDATE_CNTL with CS_BINDLESS of a base stands between uses of descriptors at one address of the base and at \
+           another",
+    source: "Mesa, HLSQ_INVALIDATE_CMD in src/freedreno/vulkan/tu_cmd_buffer.cc, tu6_emit_descriptor_sets (behind the \
+             base), and in src/gallium/drivers/freedreno/a6xx/fd6_image.cc, fd6_build_bindless_state (before it)",
     proof: Proof::Sourced,
 };
 
@@ -31,25 +33,25 @@ const MIRRORS: u32 = 0xb9c0;
 const SIZE: u64 = 3;
 const SIZE_64: u64 = 3;
 
-/// Bases that have changed since shader cores forgot them, a bit each.
+/// What each base was where shader cores may still have descriptors of it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub struct Changed(u32);
+pub struct Cached([Option<u64>; BINDLESS_BASES]);
 
-impl Changed {
-    /// A register is written.
-    pub fn written(&mut self, register: u32) {
-        for first in [FIRST, MIRRORS] {
-            if let Some(inside) = register.checked_sub(first)
-                && inside < 2 * BINDLESS_BASES as u32
-            {
-                self.0 |= 1 << (inside / 2);
-            }
+impl Cached {
+    /// Descriptors of bases are used.
+    pub fn used(&mut self, bases: &[Option<u64>; BINDLESS_BASES]) {
+        for (cached, base) in self.0.iter_mut().zip(bases) {
+            *cached = base.or(*cached);
         }
     }
 
     /// Shader cores forget bases, a bit each.
     pub fn forgotten(&mut self, bases: u32) {
-        self.0 &= !bases;
+        for (number, cached) in self.0.iter_mut().enumerate() {
+            if bases >> number & 1 == 1 {
+                *cached = None;
+            }
+        }
     }
 }
 
@@ -59,7 +61,7 @@ impl Changed {
 /// The rule that one breaks.
 pub fn bases(
     registers: &Registers,
-    changed: Changed,
+    cached: Cached,
 ) -> Result<[Option<u64>; BINDLESS_BASES], Broken> {
     let mut bases = [None; BINDLESS_BASES];
     for (number, base) in bases.iter_mut().enumerate() {
@@ -72,11 +74,12 @@ pub fn bases(
             let what = format!("base {number} is {word:#x}, its mirror {mirror:x?}");
             return Err(Broken::new(&MIRROR, what));
         }
-        if changed.0 >> number & 1 == 1 {
-            let what = format!("base {number} is {word:#x} since then");
+        let address = word & !SIZE;
+        if let Some(before) = cached.0[number].filter(|before| *before != address) {
+            let what = format!("base {number} is {address:#x}, and was {before:#x}");
             return Err(Broken::new(&CHANGED, what));
         }
-        *base = Some(word & !SIZE);
+        *base = Some(address);
     }
     Ok(bases)
 }
@@ -90,28 +93,32 @@ mod tests {
 
     #[test]
     fn bases_are_told_twice_and_forgotten() {
-        let (mut registers, mut changed) = (Registers::default(), Changed::default());
-        let mut write = |register: u32, value: u32, changed: &mut Changed| {
-            changed.written(register);
+        let (mut registers, mut cached) = (Registers::default(), Cached::default());
+        let mut write = |register: u32, value: u32| {
             assert!(registers.write(Gen::Gen1, register, value).is_ok());
             registers.clone()
         };
-        let rule = |registers: &Registers, changed| {
-            let names = bases(registers, changed)
+        let rule = |registers: &Registers, cached| {
+            let names = bases(registers, cached)
                 .err()
                 .map(|broken| broken.rule.name);
             names.into_iter().collect::<Vec<_>>()
         };
-        write(FIRST + 2, 0x1003, &mut changed);
-        let now = write(FIRST + 3, 1, &mut changed);
-        fires("CS-BINDLESS").only(&rule(&now, changed));
-        write(MIRRORS + 2, 0x1003, &mut changed);
-        let now = write(MIRRORS + 3, 1, &mut changed);
-        fires("CS-BINDLESS-INVALIDATE").only(&rule(&now, changed));
-        changed.forgotten(1);
-        fires("CS-BINDLESS-INVALIDATE").only(&rule(&now, changed));
-        changed.forgotten(2);
-        let found = bases(&now, changed).map_err(|broken| broken.what);
-        assert_eq!(found, Ok([None, Some(0x1_0000_1000), None, None, None]));
+        write(FIRST + 2, 0x1003);
+        let now = write(FIRST + 3, 1);
+        fires("CS-BINDLESS").only(&rule(&now, cached));
+        write(MIRRORS + 2, 0x1003);
+        let now = write(MIRRORS + 3, 1);
+        let found = bases(&now, cached).map_err(|broken| broken.what);
+        let expected = [None, Some(0x1_0000_1000), None, None, None];
+        assert_eq!(found, Ok(expected));
+        cached.used(&expected);
+        write(FIRST + 2, 0x2003);
+        let now = write(MIRRORS + 2, 0x2003);
+        fires("CS-BINDLESS-INVALIDATE").only(&rule(&now, cached));
+        cached.forgotten(1);
+        fires("CS-BINDLESS-INVALIDATE").only(&rule(&now, cached));
+        cached.forgotten(2);
+        assert_eq!(rule(&now, cached), [""; 0]);
     }
 }

@@ -242,7 +242,7 @@ impl Cp {
                     address(body, 0),
                     spec::indirect_buffer_2::IB_SIZE.get(body[2]),
                 );
-                self.call(around, Ib { address, dwords })
+                self.call(around, Ib { address, dwords }, false)
             }
             op::EVENT_WRITE => self.event(body),
             op::SET_MARKER => self.mark(body[0]),
@@ -262,7 +262,7 @@ impl Cp {
             | more::SET_DRAW_STATE
             | more::SET_MODE
             | more::SET_AMBLE
-            | more::SKIP_IB2_ENABLE_GLOBAL => Ok(self.of_graphics(operation, body)?),
+            | more::SKIP_IB2_ENABLE_GLOBAL => Ok(self.of_graphics(around, operation, body)?),
             more::REG_WRITE => {
                 if body[0] == 0 || body[0] > 0xf {
                     return Err(Broken::new(&BITS, format!("CP_REG_WRITE {:#x}", body[0])).into());
@@ -289,7 +289,8 @@ impl Cp {
             chip: around.core.chip.spec(),
             registers: &self.registers,
             state: &self.state,
-            changed: self.changed,
+            cached: self.cached,
+            tiling: around.core.chip.tiling(),
             marker: self.marker,
             grid,
             seed: around.core.random(),
@@ -297,7 +298,10 @@ impl Cp {
             arithmetic: around.core.arithmetic,
         };
         match parts.launch() {
-            Ok(launch) => self.pipe.dispatch(launch, around.core.dispatch()),
+            Ok(launch) => {
+                self.cached.used(&launch.descriptors.bindless);
+                self.pipe.dispatch(launch, around.core.dispatch());
+            }
             // What shader cores do then is not known: they do nothing here.
             Err(broken) => self.note(around, broken),
         }
@@ -322,11 +326,15 @@ impl Cp {
             Place::Packet => body[3..].to_vec(),
             // A cache of descriptors has them then, which shows nowhere.
             Place::Bindless(number, _) => {
-                let bases = bindless::bases(&self.registers, self.changed)?;
+                let mut bases = bindless::bases(&self.registers, self.cached)?;
                 if bases.get(number).copied().flatten().is_none() {
                     let what = format!("base {number} is not set");
                     return Err(Broken::new(&PREFETCH, what).into());
                 }
+                for (other, base) in bases.iter_mut().enumerate() {
+                    *base = base.filter(|_| other == number);
+                }
+                self.cached.used(&bases);
                 return Ok(());
             }
         };

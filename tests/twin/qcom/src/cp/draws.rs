@@ -9,7 +9,7 @@ use twin::rule::{Proof, Rule};
 
 use super::blit::Blit;
 use super::commands::{address, more};
-use super::{Broken, Cp, Ib};
+use super::{Around, Broken, Cp, Ib};
 
 static OPERATION_OF_BLIT: Rule = Rule {
     name: "CP-BLIT",
@@ -36,10 +36,15 @@ static AMBLE: Rule = Rule {
 
 impl Cp {
     /// Does one of these commands.
-    pub(super) fn of_graphics(&mut self, operation: u8, body: &[u32]) -> Result<(), Broken> {
+    pub(super) fn of_graphics(
+        &mut self,
+        around: &Around<'_>,
+        operation: u8,
+        body: &[u32],
+    ) -> Result<(), Broken> {
         let refused = |rule, what: String| Err(Broken::new(rule, what));
         match operation {
-            more::BLIT => self.blit(body[0]),
+            more::BLIT => self.blit(around, body[0]),
             more::SET_DRAW_STATE => self.draw_state(body),
             more::SET_MODE if body[0] <= 1 => {
                 self.immediate = body[0] == 1;
@@ -60,6 +65,9 @@ impl Cp {
     /// CP_SET_DRAW_STATE: COUNT 15:0, DISABLE 17, DISABLE_ALL_GROUPS 18, BINNING, GMEM and SYSMEM 22:20, GROUP_ID 28:24
     /// of each group, and an address. With CP_SET_MODE 1 those for GMEM or SYSMEM run at once.
     fn draw_state(&mut self, body: &[u32]) -> Result<(), Broken> {
+        if self.in_group() {
+            return Err(Broken::new(&GROUPS, "groups of a group".into()));
+        }
         let mut groups = VecDeque::new();
         for group in body.as_chunks::<3>().0 {
             let (word, dwords) = (group[0], group[0] & 0xffff);
@@ -80,12 +88,13 @@ impl Cp {
         Ok(())
     }
 
-    fn blit(&mut self, operation: u32) -> Result<(), Broken> {
+    fn blit(&mut self, around: &Around<'_>, operation: u32) -> Result<(), Broken> {
         if operation != more::OP_SCALE {
             let what = format!("CP_BLIT {operation:#x}");
             return Err(Broken::new(&OPERATION_OF_BLIT, what));
         }
-        self.pipe.blit(Blit::of(&self.registers)?);
+        let tiling = around.core.chip.tiling();
+        self.pipe.blit(Blit::of(&self.registers, tiling)?);
         Ok(())
     }
 }

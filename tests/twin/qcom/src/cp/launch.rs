@@ -16,9 +16,10 @@ use twin::rule::{Proof, Rule};
 use twin_ir3::launch::{
     Arithmetic, Launch, Private, SHARED_CONSTANTS, SystemRegisters, ThreadSize,
 };
+use twin_ir3::surface::Tiling;
 
 use super::Broken;
-use super::bindless::{self, Changed};
+use super::bindless::{self, Cached};
 use super::registers::Registers;
 use super::state::State;
 
@@ -165,8 +166,10 @@ pub struct Parts<'a> {
     pub registers: &'a Registers,
     /// What was loaded.
     pub state: &'a State,
-    /// Bases of bindless descriptors that have changed.
-    pub changed: Changed,
+    /// Bases whose descriptors shader cores may have.
+    pub cached: Cached,
+    /// How images are tiled.
+    pub tiling: Tiling,
     /// CP_SET_MARKER.
     pub marker: Option<u32>,
     /// Groups.
@@ -219,7 +222,8 @@ impl Parts<'_> {
             kib => (kib + 1) << 10,
         };
         let mut descriptors = self.state.descriptors.clone();
-        descriptors.bindless = bindless::bases(self.registers, self.changed)?;
+        descriptors.bindless = bindless::bases(self.registers, self.cached)?;
+        descriptors.tiling = self.tiling;
         descriptors.shared_constants = self.shared_constants()?;
         descriptors.border_colors = self.registers.address(&regs::TPL1_CS_BORDER_COLOR_BASE);
         let mode = self.get(&regs::SP_MODE_CNTL);

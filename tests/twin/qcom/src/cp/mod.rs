@@ -36,7 +36,7 @@ use crate::gpu::Core;
 use crate::memory::Space;
 use crate::memory::view::{PageFault, Via, View, Writes, unflushed};
 
-use bindless::Changed;
+use bindless::Cached;
 use packet::Header;
 use pipe::Pipe;
 use registers::Registers;
@@ -44,7 +44,8 @@ use state::State;
 
 static LEVEL: Rule = Rule {
     name: "CP-IB-LEVEL",
-    text: "an indirect buffer of a submission calls others, and these call none",
+    text: "an indirect buffer of a submission calls others, and these call none, nor do groups of draw state, which both \
+           may have",
     source: "Mesa, src/freedreno/registers/adreno/adreno_control_regs.xml, IB1 and IB2; tu_cs.h: no IB3 outside of \
              draw states",
     proof: Proof::Sourced,
@@ -185,6 +186,8 @@ struct Frame {
     address: u64,
     words: Vec<u32>,
     at: usize,
+    /// Whether it is a group of draw state.
+    is_group: bool,
 }
 
 /// See the front page.
@@ -193,7 +196,7 @@ pub struct Cp {
     registers: Registers,
     state: State,
     /// Bases of bindless descriptors.
-    changed: Changed,
+    cached: Cached,
     marker: Option<u32>,
     /// CP_SET_MODE: whether groups of CP_SET_DRAW_STATE run at once.
     immediate: bool,
@@ -216,7 +219,7 @@ impl Cp {
     pub fn switch(&mut self, core: &mut Core, invalidates: bool) {
         self.registers.clear();
         self.state = State::default();
-        self.changed = Changed::default();
+        self.cached = Cached::default();
         self.marker = None;
         self.immediate = false;
         self.predicate = false;
@@ -254,9 +257,12 @@ impl Cp {
             return self.name.clone();
         };
         let at = frame.address + frame.at as u64 * 4;
-        let level = self.stack.len();
+        let level = match frame.is_group {
+            true => "group".into(),
+            false => format!("IB{}", self.stack.len()),
+        };
         let header = frame.words.get(frame.at).copied().unwrap_or(0);
-        format!("{}, IB{level} at {at:#x} ({})", self.name, name(header))
+        format!("{}, {level} at {at:#x} ({})", self.name, name(header))
     }
 
     /// Runs so many packets.
@@ -302,13 +308,13 @@ impl Cp {
                 around.core.caches.flush();
                 return Ok(false);
             };
-            self.call(around, ib)?;
+            self.call(around, ib, false)?;
             return Ok(true);
         }
         if self.stack.len() == self.groups.0
             && let Some(group) = self.groups.1.pop_front()
         {
-            self.call(around, group)?;
+            self.call(around, group, true)?;
             return Ok(true);
         }
         let Some(frame) = self.stack.last() else {
@@ -355,9 +361,8 @@ impl Cp {
         if let Err(broken) = done {
             self.note(around, broken);
         }
-        self.changed.written(register);
         if register == regs::dword(&regs::SP_UPDATE_CNTL) {
-            self.changed.forgotten(update::CS_BINDLESS.get(value));
+            self.cached.forgotten(update::CS_BINDLESS.get(value));
             let state = update::CS_STATE.get(value) != 0;
             let shared = update::CS_SHARED_CONST.get(value) != 0;
             let images = update::CS_UAV.get(value) != 0;
@@ -368,21 +373,27 @@ impl Cp {
         }
     }
 
-    /// Begins an indirect buffer.
-    fn call(&mut self, around: &mut Around<'_>, ib: Ib) -> Result<(), Stop> {
+    /// Begins an indirect buffer, or a group of draw state, which has a level of its own.
+    fn call(&mut self, around: &mut Around<'_>, ib: Ib, is_group: bool) -> Result<(), Stop> {
         if ib.dwords == 0 || ib.dwords >= 1 << 20 || !ib.address.is_multiple_of(4) {
             return Err(Broken::new(&SIZE, format!("{ib:x?}")).into());
         }
-        if self.stack.len() >= 2 {
-            return Err(Broken::new(&LEVEL, format!("{ib:x?} from level 2")).into());
+        if !is_group && (self.stack.len() >= 2 || self.in_group()) {
+            return Err(Broken::new(&LEVEL, format!("{ib:x?} from level 2, or a group")).into());
         }
         let words = self.fetch_words(around, ib.address, ib.dwords as usize)?;
         self.stack.push(Frame {
             address: ib.address,
             words,
             at: 0,
+            is_group,
         });
         Ok(())
+    }
+
+    /// Whether a group of draw state runs.
+    fn in_group(&self) -> bool {
+        self.stack.last().is_some_and(|frame| frame.is_group)
     }
 
     /// Skips dwords behind the current packet, which has `count`.

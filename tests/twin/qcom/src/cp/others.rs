@@ -77,7 +77,11 @@ static ALL: &[(u32, &str, u32)] = &[
     (0x8c1f, "RB_2D_DST_PLANE2_HI", 0xffff_ffff),
     (0x8c20, "RB_2D_DST_FLAGS", 0xffff_ffc0),
     (0x8c21, "RB_2D_DST_FLAGS_HI", 0xffff_ffff),
-    (0x8c22, "RB_2D_DST_FLAGS_PITCH", 0xff),
+    // fd6_emit.cc, fd6_emit_flag_reference, writes the pitch of layers beside, as for targets of draws.
+    (0x8c22, "RB_2D_DST_FLAGS_PITCH", 0x1fff_ffff),
+    (0x8c23, "RB_2D_DST_FLAGS_PLANE", 0xffff_ffc0),
+    (0x8c24, "RB_2D_DST_FLAGS_PLANE_HI", 0xffff_ffff),
+    (0x8c25, "RB_2D_DST_FLAGS_PLANE_PITCH", 0xff),
     (0x8c2c, "RB_2D_SRC_SOLID_C0", 0xffff_ffff),
     (0x8c2d, "RB_2D_SRC_SOLID_C1", 0xffff_ffff),
     (0x8c2e, "RB_2D_SRC_SOLID_C2", 0xffff_ffff),

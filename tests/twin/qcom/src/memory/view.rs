@@ -138,6 +138,15 @@ impl Writes {
         taken.into_iter().map(|(_, at, data)| (at, data)).collect()
     }
 
+    /// The byte that comes last to an address.
+    pub fn last(&self, via: Via, at: u64) -> Option<u8> {
+        let mut of_whom = self.0.iter().rev().filter(|(one, ..)| *one == via);
+        of_whom.find_map(|(_, first, data)| {
+            let inside = at.checked_sub(*first)?;
+            data.get(usize::try_from(inside).ok()?).copied()
+        })
+    }
+
     /// None is on its way any more.
     pub fn clear(&mut self) {
         self.0.clear();

@@ -169,6 +169,35 @@ fn indirect_buffers_call_one_level() {
 }
 
 #[test]
+fn groups_of_state_have_a_level_of_their_own() {
+    let rig = Rig::new("");
+    let to = rig.alloc(4096, WRITECOMBINE);
+    let [low, high] = halves(to.gpu);
+    let words = command(op::MEM_WRITE, &[low, high, 7]).words();
+    let inner = rig.commands(&words);
+    let call = |of: &Memory, words: &[u32]| {
+        let [low, high] = halves(of.gpu);
+        command(op::INDIRECT_BUFFER, &[low, high, words.len() as u32])
+    };
+    let group = |of: &Memory, words: &[u32]| {
+        let [low, high] = halves(of.gpu);
+        let body = [6 << 20 | words.len() as u32, low, high];
+        command(0x63, &[1]).command(0x43, &body)
+    };
+    let behind = command(op::MEM_WRITE, &[low + 4, high, 9]);
+    let second = group(&inner, &words).then(behind).words();
+    let middle = rig.commands(&second);
+    rig.run(&call(&middle, &second).words());
+    assert_eq!(to.words(0), [7, 9]);
+    assert_eq!(rig.broken(), [""; 0]);
+    // One that calls.
+    let second = call(&inner, &words).words();
+    let middle = rig.commands(&second);
+    rig.run(&group(&middle, &second).words());
+    fires("CP-IB-LEVEL").only(&rig.broken());
+}
+
+#[test]
 fn conditions_leave_packets_out() {
     let rig = Rig::new("");
     let to = rig.alloc(4096, WRITECOMBINE);

@@ -140,11 +140,8 @@ impl Process {
             // From A740 on.
             RAYTRACING => 0,
             // a6xx_gpu.c, a6xx_calc_ubwc_config.
-            UBWC_SWIZZLE => 6,
-            MACROTILE_MODE => match chip.name {
-                "a650" | "a660" | "a643" | "a690" => 1,
-                _ => 0,
-            },
+            UBWC_SWIZZLE => chip.tiling().levels.into(),
+            MACROTILE_MODE => chip.tiling().eight_channels.into(),
             other => return self.fail(Errno::EINVAL, || format!("GET_PARAM {other:#x}")),
         };
         Ok(())
