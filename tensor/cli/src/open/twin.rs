@@ -1,5 +1,5 @@
 //! Simulated machines: what `DEV=TWINKFD+AMD::gfx1100`, `DEV=TWINPCI+AMD::gfx1201`,
-//! `DEV=TWINUSB+AMD::gfx1201`, `DEV=TWINNVK+NV::sm_90` and `DEV=TWINKGSL+QCOM::a630` open.
+//! `DEV=TWINUSB+AMD::gfx1201`, `DEV=TWINNVK+NV::sm_90`, `DEV=TWINPCI+NV::ad102` and `DEV=TWINKGSL+QCOM::a630` open.
 //! One is made only when asked for.
 
 use std::time::Duration;
@@ -45,6 +45,8 @@ mod simulated {
         Usb(Arc<twin_amd::usb::UsbMachine>),
         /// With NVIDIA's.
         Nv(Arc<twin_nv::machine::TwinMachine>),
+        /// With NVIDIA's GPUs alone.
+        NvPci(Arc<twin_nv::pci::machine::PciMachine>),
         /// With Qualcomm's.
         Qcom(Arc<twin_qcom::machine::TwinMachine>),
     }
@@ -66,6 +68,7 @@ mod simulated {
                 (DeviceKind::Amd, Some(Transport::Pci)) => (Twin::pci, String::new()),
                 (DeviceKind::Amd, Some(Transport::Usb)) => (Twin::usb, String::new()),
                 (DeviceKind::Nv, Some(Transport::Nvk)) => (Twin::nv, String::new()),
+                (DeviceKind::Nv, Some(Transport::Pci)) => (Twin::nv_pci, String::new()),
                 (DeviceKind::Qcom, Some(Transport::Kgsl)) => {
                     (Twin::qcom, "debug=0,kernel=kgsl".to_owned())
                 }
@@ -111,6 +114,10 @@ mod simulated {
             twin_nv::machine::TwinMachine::new(config).map(Twin::Nv)
         }
 
+        fn nv_pci(config: &str) -> Result<Twin, String> {
+            twin_nv::pci::machine::PciMachine::new(config).map(Twin::NvPci)
+        }
+
         fn qcom(config: &str) -> Result<Twin, String> {
             twin_qcom::machine::TwinMachine::new(config).map(Twin::Qcom)
         }
@@ -122,6 +129,7 @@ mod simulated {
                 Twin::Pci(machine) => machine.clone(),
                 Twin::Usb(machine) => machine.clone(),
                 Twin::Nv(machine) => machine.clone(),
+                Twin::NvPci(machine) => machine.clone(),
                 Twin::Qcom(machine) => machine.clone(),
             }
         }
@@ -152,6 +160,7 @@ mod simulated {
                 Twin::Pci(machine) => machine.journal(),
                 Twin::Usb(machine) => machine.journal(),
                 Twin::Nv(machine) => machine.journal(),
+                Twin::NvPci(machine) => machine.journal(),
                 Twin::Qcom(machine) => machine.journal(),
             }
         }
@@ -183,6 +192,7 @@ mod simulated {
                     .chips
                     .first()
                     .map_or("GPU", |chip| chip.name),
+                Twin::NvPci(machine) => machine.chip().name,
                 Twin::Qcom(machine) => machine.machine().config.chip.name,
             }
         }
@@ -197,6 +207,7 @@ mod simulated {
                     let chip = machine.machine().config.chips.first();
                     chip.map_or(String::new(), |chip| chip.target())
                 }
+                Twin::NvPci(machine) => machine.chip().twin.target(),
                 Twin::Qcom(machine) => machine.machine().config.chip.name.into(),
             }
         }
@@ -262,7 +273,7 @@ mod tests {
 
     #[test]
     fn only_a_target_that_asks_gets_a_machine() {
-        for target in ["CPU", "AMD", "KFD+AMD::gfx1100", "TWINPCI+NV"] {
+        for target in ["CPU", "AMD", "KFD+AMD::gfx1100", "TWINUSB+NV"] {
             assert!(twin(target, Some("gpus=2")).unwrap().is_none(), "{target}");
         }
         for (target, chip) in [
@@ -287,6 +298,8 @@ mod tests {
             ("TWINNVK+NV::gh100", Some("driver=570"), "h100", "sm_90"),
             ("TWINNVK:1+NV:PTX:sm_86", None, "ga102", "sm_86"),
             ("TWINNVK+NV::sm_120", None, "gb202", "sm_120"),
+            ("TWINPCI+NV", None, "ad102", "sm_89"),
+            ("TWINPCI:1+NV::ga102", Some("looks=1"), "ga102", "sm_86"),
         ] {
             let twin = twin(target, config).unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, arch), "{target}");
@@ -304,6 +317,7 @@ mod tests {
                 "no chip 'gfx1030'; known behind PCI: gfx1100",
             ),
             ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
+            ("TWINPCI+NV::gh100", None, "known behind PCI: ga102, ad102"),
             ("TWINKGSL+QCOM::a740", None, "expected a618, a619"),
         ] {
             let error = twin(target, config).err().unwrap();

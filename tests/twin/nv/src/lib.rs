@@ -10,7 +10,8 @@
 //! - [`uvm`]: address spaces across GPUs;
 //! - [`space`]: the page tables of a GPU: what is mapped where, with which rights;
 //! - [`engines`]: what runs rings; `scheduler`: when;
-//! - [`machine`]: a process on the twin, as C and drivers of this repository hold it.
+//! - [`machine`]: a process on the twin, as C and drivers of this repository hold it;
+//! - [`pci`]: a card without that driver: registers, processors, and the firmware that RM is behind then.
 //!
 //! Where the kernel has a check, the call fails with the kernel's status; where it lets a mistake pass
 //! in silence, it does here, too. Both break a rule that has a name: RM has few statuses, and prints
@@ -25,6 +26,7 @@ pub mod engines;
 pub mod errno;
 pub mod kernel;
 pub mod machine;
+pub mod pci;
 pub mod ranges;
 pub mod rm;
 mod scheduler;

@@ -104,6 +104,11 @@ pub trait Target: Send {
         Ok(())
     }
 
+    /// The BAR has an address from now on; 0 if it has lost it.
+    fn placed(&mut self, at: u64) {
+        let _ = at;
+    }
+
     /// The function was reset.
     fn reset(&mut self, kind: ResetKind);
 
@@ -267,7 +272,10 @@ impl Function {
     /// Says to others where BARs are.
     fn show(&self, places: &[u64]) {
         for (slot, at) in self.slots.iter().zip(places) {
-            let behind = lock(&slot.target).behind();
+            let mut target = lock(&slot.target);
+            target.placed(*at);
+            let behind = target.behind();
+            drop(target);
             if let Some(behind) = behind {
                 let place = (*at, slot.bytes);
                 self.bus

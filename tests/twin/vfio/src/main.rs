@@ -13,11 +13,10 @@ use clap::Parser;
 use hcq::transport::Pci;
 use hcq::transport::tap::Tapped;
 use hcq::transport::trace::{Trace, TraceLog};
-use twin::pci::HostMemory;
+use twin::pci::{Function as Model, HostMemory};
 use twin::rule::Journal;
-use twin_amd::pci::card::{Card, Config};
-use twin_amd::pci::chip::{CHIPS, Chip};
-use twin_amd::pci::rom;
+use twin_amd::pci as amd;
+use twin_nv::pci as nv;
 use twin_vfio::{Error, Function, report};
 
 /// A modelled card behind a socket, for QEMU's device vfio-user-pci.
@@ -28,7 +27,7 @@ struct Args {
     /// The chip
     #[arg(long, default_value = "gfx1100")]
     chip: String,
-    /// MiB of memory that BAR 0 shows, a power of two; all of it, if not given
+    /// MiB of memory that BAR 0 of an AMD card shows, a power of two; all of it, if not given
     #[arg(long, value_name = "MIB")]
     bar: Option<u64>,
     /// A file for every access of the guest: a line each, as drivers are replayed from
@@ -50,19 +49,40 @@ fn main() -> ExitCode {
     }
 }
 
+/// Where a card is.
+const PLACE: &str = "0000:01:00.0";
+
+/// A model of the chip that was asked for, and what lies in its expansion ROM.
+fn model(args: &Args, journal: &Arc<Journal>) -> Result<(Model, Vec<u8>), Error> {
+    let memory = HostMemory::new();
+    let (made, rom) = if let Some(chip) = amd::chip::Chip::of(&args.chip) {
+        let config = amd::card::Config {
+            bar: args.bar.map(|mib| mib << 20),
+            ..amd::card::Config::of(chip)
+        };
+        let made = amd::card::Card::function(PLACE, &config, &memory, journal);
+        (made, amd::rom::image(chip))
+    } else if let Some(chip) = nv::chip::Chip::of(&args.chip) {
+        let config = nv::card::Config::of(chip);
+        let made = nv::card::Card::function(PLACE, &config, &memory, journal);
+        // A machine sees the ROM from its first image on.
+        let rom = chip.rom.rom();
+        (made, rom.bytes[rom.start..].to_vec())
+    } else {
+        let amd = amd::chip::CHIPS.iter().map(|chip| chip.name);
+        let nv = nv::chip::CHIPS.iter().map(|chip| chip.name);
+        let known: Vec<_> = amd.chain(nv).collect();
+        let what = format!("{}: expected one of {}", args.chip, known.join(", "));
+        return Err(Error::Usage(what));
+    };
+    let model = made.map_err(|errno| Error::Card(io::Error::from_raw_os_error(errno)))?;
+    Ok((model, rom))
+}
+
 /// Whether no rule was broken but those that may be.
 fn serve(args: &Args) -> Result<bool, Error> {
-    let known = || CHIPS.map(|chip| chip.name).join(", ");
-    let chip = Chip::of(&args.chip)
-        .ok_or_else(|| Error::Usage(format!("{}: expected one of {}", args.chip, known())))?;
-    let config = Config {
-        bar: args.bar.map(|mib| mib << 20),
-        ..Config::of(chip)
-    };
     let journal = Arc::new(Journal::new());
-    let memory = HostMemory::new();
-    let model = Card::function("0000:01:00.0", &config, &memory, &journal);
-    let model = model.map_err(|errno| Error::Card(io::Error::from_raw_os_error(errno)))?;
+    let (model, rom) = model(args, &journal)?;
     let bus = model.bus().clone();
     let card: Arc<dyn Pci> = Arc::new(model);
     let card = match &args.trace {
@@ -75,7 +95,7 @@ fn serve(args: &Args) -> Result<bool, Error> {
         }
         None => card,
     };
-    let mut function = Function::new(card, &bus, rom::image(chip));
+    let mut function = Function::new(card, &bus, rom);
     function.serve(&args.socket)?;
     Ok(report::print(&function, &journal, &args.allow))
 }

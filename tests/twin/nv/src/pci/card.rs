@@ -1,0 +1,274 @@
+//! A card on its bus, as it is when power has come: its own firmware starts, and no driver has had it.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex};
+
+use drivers_spec::pci::VENDOR_NVIDIA;
+use hcq::mem::window::AccessWidth;
+use hcq::sync::lock;
+use hcq::transport::ResetKind;
+use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
+use twin::rule::{Journal, Proof, Rule};
+
+use super::chip::{Chip, INSTANCES, REGISTERS};
+use super::gsp::core::Core;
+use super::signed::Signed;
+use super::state::State;
+use super::wait::Wait;
+
+/// Registers are dwords.
+static WIDTH: Rule = Rule {
+    name: "NV-PCI-WIDTH",
+    text: "registers are read and written with 32 bits, aligned; the ROM is also read by bytes",
+    source: "OGKM, src/nvidia/src/kernel/gpu/gpu_access.c, regRead032 and regWrite032; kernel_gsp_vbios_tu102.c, s_romImgReadGeneric",
+    proof: Proof::Sourced,
+};
+
+/// Nothing is mapped there.
+static BAR: Rule = Rule {
+    name: "NV-PCI-BAR-NOT-MODELLED",
+    text: "BAR 1 shows memory by its physical address, and BAR 3 nothing: page tables behind them are not modelled",
+    source: "this twin: src/pci/card.rs",
+    proof: Proof::Twin,
+};
+
+/// Who has had a card before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Before {
+    /// Nobody: power has come.
+    Nobody,
+    /// A driver that has not unloaded GSP's firmware: WPR2 is still there.
+    Driver,
+}
+
+/// How a card is found.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which one.
+    pub chip: &'static Chip,
+    /// Who has had it before.
+    pub before: Before,
+    /// How many looks find what a driver waits for not done yet.
+    pub looks: u32,
+    /// What is never done.
+    pub never: Option<Wait>,
+    /// Which of the things that are waited for, counted from 1 as they begin, is never done.
+    pub stuck: Option<u64>,
+    /// How many have begun, for who asks.
+    pub begun: Arc<AtomicU64>,
+    /// After how many accesses to registers the card has left the bus.
+    pub gone_after: Option<u64>,
+    /// A driver can wait for its interrupts.
+    pub interrupts: bool,
+    /// GSP says while it starts that it locks itself up, and that it is done with that.
+    pub lockdown: bool,
+    /// An RPC fails: which function, and the result.
+    pub rpc_error: Option<(u32, u32)>,
+    /// What its keys accept.
+    pub signed: Signed,
+    /// What the machine can reset the function by.
+    pub resets: Vec<ResetKind>,
+}
+
+impl Config {
+    /// A card of a chip, as it should be.
+    pub fn of(chip: &'static Chip) -> Config {
+        Config {
+            chip,
+            before: Before::Nobody,
+            looks: 2,
+            never: None,
+            stuck: None,
+            begun: Arc::default(),
+            gone_after: None,
+            interrupts: false,
+            lockdown: false,
+            rpc_error: None,
+            signed: Signed::published(),
+            resets: vec![ResetKind::Function, ResetKind::Bus],
+        }
+    }
+}
+
+/// A card, for who puts it into a machine.
+pub struct Card;
+
+impl Card {
+    /// The PCI function of a card, in a machine with that memory.
+    ///
+    /// # Errors
+    /// An errno: the host has no memory or no thread left.
+    pub fn function(
+        name: &str,
+        config: &Config,
+        memory: &Arc<HostMemory>,
+        journal: &Arc<Journal>,
+    ) -> Result<Function, i32> {
+        let chip = config.chip;
+        let bus = Bus::new(memory);
+        let (core, work) = Core::new();
+        let busy = core.busy();
+        let state = State::new(config, bus.clone(), journal.clone(), core)?;
+        let state = Arc::new(Mutex::new(state));
+        work.start(&state)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        let bar = |number, bytes, wide, target| Bar {
+            number,
+            bytes,
+            wide,
+            prefetch: wide,
+            target,
+        };
+        let identity = Identity {
+            vendor: VENDOR_NVIDIA,
+            device: chip.twin.device_id,
+            class: chip.twin.pci_class,
+            revision: (chip.boot_0 & 0xff) as u8,
+        };
+        let registers = Registers {
+            state: state.clone(),
+            busy,
+        };
+        let bars = vec![
+            bar(0, REGISTERS, false, Box::new(registers) as _),
+            bar(1, chip.window(), true, Box::new(Window(state.clone()))),
+            bar(3, INSTANCES, true, Box::new(Instances(state))),
+        ];
+        let function = Function::new(name, identity, bars, bus, journal.clone());
+        Ok(function.resetting(&config.resets))
+    }
+}
+
+/// Behind BAR 0.
+struct Registers {
+    state: Arc<Mutex<State>>,
+    /// How much GSP has to do.
+    busy: Arc<AtomicUsize>,
+}
+
+impl Target for Registers {
+    fn read(&mut self, offset: u64, width: AccessWidth) -> Result<u64, Broken> {
+        let mut state = lock(&self.state);
+        let at = offset as u32;
+        match width {
+            AccessWidth::W32 => Ok(state.read(at)?.into()),
+            AccessWidth::W8 | AccessWidth::W16 if state.is_rom(at) => {
+                Ok(state.rom(at, width.bytes()))
+            }
+            _ => Err(wrong_width("read", offset, width)),
+        }
+    }
+
+    fn write(&mut self, offset: u64, width: AccessWidth, value: u64) -> Result<(), Broken> {
+        match width {
+            AccessWidth::W32 => lock(&self.state).write(offset as u32, value as u32),
+            _ => Err(wrong_width("write", offset, width)),
+        }
+    }
+
+    fn read_bytes(&mut self, offset: u64, to: &mut [u8]) -> Result<(), Broken> {
+        let dwords = offset.is_multiple_of(4) && to.len().is_multiple_of(4);
+        if dwords {
+            for (at, dword) in (offset..).step_by(4).zip(to.chunks_mut(4)) {
+                let value = self.read(at, AccessWidth::W32)? as u32;
+                dword.copy_from_slice(&value.to_le_bytes());
+            }
+            return Ok(());
+        }
+        for (at, byte) in (offset..).zip(to) {
+            *byte = self.read(at, AccessWidth::W8)? as u8;
+        }
+        Ok(())
+    }
+
+    fn write_bytes(&mut self, offset: u64, from: &[u8]) -> Result<(), Broken> {
+        let (dwords, rest) = from.as_chunks::<4>();
+        for (at, dword) in (offset..).step_by(4).zip(dwords) {
+            self.write(at, AccessWidth::W32, u32::from_le_bytes(*dword).into())?;
+        }
+        match rest {
+            [] => Ok(()),
+            _ => Err(wrong_width("write", offset, AccessWidth::W8)),
+        }
+    }
+
+    fn placed(&mut self, at: u64) {
+        lock(&self.state).bars[0] = at;
+    }
+
+    fn reset(&mut self, kind: ResetKind) {
+        lock(&self.state).reset(&format!("reset: {kind}"));
+    }
+
+    fn is_idle(&self) -> bool {
+        self.busy.load(std::sync::atomic::Ordering::Acquire) == 0
+    }
+}
+
+fn wrong_width(verb: &str, offset: u64, width: AccessWidth) -> Broken {
+    let what = format!("{verb} of {} bytes at {offset:#x}", width.bytes());
+    (&WIDTH, what)
+}
+
+/// Behind BAR 1.
+struct Window(Arc<Mutex<State>>);
+
+impl Target for Window {
+    fn read(&mut self, offset: u64, width: AccessWidth) -> Result<u64, Broken> {
+        let mut word = [0; 8];
+        self.read_bytes(offset, &mut word[..width.bytes()])?;
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn write(&mut self, offset: u64, width: AccessWidth, value: u64) -> Result<(), Broken> {
+        self.write_bytes(offset, &value.to_le_bytes()[..width.bytes()])
+    }
+
+    fn read_bytes(&mut self, offset: u64, to: &mut [u8]) -> Result<(), Broken> {
+        let state = lock(&self.0);
+        if state.is_gone() {
+            to.fill(0xff);
+            return Ok(());
+        }
+        match state.window_is_physical() {
+            true => state.vram.read(offset, to),
+            false => Err((&BAR, format!("read at {offset:#x} of BAR 1"))),
+        }
+    }
+
+    fn write_bytes(&mut self, offset: u64, from: &[u8]) -> Result<(), Broken> {
+        let state = lock(&self.0);
+        if state.is_gone() {
+            return Ok(());
+        }
+        match state.window_is_physical() {
+            true => state.vram.write(offset, from),
+            false => Err((&BAR, format!("write at {offset:#x} of BAR 1"))),
+        }
+    }
+
+    fn placed(&mut self, at: u64) {
+        lock(&self.0).bars[1] = at;
+    }
+
+    fn reset(&mut self, _: ResetKind) {}
+}
+
+/// Behind BAR 3.
+struct Instances(Arc<Mutex<State>>);
+
+impl Target for Instances {
+    fn read(&mut self, offset: u64, _: AccessWidth) -> Result<u64, Broken> {
+        Err((&BAR, format!("read at {offset:#x} of BAR 3")))
+    }
+
+    fn write(&mut self, offset: u64, _: AccessWidth, _: u64) -> Result<(), Broken> {
+        Err((&BAR, format!("write at {offset:#x} of BAR 3")))
+    }
+
+    fn placed(&mut self, at: u64) {
+        lock(&self.0).bars[2] = at;
+    }
+
+    fn reset(&mut self, _: ResetKind) {}
+}

@@ -1,0 +1,295 @@
+//! GSP's firmware: it starts with what the host has prepared, has the host run its sequencer, and answers RPCs.
+//!
+//! - [`core`]: its time; `args`: what it is started with; `queue`: messages; `init`: what it is told before it starts;
+//! - `sequencer`: what the host does for it; `rpc`: what it answers; `rm`: the resource manager behind that.
+//!
+//! Source: OGKM, kernel_gsp_tu102.c, kgspBootstrap_TU102; kernel_gsp.c, kgspWaitForRmInitDone_IMPL, _kgspProcessRpcEvent.
+
+mod args;
+pub(super) mod core;
+mod init;
+mod queue;
+mod rm;
+mod rpc;
+mod sequencer;
+
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::status;
+use twin::rule::{Proof, Rule};
+
+use super::falcon::Engine;
+use super::state::State;
+use super::wait::Wait;
+use args::Failed;
+use queue::{Message, Queues};
+use rm::Rm;
+use rpc::Part;
+
+static RESET: Rule = Rule {
+    name: "NV-GSP-RESET",
+    text: "GSP is not reset while its firmware runs: it is suspended first, by UNLOADING_GUEST_DRIVER, or has asked for it by its sequencer",
+    source: "OGKM, kernel_gsp.c, kgspUnloadRm_IMPL: Wait for GSP-RM processor to suspend, then kgspTeardown_HAL",
+    proof: Proof::Sourced,
+};
+
+static QUEUE: Rule = Rule {
+    name: "NV-GSP-QUEUE-HEAD",
+    text: "QUEUE_HEAD(0) is rung for RPCs; the other queues are of tasks that the host does not talk to",
+    source: "OGKM, message_queue.h: RPC_TASK_RM_QUEUE_IDX, RPC_QUEUE_COUNT; kernel_gsp_tu102.c, kgspSetCmdQueueHead_TU102",
+    proof: Proof::Sourced,
+};
+
+/// `NV_VGPU_MSG_EVENT_*`.
+const INIT_DONE: u32 = 0x1001;
+const RUN_CPU_SEQUENCER: u32 = 0x1002;
+/// `NV_VGPU_MSG_EVENT_GSP_LOCKDOWN_NOTICE`, of branch 535 and of newer ones.
+const LOCKDOWN_NOTICES: [u32; 2] = [0x101d, 0x101c];
+
+/// How far the firmware is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+enum Phase {
+    /// Nothing runs.
+    #[default]
+    Off,
+    /// The booter has started it.
+    Starting,
+    /// The host runs its sequencer.
+    Sequencing,
+    /// SEC2 has resumed it.
+    Resuming,
+    /// It answers.
+    Running,
+    /// It has ended by itself.
+    Suspended,
+    /// Something was wrong.
+    Dead,
+}
+
+/// The firmware.
+#[derive(Default)]
+pub(super) struct Gsp {
+    phase: Phase,
+    version: &'static str,
+    queues: Option<Queues>,
+    rm: Option<Rm>,
+    part: Option<Part>,
+}
+
+impl Gsp {
+    /// Whether its sequencer has SEC2 started again.
+    pub(super) fn wants_resume(&self) -> bool {
+        self.phase == Phase::Sequencing
+    }
+
+    /// Whether nothing runs.
+    pub(super) fn is_quiet(&self) -> bool {
+        matches!(self.phase, Phase::Off | Phase::Suspended | Phase::Dead)
+    }
+
+    /// How far it is, for reports.
+    pub(super) fn phase_name(&self) -> String {
+        format!("{:?}", self.phase).to_lowercase()
+    }
+
+    fn branch(&self) -> Branch {
+        Branch::of(self.version).unwrap_or(Branch::R570)
+    }
+}
+
+/// The booter has started a version.
+pub(super) fn start(state: &mut State, version: &'static str) {
+    state.firmware = Gsp {
+        phase: Phase::Starting,
+        version,
+        ..Gsp::default()
+    };
+    state.core.wake();
+}
+
+/// SEC2 has resumed it.
+pub(super) fn resume(state: &mut State) {
+    state.firmware.phase = Phase::Resuming;
+    state.core.wake();
+}
+
+/// The host has written a queue's head.
+pub(super) fn rung(state: &mut State, queue: u32) {
+    if queue != 0 {
+        let what = format!("QUEUE_HEAD({queue})");
+        state.journal.broken(&QUEUE, what);
+    }
+    state.core.wake();
+}
+
+/// Its processor is reset.
+pub(super) fn processor_reset(state: &mut State) {
+    let firmware = &mut state.firmware;
+    if firmware.is_quiet() || firmware.phase == Phase::Sequencing {
+        return;
+    }
+    let what = format!("it is {}", firmware.phase_name());
+    firmware.phase = Phase::Dead;
+    state.journal.broken(&RESET, what);
+}
+
+/// Its core has time.
+fn run(state: &mut State) {
+    let done = match state.firmware.phase {
+        Phase::Starting => boot(state),
+        Phase::Resuming => resumed(state),
+        Phase::Running => commands(state),
+        _ => Ok(()),
+    };
+    if let Err(failed) = done {
+        if let Some((rule, what)) = failed {
+            state.journal.broken(rule, what);
+        }
+        state.firmware.phase = Phase::Dead;
+    }
+}
+
+/// It finds its queues and what it was told, and asks for the sequencer.
+fn boot(state: &mut State) -> Result<(), Failed> {
+    let host = state.host();
+    let branch = state.firmware.branch();
+    let [low, high] = state.gsp.mailbox;
+    let at = u64::from(low) | u64::from(high) << 32;
+    let shared = args::read(&host, at, branch)?;
+    let mut queues = Queues::link(&host, shared)?;
+    let mut count = 0;
+    while let Some(message) = queues.next(&host).map_err(Some)? {
+        let (function, sequence) = (message.function, message.sequence);
+        let whole = rpc::join(
+            &mut state.firmware.part,
+            function,
+            sequence,
+            message.payload,
+        );
+        if let Some(rpc) = whole.map_err(Some)? {
+            init::check(count, rpc.function, &rpc.payload, branch, state.bars).map_err(Some)?;
+            count += 1;
+        }
+    }
+    init::complete(count).map_err(Some)?;
+    let rm = Rm::new(state.config.chip.name, state.firmware.version);
+    let rm = rm.map_err(|what| {
+        // The host of the twin lacks memory or a thread.
+        state.journal.event(format!("GSP does not start: {what}"));
+        None
+    });
+    state.firmware.rm = Some(rm?);
+    state.firmware.queues = Some(queues);
+    state.firmware.phase = Phase::Sequencing;
+    if state.config.lockdown {
+        let [old, new] = LOCKDOWN_NOTICES;
+        let notice = if branch == Branch::R535 { old } else { new };
+        for engaging in [1, 0] {
+            event(state, notice, vec![engaging])?;
+        }
+    }
+    event(state, RUN_CPU_SEQUENCER, sequencer::steps())
+}
+
+/// It goes on behind the sequencer.
+fn resumed(state: &mut State) -> Result<(), Failed> {
+    state.firmware.phase = Phase::Running;
+    event(state, INIT_DONE, Vec::new())?;
+    commands(state)
+}
+
+/// It answers what is there.
+fn commands(state: &mut State) -> Result<(), Failed> {
+    let host = state.host();
+    loop {
+        let firmware = &mut state.firmware;
+        let Some(queues) = &mut firmware.queues else {
+            return Ok(());
+        };
+        if queues.flush(&host).map_err(Some)? {
+            notify(state);
+            continue;
+        }
+        let message = match queues.next(&host) {
+            Ok(None) => return Ok(()),
+            Ok(Some(message)) => message,
+            Err((rule, what)) => {
+                // It prints a line to its log, and goes on.
+                state.journal.broken(rule, what);
+                continue;
+            }
+        };
+        let whole = rpc::join(
+            &mut firmware.part,
+            message.function,
+            message.sequence,
+            message.payload,
+        );
+        match whole {
+            Ok(None) => {}
+            Ok(Some(rpc)) => reply(state, &rpc)?,
+            Err((rule, what)) => drop(state.journal.broken(rule, what)),
+        }
+    }
+}
+
+fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
+    let branch = state.firmware.branch();
+    let Some(mut rm) = state.firmware.rm.take() else {
+        return Ok(());
+    };
+    let (answer, ends) = rpc::answer(state, &mut rm, branch, rpc);
+    rm.tell(&state.journal);
+    state.firmware.rm = Some(rm);
+    let (result, payload) = match answer {
+        Ok(payload) => (status::NV_OK, payload),
+        Err(status) => (status, rpc.payload.clone()),
+    };
+    let message = Message {
+        function: rpc.function,
+        result,
+        sequence: rpc.sequence,
+        payload,
+    };
+    send(state, &message)?;
+    if ends {
+        // kgspWaitForProcessorSuspend_TU102 waits for this.
+        state.gsp.mailbox[0] = 0x8000_0000;
+        state.gsp.riscv = None;
+        state.firmware = Gsp {
+            phase: Phase::Suspended,
+            ..Gsp::default()
+        };
+    }
+    Ok(())
+}
+
+/// It tells the host something by itself.
+fn event(state: &mut State, function: u32, payload: Vec<u8>) -> Result<(), Failed> {
+    let message = Message {
+        function,
+        result: status::NV_OK,
+        sequence: 0,
+        payload,
+    };
+    send(state, &message)
+}
+
+fn send(state: &mut State, message: &Message) -> Result<(), Failed> {
+    if state.waits(Wait::Message).is_never() {
+        return Ok(());
+    }
+    let host = state.host();
+    let Some(queues) = &mut state.firmware.queues else {
+        return Ok(());
+    };
+    if queues.send(&host, message).map_err(Some)? {
+        notify(state);
+    }
+    Ok(())
+}
+
+/// The host hears that there is a message.
+fn notify(state: &mut State) {
+    state.falcon(Engine::Gsp).swgen0();
+    state.bus.interrupt(0);
+}

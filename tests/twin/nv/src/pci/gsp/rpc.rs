@@ -1,0 +1,148 @@
+//! What GSP's firmware answers once it is there.
+//!
+//! Source: OGKM, rpc_global_enums.h (functions, events); g_rpc-structures.h; gsp_static_config.h of each branch (static
+//! information); kernel_gsp.c, kgspUnloadRm_IMPL.
+
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::status;
+use twin::rule::{Proof, Rule};
+
+use super::queue::CONTINUATION;
+use super::rm::{Answer, INTERNAL, Rm};
+use crate::pci::memory::word;
+use crate::pci::state::State;
+
+static FUNCTION: Rule = Rule {
+    name: "NV-RPC-NOT-MODELLED",
+    text: "the twin models the function of an RPC",
+    source: "this twin: src/pci/gsp/rpc.rs",
+    proof: Proof::Twin,
+};
+
+static RECORDS: Rule = Rule {
+    name: "NV-RPC-CONTINUATION",
+    text: "an RPC that is longer than 16 entries is followed by CONTINUATION_RECORDs, full ones but the last, and nothing else \
+           until it is whole",
+    source: "OGKM, rpc.c, _issueRpcLarge",
+    proof: Proof::Sourced,
+};
+
+/// `NV_VGPU_MSG_FUNCTION_*`.
+const SET_GUEST_SYSTEM_INFO: u32 = 1;
+const FREE: u32 = 10;
+const DUP_OBJECT: u32 = 21;
+const UNLOADING_GUEST_DRIVER: u32 = 47;
+const GET_GSP_STATIC_INFO: u32 = 65;
+const SET_REGISTRY: u32 = 73;
+const GSP_RM_CONTROL: u32 = 76;
+const GSP_RM_ALLOC: u32 = 103;
+
+/// How many bytes the payload of an RPC has in all, as it says itself.
+pub(super) fn total(function: u32, payload: &[u8]) -> usize {
+    match function {
+        GSP_RM_CONTROL => 0x18 + word(payload, 0x10) as usize,
+        GSP_RM_ALLOC => 0x20 + word(payload, 0x14) as usize,
+        SET_REGISTRY => word(payload, 0) as usize,
+        _ => payload.len(),
+    }
+}
+
+/// An RPC of which records are still to come.
+pub(super) struct Part {
+    pub(super) function: u32,
+    pub(super) sequence: u32,
+    pub(super) payload: Vec<u8>,
+}
+
+/// A record: the RPC if it is whole with it.
+///
+/// # Errors
+/// It is none, or one is missing.
+pub(super) fn join(
+    part: &mut Option<Part>,
+    function: u32,
+    sequence: u32,
+    payload: Vec<u8>,
+) -> Result<Option<Part>, (&'static Rule, String)> {
+    let whole = match (part.take(), function) {
+        (Some(mut begun), CONTINUATION) => {
+            begun.payload.extend(payload);
+            begun
+        }
+        (Some(begun), other) => {
+            let what = format!("function {other} within function {}", begun.function);
+            return Err((&RECORDS, what));
+        }
+        (None, CONTINUATION) => return Err((&RECORDS, "a record of no RPC".into())),
+        (None, function) => Part {
+            function,
+            sequence,
+            payload,
+        },
+    };
+    let total = total(whole.function, &whole.payload);
+    if whole.payload.len() < total {
+        *part = Some(whole);
+        return Ok(None);
+    }
+    Ok(Some(whole))
+}
+
+/// What comes back, and whether the firmware ends with it.
+pub(super) fn answer(state: &State, rm: &mut Rm, branch: Branch, rpc: &Part) -> (Answer, bool) {
+    let payload = &rpc.payload[..];
+    if let Some((function, result)) = state.config.rpc_error
+        && function == rpc.function
+    {
+        return (Err(result), false);
+    }
+    let answer = match rpc.function {
+        SET_GUEST_SYSTEM_INFO => Ok(payload.to_vec()),
+        GET_GSP_STATIC_INFO => Ok(static_info(state, branch)),
+        GSP_RM_ALLOC => rm.alloc(payload),
+        GSP_RM_CONTROL => rm.control(payload),
+        FREE => rm.free(payload),
+        DUP_OBJECT => rm.dup(payload),
+        UNLOADING_GUEST_DRIVER => return (Ok(payload.to_vec()), true),
+        function => {
+            state
+                .journal
+                .broken(&FUNCTION, format!("function {function}"));
+            Err(status::NV_ERR_NOT_SUPPORTED)
+        }
+    };
+    (answer, false)
+}
+
+/// `GspStaticConfigInfo`, as far as it is filled: regions of memory, the internal client, the name, the size of memory.
+fn static_info(state: &State, branch: Branch) -> Vec<u8> {
+    // Its size, and where fbRegionInfoParams, fb_length, gpuNameString and hInternalClient are.
+    let (bytes, regions, length, name, client) = match branch {
+        Branch::R535 => (0x878, 0x348, 0x6d8, 0x71c, 0x868),
+        Branch::R550 => (0x888, 0x358, 0x6e8, 0x72c, 0x878),
+        _ => (0x678, 0x158, 0x4c8, 0x4ec, 0x640),
+    };
+    let mut info = vec![0; bytes];
+    let mut put = |at: usize, with: &[u8]| info[at..at + with.len()].copy_from_slice(with);
+    let wpr2 = state.vram.wpr2.clone().unwrap_or_default();
+    let all = state.vram.bytes();
+    // Up to WPR2 for everybody, then what firmware has: base, limit, reserved; performance, flags of what it is good for.
+    put(regions, &2u32.to_le_bytes());
+    let usable = [0, wpr2.start.saturating_sub(1), 0];
+    let taken = [wpr2.start, all - 1, all - wpr2.start];
+    for (i, (words, flags)) in [(usable, [1, 1, 0]), (taken, [0, 0, 1])].iter().enumerate() {
+        let at = regions + 8 + 0x30 * i;
+        for (i, word) in words.iter().enumerate() {
+            put(at + 8 * i, &word.to_le_bytes());
+        }
+        put(at + 0x18, &1u32.to_le_bytes());
+        put(at + 0x1c, flags);
+    }
+    put(length, &(all >> 20).to_le_bytes());
+    let product = state.config.chip.twin.product.as_bytes();
+    put(name, &product[..product.len().min(63)]);
+    for (i, handle) in INTERNAL.iter().enumerate() {
+        put(client + 4 * i, &handle.to_le_bytes());
+    }
+    info
+}

@@ -1,0 +1,310 @@
+//! A machine with cards and no kernel driver for them, and a process on it: what drivers of this repository open.
+//!
+//! The cards are the machine's: a process that has gone leaves them as they are, and the next finds them so
+//! ([`PciMachine::again`]).
+//!
+//! The config string is a list of `key=value` with commas between; `""` is one ad102.
+//!
+//! | key | value |
+//! |---|---|
+//! | `chip` | one of [`CHIPS`], also as [`Chip::of`] knows it |
+//! | `gpus` | how many of it, 1 to 8 |
+//! | `before` | `driver`: one has left GSP's firmware running; default: `nobody` |
+//! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
+//! | `never` | what is never done: one of [`WAITS`] |
+//! | `stuck` | which of the things that are waited for, counted from 1 as they begin, is never done |
+//! | `resets` | what the machine can reset cards by: `bus` (default), or `none` |
+//! | `gone` | after how many accesses to registers the card has left the bus |
+//! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
+//! | `lockdown` | `on`: GSP locks itself up for a moment while it starts; default: `off` |
+//! | `rpc` | an RPC that fails: function and result, `76:0x51` |
+
+use std::sync::Arc;
+
+use drivers_spec::pci::{PCI_BASE_ADDRESS_0, VENDOR_NVIDIA};
+use hcq::mem::view::View;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{
+    Bar, DevFile, Fault, Machine, Pci, PciFunction, PerProcess, Reserved, ResetKind, TransportError,
+};
+use twin::config::{Part, Wrong, number};
+use twin::host::client::{self, Reservations};
+use twin::pci::{Function, HostMemory};
+use twin::rule::Journal;
+
+use super::card::{Before, Card, Config};
+use super::chip::{CHIPS, Chip, INSTANCES, REGISTERS};
+use super::wait::WAITS;
+
+/// Keys of a config string.
+const KEYS: &str = "chip, gpus, before, looks, never, stuck, resets, gone, irq, lockdown, rpc";
+
+/// The cards of a machine.
+struct Slots {
+    chip: &'static Chip,
+    cards: Vec<(PciFunction, Arc<Function>)>,
+    journal: Arc<Journal>,
+}
+
+/// A process on a machine with cards.
+pub struct PciMachine {
+    slots: Arc<Slots>,
+    reservations: Reservations,
+    per_process: PerProcess,
+}
+
+/// The cards of a config string, and how many.
+fn parse(text: &str) -> Result<(Config, usize), Wrong> {
+    let mut config = Config::of(&CHIPS[1]);
+    let mut gpus = 1;
+    for part in Part::all(text, KEYS) {
+        let part = part?;
+        match part.key {
+            "chip" => {
+                config.chip = Chip::of(part.value).ok_or_else(|| {
+                    let names = CHIPS.each_ref().map(|chip| chip.name).join(", ");
+                    Wrong(format!(
+                        "no chip '{}'; known behind PCI: {names}",
+                        part.value
+                    ))
+                })?;
+            }
+            "gpus" => gpus = part.within(1..=8)?,
+            "before" => {
+                let before = [("nobody", Before::Nobody), ("driver", Before::Driver)];
+                config.before = part.word(&before)?;
+            }
+            "looks" => config.looks = part.number()?,
+            "never" => config.never = Some(part.word(&WAITS)?),
+            "stuck" => config.stuck = Some(part.number()?),
+            "resets" => {
+                let bus = vec![ResetKind::Function, ResetKind::Bus];
+                config.resets = part.word(&[("bus", bus), ("none", Vec::new())])?;
+            }
+            "gone" => config.gone_after = Some(part.number()?),
+            "irq" => config.interrupts = part.word(&[("on", true), ("off", false)])?,
+            "lockdown" => config.lockdown = part.word(&[("on", true), ("off", false)])?,
+            "rpc" => {
+                let numbers = part.value.split_once(':');
+                let numbers = numbers.and_then(|(a, b)| Some((number(a)?, number(b)?)));
+                let wrong = || part.wrong("a function and a result, as in 76:0x51");
+                config.rpc_error = Some(numbers.ok_or_else(wrong)?);
+            }
+            _ => return Err(part.unknown(KEYS)),
+        }
+    }
+    Ok((config, gpus))
+}
+
+/// Where firmware puts the BARs of a card: those that are prefetchable above 4 GiB.
+const WIDE: u64 = 0x100_0000_0000;
+const NARROW: u64 = 0xd000_0000;
+
+impl PciMachine {
+    /// A machine with the cards that a config string says, and a process on it.
+    ///
+    /// # Errors
+    /// What is wrong with the string, or what the host lacks.
+    pub fn new(config: &str) -> Result<Arc<PciMachine>, String> {
+        let (config, gpus) = parse(config).map_err(|wrong| wrong.0)?;
+        let configs: Vec<_> = (0..gpus)
+            .map(|_| Config {
+                begun: Arc::default(),
+                ..config.clone()
+            })
+            .collect();
+        PciMachine::of(&configs)
+    }
+
+    /// A machine with these cards, and a process on it.
+    ///
+    /// # Errors
+    /// What the host lacks.
+    pub fn of(configs: &[Config]) -> Result<Arc<PciMachine>, String> {
+        let journal = Arc::new(Journal::new());
+        let memory = HostMemory::new();
+        let mut cards = Vec::new();
+        for (number, config) in configs.iter().enumerate() {
+            let address = format!("0000:{:02x}:00.0", 1 + number);
+            let card = Card::function(&address, config, &memory, &journal);
+            let card = card.map_err(|errno| {
+                let error = std::io::Error::from_raw_os_error(errno);
+                format!("the host of the simulated card {address}: {error}")
+            })?;
+            let card = match config.interrupts {
+                true => card.with_interrupts(1),
+                false => card,
+            };
+            let found = placed(&card, &address, config.chip, number as u64);
+            let found = found.map_err(|error| error.to_string())?;
+            cards.push((found, Arc::new(card)));
+        }
+        let slots = Slots {
+            chip: configs.first().map_or(&CHIPS[1], |config| config.chip),
+            cards,
+            journal,
+        };
+        Ok(Self::on(Arc::new(slots)))
+    }
+
+    fn on(slots: Arc<Slots>) -> Arc<PciMachine> {
+        client::watch_forks();
+        Arc::new(PciMachine {
+            slots,
+            reservations: Reservations::default(),
+            per_process: PerProcess::default(),
+        })
+    }
+
+    /// Another process on the same machine: it finds the cards as they were left.
+    #[must_use]
+    pub fn again(&self) -> Arc<PciMachine> {
+        Self::on(self.slots.clone())
+    }
+
+    /// What happened to its cards.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.slots.journal
+    }
+
+    /// The chip of the first card.
+    pub fn chip(&self) -> &'static Chip {
+        self.slots.chip
+    }
+
+    /// A card by its number.
+    pub fn function(&self, number: usize) -> Option<&Arc<Function>> {
+        self.slots.cards.get(number).map(|(_, card)| card)
+    }
+}
+
+/// Firmware gives a card its addresses, and the system finds it there.
+fn placed(
+    card: &Function,
+    address: &str,
+    chip: &Chip,
+    number: u64,
+) -> Result<PciFunction, TransportError> {
+    let first = WIDE * (number + 1);
+    let bar = |number, start, bytes, is_prefetchable| Bar {
+        number,
+        start,
+        bytes,
+        is_prefetchable,
+    };
+    let bars = vec![
+        bar(0, NARROW + number * REGISTERS, REGISTERS, false),
+        bar(1, first, chip.window(), true),
+        bar(3, first + chip.window().max(1 << 30), INSTANCES, true),
+    ];
+    for bar in &bars {
+        let register = PCI_BASE_ADDRESS_0 + 4 * u16::from(bar.number);
+        card.config_write(register, AccessWidth::W32, bar.start as u32)?;
+        if bar.is_prefetchable {
+            let high = (bar.start >> 32) as u32;
+            card.config_write(register + 4, AccessWidth::W32, high)?;
+        }
+    }
+    Ok(PciFunction {
+        address: address.into(),
+        vendor: VENDOR_NVIDIA,
+        device: chip.twin.device_id,
+        class: chip.twin.pci_class,
+        bars,
+        driver: None,
+        numa_node: None,
+        iommu_group: None,
+    })
+}
+
+fn missing(path: &str, verb: &str) -> TransportError {
+    TransportError::new(path, verb, Fault::Errno(libc::ENOENT))
+}
+
+impl Machine for PciMachine {
+    fn open(&self, path: &str) -> Result<Arc<dyn DevFile>, TransportError> {
+        Err(missing(path, "open"))
+    }
+
+    fn read(&self, path: &str) -> Result<String, TransportError> {
+        Err(missing(path, "read"))
+    }
+
+    fn list(&self, path: &str) -> Result<Vec<String>, TransportError> {
+        Err(missing(path, "list"))
+    }
+
+    fn pci_functions(&self) -> Result<Vec<PciFunction>, TransportError> {
+        let cards = self.slots.cards.iter();
+        Ok(cards.map(|(found, _)| found.clone()).collect())
+    }
+
+    fn open_pci(&self, address: &str) -> Result<Arc<dyn Pci>, TransportError> {
+        let mut cards = self.slots.cards.iter();
+        let card = cards.find(|(found, _)| found.address == address);
+        let (_, card) = card.ok_or_else(|| missing(address, "open"))?;
+        Ok(card.clone())
+    }
+
+    fn reserve(&self, bytes: u64, align: u64, below: u64) -> Result<Reserved, TransportError> {
+        let reserved = self.reservations.reserve(bytes, align, below);
+        let what = || format!("reserve {bytes:#x} bytes, aligned to {align:#x}, below {below:#x}");
+        reserved.map_err(|fault| TransportError::new("twin memory", what(), fault))
+    }
+
+    fn memory(&self, bytes: u64, align: u64) -> Result<View, TransportError> {
+        let what = || format!("map {bytes:#x} bytes, aligned to {align:#x}");
+        let memory = client::memory(bytes, align);
+        memory.map_err(|fault| TransportError::new("twin memory", what(), fault))
+    }
+
+    fn per_process(&self) -> &PerProcess {
+        &self.per_process
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_has_the_cards_that_its_config_says() {
+        let machine = PciMachine::new(
+            "chip=ga102,gpus=2,before=driver,looks=1,never=halt,gone=9,rpc=76:0x51",
+        )
+        .unwrap();
+        assert_eq!(machine.chip().name, "ga102");
+        let found = machine.pci_functions().unwrap();
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[1].address, "0000:02:00.0");
+        let card = machine.open_pci("0000:02:00.0").unwrap();
+        let word = |at| card.config_read(at, AccessWidth::W32).unwrap();
+        assert_eq!(word(0), 0x2204_10de);
+        assert_eq!(
+            word(PCI_BASE_ADDRESS_0 + 8),
+            (found[1].bars[1].start >> 32) as u32
+        );
+        // Another process finds the same cards.
+        let again = machine.again();
+        let same = again.function(1).map(Arc::as_ptr);
+        assert_eq!(same, machine.function(1).map(Arc::as_ptr));
+        assert!(machine.open_pci("0000:05:00.0").is_err());
+        assert!(machine.open("/dev/nvidiactl").is_err());
+        assert!(machine.journal().violations().is_empty());
+        for (config, text) in [
+            (
+                "chip=h100",
+                "no chip 'h100'; known behind PCI: ga102, ad102",
+            ),
+            ("gpu=2", "'gpu' is no key; keys: chip"),
+            ("gpus=9", "gpus=9: expected 1 to 8"),
+            ("never=ever", "never=ever: expected gfw"),
+            ("before=me", "before=me: expected nobody or driver"),
+            ("rpc=7", "rpc=7: expected a function and a result"),
+            ("irq=1", "irq=1: expected on or off"),
+        ] {
+            let error = PciMachine::new(config).err().unwrap();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a card is: its registers, its memory, its processors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use twin::pci::{Broken, Bus};
+use twin::rule::{Journal, Proof, Rule};
+
+use super::card::{Before, Config};
+use super::falcon::{Engine, Falcon};
+use super::gsp::Gsp;
+use super::gsp::core::Core;
+use super::memory::{Host, Vram};
+use super::registers::*;
+use super::wait::{Looks, Wait};
+use super::{brom, falcon};
+
+static REGISTER: Rule = Rule {
+    name: "NV-PCI-REGISTER",
+    text: "only modelled registers are accessed, and only those that can be are written",
+    source: "this twin: src/pci/state.rs, src/pci/falcon.rs",
+    proof: Proof::Twin,
+};
+
+static GFW: Rule = Rule {
+    name: "NV-PCI-GFW",
+    text: "registers of processors are written, and the size of memory is read, after the card's own firmware has started: \
+           PGC6_AON_SECURE_SCRATCH_GROUP_05 says so once its mask lets the host read it",
+    source: "OGKM, kernel_gsp_tu102.c, kgspWaitForGfwBootOk; kernel_gsp.c, _kgspBootGspRm: requires knowing FB size which depends \
+             on GFW_BOOT",
+    proof: Proof::Sourced,
+};
+
+static WINDOW: Rule = Rule {
+    name: "NV-PCI-PRAMIN-TARGET",
+    text: "PBUS_BAR0_WINDOW has TARGET 0: the window to host memory is not modelled",
+    source: "this twin: src/pci/state.rs",
+    proof: Proof::Twin,
+};
+
+/// A card behind its BARs.
+pub(super) struct State {
+    pub(super) config: Config,
+    pub(super) bus: Arc<Bus>,
+    pub(super) journal: Arc<Journal>,
+    pub(super) vram: Vram,
+    pub(super) gsp: Falcon,
+    pub(super) sec2: Falcon,
+    /// What runs on GSP's RISC-V core.
+    pub(super) firmware: Gsp,
+    pub(super) core: Core,
+    /// Where BARs 0, 1 and 3 are.
+    pub(super) bars: [u64; 3],
+    /// The ROM, and where in it FWSEC is.
+    pub(super) prom: vbios::Rom,
+    /// Registers that hold what was written.
+    held: BTreeMap<u32, u32>,
+    gfw: Looks,
+    /// SEC2 has resumed GSP, or is about to.
+    pub(super) handoff: Option<Looks>,
+    /// Nanoseconds; it grows with every look at it, and says nothing of a card.
+    clock: u64,
+    accesses: u64,
+}
+
+/// Registers that hold what was written, and do no more here.
+const HELD: [u32; 7] = [
+    PBUS_BAR0_WINDOW,
+    PFB_FLUSH_SYSMEM,
+    PFB_FLUSH_SYSMEM_HI,
+    BAR1_BLOCK,
+    BAR1_BLOCK + 4,
+    BAR2_BLOCK,
+    BAR2_BLOCK + 4,
+];
+
+impl State {
+    pub(super) fn new(
+        config: &Config,
+        bus: Arc<Bus>,
+        journal: Arc<Journal>,
+        core: Core,
+    ) -> Result<State, i32> {
+        let mut state = State {
+            vram: Vram::new(config.chip.vram())?,
+            gsp: Falcon::new(Engine::Gsp),
+            sec2: Falcon::new(Engine::Sec2),
+            firmware: Gsp::default(),
+            core,
+            bars: [0; 3],
+            prom: config.chip.rom.rom(),
+            held: BTreeMap::new(),
+            gfw: Looks::default(),
+            handoff: None,
+            clock: 0,
+            accesses: 0,
+            config: config.clone(),
+            bus,
+            journal,
+        };
+        state.gfw = state.waits(Wait::Gfw);
+        if config.before == Before::Driver {
+            let end = state.vram.bytes() - (2 << 20);
+            state.vram.wpr2 = Some(end - (256 << 20)..end);
+        }
+        Ok(state)
+    }
+
+    /// A reset of the function: nothing of before goes on, WPR2 is gone, and the card's own firmware starts anew.
+    pub(super) fn reset(&mut self, how: &str) {
+        self.journal.event(how.into());
+        self.bus.was_reset();
+        self.vram.wpr2 = None;
+        self.gsp = Falcon::new(Engine::Gsp);
+        self.sec2 = Falcon::new(Engine::Sec2);
+        self.firmware = Gsp::default();
+        self.held.clear();
+        self.handoff = None;
+        self.gfw = self.waits(Wait::Gfw);
+    }
+
+    /// How long a wait takes that begins now.
+    pub(super) fn waits(&self, wait: Wait) -> Looks {
+        let begun = 1 + self.config.begun.fetch_add(1, Ordering::Relaxed);
+        let is_stuck = self.config.stuck == Some(begun);
+        Looks::new(match self.config.never == Some(wait) || is_stuck {
+            true => u32::MAX,
+            false => self.config.looks,
+        })
+    }
+
+    /// The way to host memory.
+    pub(super) fn host(&self) -> Host {
+        Host {
+            bus: self.bus.clone(),
+            journal: self.journal.clone(),
+        }
+    }
+
+    /// Whether the card has left the bus.
+    pub(super) fn is_gone(&self) -> bool {
+        self.config
+            .gone_after
+            .is_some_and(|after| self.accesses > after)
+    }
+
+    /// A processor.
+    pub(super) fn falcon(&mut self, engine: Engine) -> &mut Falcon {
+        match engine {
+            Engine::Gsp => &mut self.gsp,
+            Engine::Sec2 => &mut self.sec2,
+        }
+    }
+
+    /// Whether BAR 1 shows memory by its address: MODE is PHYSICAL.
+    pub(super) fn window_is_physical(&self) -> bool {
+        self.held(BAR1_BLOCK) >> 31 == 0
+    }
+
+    pub(super) fn held(&self, at: u32) -> u32 {
+        self.held.get(&at).copied().unwrap_or(0)
+    }
+
+    pub(super) fn hold(&mut self, at: u32, value: u32) {
+        self.held.insert(at, value);
+    }
+
+    /// Whether that is in the ROM.
+    pub(super) fn is_rom(&self, at: u32) -> bool {
+        (PROM..PROM_END).contains(&at)
+    }
+
+    /// Bytes of the ROM; what lies behind it reads as erased flash.
+    pub(super) fn rom(&self, at: u32, bytes: usize) -> u64 {
+        let at = (at - PROM) as usize;
+        let byte = |i: usize| self.prom.bytes.get(at + i).copied().unwrap_or(0xff);
+        (0..bytes)
+            .rev()
+            .fold(0, |word, i| word << 8 | u64::from(byte(i)))
+    }
+
+    fn gfw_has_started(&self, what: &str) -> Result<(), Broken> {
+        match self.gfw.is_done() {
+            true => Ok(()),
+            false => Err((&GFW, what.into())),
+        }
+    }
+
+    /// The place in memory that the window shows there.
+    fn behind_window(&self, at: u32) -> Result<u64, Broken> {
+        let window = self.held(PBUS_BAR0_WINDOW);
+        match window >> 24 & 3 {
+            0 => Ok((u64::from(window & 0xff_ffff) << 16) + u64::from(at - PRAMIN)),
+            target => Err((&WINDOW, format!("TARGET is {target}"))),
+        }
+    }
+
+    /// Which processor a register is one of, and where in it.
+    fn of_falcon(at: u32) -> Option<(Engine, u32)> {
+        [(Engine::Gsp, PGSP), (Engine::Sec2, PSEC)]
+            .into_iter()
+            .find(|(_, base)| (*base..*base + FALCON_BYTES).contains(&at))
+            .map(|(engine, base)| (engine, at - base))
+    }
+
+    /// A version of a fuse as bits: so many from the lowest.
+    fn fuse(version: u32) -> u32 {
+        (1 << version) - 1
+    }
+
+    /// The host reads a register.
+    pub(super) fn read(&mut self, at: u32) -> Result<u32, Broken> {
+        self.accesses += 1;
+        if self.is_gone() {
+            return Ok(u32::MAX);
+        }
+        if let Some((engine, offset)) = State::of_falcon(at) {
+            return falcon::read(self, engine, offset);
+        }
+        let chip = self.config.chip;
+        let wpr2 = |end: fn(&std::ops::Range<u64>) -> u64| {
+            let at = self.vram.wpr2.as_ref().map_or(0, end);
+            ((at >> 12) as u32) << 4
+        };
+        Ok(match at {
+            PMC_BOOT_0 => chip.boot_0,
+            PMC_BOOT_1 => 0,
+            PMC_BOOT_42 => chip.boot_42,
+            PTIMER_TIME_0 => {
+                self.clock += 32;
+                self.clock as u32
+            }
+            PTIMER_TIME_1 => (self.clock >> 32) as u32,
+            PFB_WPR2_LO => wpr2(|wpr2| wpr2.start),
+            PFB_WPR2_HI => wpr2(|wpr2| wpr2.end),
+            PFB_MMU_LOCK_MASK | PFB_MMU_LOCK_LO | PFB_MMU_LOCK_HI => 0,
+            PGC6_GFW_MASK => u32::from(self.gfw.look()),
+            PGC6_GFW if self.gfw.is_done() => 0xff,
+            // Of another mask, a read has an error instead of a value.
+            PGC6_GFW => 0xbadf_5040,
+            PGC6_HANDOFF => u32::from(self.handoff.as_mut().is_some_and(Looks::look)) << 26,
+            PGC6_FB_MIB => {
+                self.gfw_has_started("NV_USABLE_FB_SIZE_IN_MB")?;
+                chip.twin.vram_mib as u32
+            }
+            // No workspace is valid.
+            PDISP_VGA_WORKSPACE | FUSE_DISPLAY => 0,
+            FUSE_GSP_DEBUG_DIS => 1,
+            _ if at % 4 == 0 && (PBUS_SCRATCH..PBUS_SCRATCH + 4 * PBUS_SCRATCHES).contains(&at) => {
+                self.held(at)
+            }
+            _ if (FUSE_NVDEC..FUSE_SEC2 + 4 * FUSES).contains(&at)
+                || (FUSE_GSP..FUSE_GSP + 4 * FUSES).contains(&at) =>
+            {
+                let fwsec = FUSE_GSP + 4 * (u32::from(chip.rom.fwsec.ucode_id) - 1);
+                match at {
+                    _ if at == fwsec => State::fuse(chip.fwsec_fuse),
+                    _ if at == FUSE_SEC2 + 4 * (super::signed::BOOTER_UCODE - 1) => {
+                        State::fuse(chip.booter_fuse)
+                    }
+                    _ => 0,
+                }
+            }
+            _ if self.is_rom(at) => self.rom(at, 4) as u32,
+            _ if (PRAMIN..PRAMIN_END).contains(&at) => {
+                let mut word = [0; 4];
+                self.vram.read(self.behind_window(at)?, &mut word)?;
+                u32::from_le_bytes(word)
+            }
+            _ if HELD.contains(&at) => self.held(at),
+            _ => return Err((&REGISTER, format!("read of {at:#x}"))),
+        })
+    }
+
+    /// The host writes a register.
+    pub(super) fn write(&mut self, at: u32, value: u32) -> Result<(), Broken> {
+        self.accesses += 1;
+        if self.is_gone() {
+            return Ok(());
+        }
+        if let Some((engine, offset)) = State::of_falcon(at) {
+            self.gfw_has_started(&format!("write to {at:#x}"))?;
+            return falcon::write(self, engine, offset, value);
+        }
+        match at {
+            PTIMER_TIME_0 => self.clock = self.clock >> 32 << 32 | u64::from(value),
+            PTIMER_TIME_1 => self.clock = self.clock & 0xffff_ffff | u64::from(value) << 32,
+            _ if (PRAMIN..PRAMIN_END).contains(&at) => {
+                let place = self.behind_window(at)?;
+                self.vram.write(place, &value.to_le_bytes())?;
+            }
+            _ if HELD.contains(&at) => self.hold(at, value),
+            _ => return Err((&REGISTER, format!("write of {value:#x} to {at:#x}"))),
+        }
+        Ok(())
+    }
+
+    /// A register of a processor that is not modelled.
+    pub(super) fn unknown(engine: Engine, verb: &str, offset: u32) -> Broken {
+        (&REGISTER, format!("{verb} {offset:#x} of {engine}"))
+    }
+
+    /// A processor is told to run what is in its memory.
+    pub(super) fn starts(&mut self, engine: Engine) -> Result<(), Broken> {
+        brom::start(self, engine)
+    }
+}

@@ -1,0 +1,115 @@
+//! Windows and registers, and the mistakes that can be made with them.
+
+use drivers_spec::pci::PCI_COMMAND;
+use hcq::mem::window::AccessWidth;
+use hcq::transport::Pci;
+use twin::fires::fires;
+use twin_nv::pci::card::Config;
+use twin_nv::pci::chip::{CHIPS, Chip};
+
+use super::boot::Boot;
+use super::rig::{GSP, Rig};
+
+#[test]
+fn a_card_says_what_it_is() {
+    for chip in &CHIPS {
+        let rig = Rig::new(&Config::of(chip));
+        assert_eq!(rig.get(0) >> 20 & 0x1ff, chip.boot_42 >> 20);
+        assert_eq!(rig.get(0xa00) >> 24, chip.twin.id.0 >> 4);
+        assert_eq!(rig.get(4), 0);
+        let class = rig.pci.config_read(8, AccessWidth::W32).unwrap();
+        assert_eq!(class, 0x0300_00a1);
+        let time = |rig: &Rig| u64::from(rig.get(0x9400)) | u64::from(rig.get(0x9410)) << 32;
+        let before = time(&rig);
+        assert!(time(&rig) > before);
+        rig.wait_gfw();
+        assert_eq!(u64::from(rig.get(0x11_83a4)) << 20, chip.vram());
+        // The ROM, by dwords and by bytes.
+        let rom = chip.rom.rom().bytes;
+        let mut read = vec![0; rom.len()];
+        rig.registers.read_bytes(0x30_0000, &mut read).unwrap();
+        assert!(read == rom);
+        assert_eq!(rig.registers.read::<u8>(0x30_0001).unwrap(), rom[1]);
+        // A fuse is blown up to a version; what it stands for is the highest bit.
+        assert_eq!(rig.get(0x82_41e0), 0b11);
+        assert_eq!(rig.get(0x82_4148), 0b1);
+        rig.is_clean();
+    }
+}
+
+#[test]
+fn memory_is_seen_through_two_windows() {
+    let rig = Rig::started("ga102");
+    let window = rig.pci.bar(1).unwrap();
+    window.write(0x12_3450, 0x1234_5678_u32).unwrap();
+    rig.set(0x1700, 0x12);
+    assert_eq!(rig.get(0x70_3450), 0x1234_5678);
+    rig.set(0x70_3454, 7);
+    assert_eq!(window.read::<u32>(0x12_3454).unwrap(), 7);
+    rig.is_clean();
+    // The last of it, and what lies behind.
+    rig.set(0x1700, ((rig.chip.vram() - 0x10_0000) >> 16) as u32);
+    rig.set(0x7f_fffc, 1);
+    rig.is_clean();
+    rig.set(0x1700, (rig.chip.vram() >> 16) as u32);
+    assert!(rig.try_set(0x70_0000, 1).is_err());
+    fires("NV-PCI-VRAM-END").only(&rig.broken());
+}
+
+#[test]
+fn what_is_protected_is_not_touched() {
+    let boot = Boot::new("ad102", "570.144");
+    boot.frts();
+    let place = boot.frts_place();
+    boot.rig.set(0x1700, (place >> 16) as u32);
+    assert!(boot.rig.registers.read::<u32>(0x70_0000).is_err());
+    fires("NV-PCI-WPR2").only(&boot.rig.broken());
+}
+
+#[test]
+fn registers_have_a_width_and_a_name() {
+    let rig = Rig::started("ga102");
+    assert!(rig.registers.read::<u16>(0x9400).is_err());
+    fires("NV-PCI-WIDTH").only(&rig.broken());
+    for at in [0x10_0000, GSP + 0x5c, 0x1710] {
+        let rig = Rig::started("ga102");
+        assert!(rig.registers.read::<u32>(at).is_err());
+        fires("NV-PCI-REGISTER").only(&rig.broken());
+        let rig = Rig::started("ga102");
+        assert!(rig.try_set(at, 1).is_err());
+        fires("NV-PCI-REGISTER").only(&rig.broken());
+    }
+}
+
+#[test]
+fn windows_without_tables_behind_them() {
+    let rig = Rig::started("ga102");
+    let instances = rig.pci.bar(3).unwrap();
+    assert!(instances.read::<u32>(0).is_err());
+    fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
+    let rig = Rig::started("ga102");
+    rig.set(0xb8_0f40, 1 << 31);
+    assert!(rig.pci.bar(1).unwrap().write(0, 1_u32).is_err());
+    fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
+    let rig = Rig::started("ga102");
+    rig.set(0x1700, 2 << 24);
+    assert!(rig.registers.read::<u32>(0x70_0000).is_err());
+    fires("NV-PCI-PRAMIN-TARGET").only(&rig.broken());
+}
+
+#[test]
+fn the_card_starts_first() {
+    let config = Config::of(Chip::of("ad102").unwrap());
+    let rig = Rig::new(&config);
+    assert!(rig.registers.read::<u32>(0x11_83a4).is_err());
+    fires("NV-PCI-GFW").only(&rig.broken());
+    let rig = Rig::new(&config);
+    assert!(rig.try_set(GSP + 0x3c0, 1).is_err());
+    fires("NV-PCI-GFW").only(&rig.broken());
+    // A function that is no master reaches no memory.
+    let rig = Rig::started("ad102");
+    rig.pci
+        .config_write(PCI_COMMAND, AccessWidth::W16, 2)
+        .unwrap();
+    rig.is_clean();
+}
