@@ -58,7 +58,7 @@ const LAYERS: [(&str, &[&str]); 5] = [
     (
         "drivers/qcom",
         &[
-            "options", "object", "encode", "interop", "vendor", "backend", "kgsl", "msm",
+            "lines", "options", "object", "encode", "interop", "vendor", "backend", "kgsl", "msm",
             "program", "hardware", "device",
         ],
     ),
