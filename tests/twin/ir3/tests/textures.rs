@@ -88,6 +88,32 @@ fn fetches_outside_give_the_border() {
 }
 
 #[test]
+fn borders_have_colours_without_memory() {
+    let (texture, words) = pixels(Format::Rgba32Float);
+    let color = |number: u32, component: char| {
+        let text = format!(
+            "mov.s32s32 r4.x, -1; mov.s32s32 r4.y, 0; (rpt5)nop
+             isam.1d (f32)(xyzw)r5.x, r4.x, s#0, t#1
+             (sy)nop; mov.f32f32 r3.x, r5.{component}"
+        );
+        let machine = machine(&text, texture, Sampler::PIXELS).with(|launch| {
+            // FASTBORDERCOLOREN and FASTBORDERCOLOR.
+            let sampler = launch.descriptors.samplers[0].as_mut().unwrap();
+            sampler[2] = 1 << 4 | number << 2;
+        });
+        f32::from_bits(machine.input(&words).out(1)[0])
+    };
+    for (number, colors) in [
+        (0, [0.0, 0.0]),
+        (1, [0.0, 1.0]),
+        (2, [1.0, 0.0]),
+        (3, [1.0; 2]),
+    ] {
+        assert_eq!([color(number, 'x'), color(number, 'w')], colors);
+    }
+}
+
+#[test]
 fn components_are_where_the_mask_says() {
     let (texture, words) = pixels(Format::Rgba32Float);
     let text = "mov.u32u32 r4.x, 0; mov.u32u32 r4.y, 0; mov.u32u32 r5.x, 99; (rpt5)nop

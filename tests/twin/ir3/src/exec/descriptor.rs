@@ -1,6 +1,8 @@
 //! How instructions find descriptors.
 
-use drivers_spec::qcom::descriptor::{SAMPLER_DWORDS, Sampler, TEXTURE_DWORDS, UBO_DWORDS, Ubo};
+use drivers_spec::qcom::descriptor::{
+    SAMPLER_DWORDS, Sampler, TEXTURE_DWORDS, UBO_DWORDS, Ubo, sampler_2,
+};
 
 use crate::fault::{Result, broken};
 use crate::hazard::Late;
@@ -77,9 +79,9 @@ impl Core<'_> {
         self.decoded("image", index, words)
     }
 
-    /// A sampler.
-    pub fn sampler(&mut self, index: u32, base: Option<u8>) -> Result<Sampler> {
-        let words: [u32; SAMPLER_DWORDS] = self.dwords("sampler", index, base, |core| {
+    /// A sampler, and the number of its border colour where that is none of memory.
+    pub fn sampler(&mut self, index: u32, base: Option<u8>) -> Result<(Sampler, Option<u32>)> {
+        let mut words: [u32; SAMPLER_DWORDS] = self.dwords("sampler", index, base, |core| {
             core.launch
                 .descriptors
                 .samplers
@@ -87,8 +89,12 @@ impl Core<'_> {
                 .copied()
                 .flatten()
         })?;
+        let fast = sampler_2::FASTBORDERCOLOREN.get(words[2]) != 0;
+        let fast = fast.then_some(sampler_2::FASTBORDERCOLOR.get(words[2]));
+        // CHROMA_LINEAR is of planes, which no image here has.
+        words[2] &= sampler_2::BCOLOR.mask() | sampler_2::REDUCTION_MODE.mask();
         match Sampler::decode(&words) {
-            Ok(sampler) => Ok(sampler),
+            Ok(sampler) => Ok((sampler, fast)),
             Err(error) => broken(&rules::DESCRIPTOR, format!("sampler {index}: {error}")),
         }
     }

@@ -36,6 +36,7 @@ impl Wave {
             Op::Isam | Op::Isaml | Op::Sam | Op::Saml => self.sample(inst, core),
             Op::Gather4r | Op::Gather4g | Op::Gather4b | Op::Gather4a => self.sample(inst, core),
             Op::Getsize => self.texture_size(inst, core),
+            Op::Getbuf => self.buffer_size(inst, core),
             Op::Rgetpos | Op::Rgetinfo | Op::Getpos => broken(&rules::COMPUTE, inst.op.name()),
             _ => broken(&rules::MEANING, inst.op.name()),
         }
@@ -188,6 +189,31 @@ impl Wave {
         self.write_components(inst, core, &values)
     }
 
+    /// getbuf: the elements of a buffer. What its other components are no source tells.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_compiler_nir.c, `emit_tex_txs`.
+    fn buffer_size(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<()> {
+        let mask = self.mask();
+        let to = Self::register(inst.dsts.first())?;
+        for n in lanes(inst.mods.mask.into()) {
+            self.check(to.plus(n as u16), mask)?;
+        }
+        let slots = self.slots(inst, mask)?;
+        let mut values = [[0; LANES]; 4];
+        for lane in lanes(mask) {
+            let texture = core.texture(slots.texture[lane], slots.base);
+            match texture.map_err(|stop| stop.of(lane))?.shape {
+                Shape::Buffer { elements, .. } => values[0][lane] = elements,
+                shape => return broken(&rules::DESCRIPTOR, format!("getbuf of {shape:?}")),
+            }
+        }
+        self.write_components(inst, core, &values)?;
+        for n in lanes((inst.mods.mask & !1).into()) {
+            self.regs.undefine(to.plus(n as u16), mask)?;
+        }
+        Ok(())
+    }
+
     fn write_components(
         &mut self,
         inst: &Inst,
@@ -227,7 +253,16 @@ fn integer(at: [u32; 3], full: bool) -> [i64; 3] {
 /// The border colour: the first 16 bytes of its entry, floats or integers of 32 bits.
 ///
 /// Source: Mesa src/freedreno/vulkan/tu_sampler.cc, `bcolor_entry`.
-fn border(core: &mut Core<'_>, sampler: &Sampler) -> Result<Pixel> {
+fn border(core: &mut Core<'_>, sampler: &Sampler, fast: Option<u32>, sort: Sort) -> Result<Pixel> {
+    if let Some(number) = fast {
+        // Linux, drivers/gpu/drm/msm/registers/adreno/a6xx_enums.xml, a6xx_fast_border_color: 0 or 1 of colours, and of alpha.
+        let one = match sort {
+            Sort::Float => 1f32.to_bits(),
+            _ => 1,
+        };
+        let [color, alpha] = [number >> 1 & 1, number & 1].map(|bit| bit * one);
+        return Ok([color, color, color, alpha]);
+    }
     let Some(base) = core.launch.descriptors.border_colors else {
         return broken(&rules::DESCRIPTOR, "TPL1_CS_BORDER_COLOR_BASE is not set");
     };
@@ -251,12 +286,12 @@ fn fetch(
     if let Some(at) = texture.inside(at) {
         return core.pixel(Path::Texture, texture, at);
     }
-    let sampler = core.sampler(sampler.0, sampler.1)?;
+    let (sampler, fast) = core.sampler(sampler.0, sampler.1)?;
     if sampler.wrap[0] != Wrap::ClampToBorder || sampler.wrap[1] != Wrap::ClampToBorder {
         let size = texture.size();
         return broken(&rules::ISAM_OUTSIDE, format!("pixel {at:?} of {size:?}"));
     }
-    border(core, &sampler)
+    border(core, &sampler, fast, texture.format.sort())
 }
 
 /// isam.v: elements of a buffer, one behind the other; outside of it they are 0.
@@ -298,6 +333,7 @@ fn wrapped(at: i64, size: i64, wrap: Wrap) -> Option<i64> {
 /// A texture with its sampler, and coordinates in pixels.
 struct Sampling {
     sampler: Sampler,
+    fast: Option<u32>,
     size: [i64; 3],
     at: [f32; 3],
 }
@@ -312,7 +348,7 @@ fn sampling(
     if matches!(texture.shape, Shape::Buffer { .. }) {
         return broken(&rules::DESCRIPTOR, "a buffer is sampled");
     }
-    let sampler = core.sampler(sampler.0, sampler.1)?;
+    let (sampler, fast) = core.sampler(sampler.0, sampler.1)?;
     let size = texture.size().map(i64::from);
     let mut at = at.map(|at| value(at, full));
     if !sampler.unnormalized {
@@ -320,21 +356,30 @@ fn sampling(
             *at *= size as f32;
         }
     }
-    Ok(Sampling { sampler, size, at })
+    Ok(Sampling {
+        sampler,
+        fast,
+        size,
+        at,
+    })
 }
 
 impl Sampling {
+    fn border(&self, core: &mut Core<'_>, texture: &Surface) -> Result<Pixel> {
+        border(core, &self.sampler, self.fast, texture.format.sort())
+    }
+
     fn pixel(&self, core: &mut Core<'_>, texture: &Surface, at: [i64; 3]) -> Result<Pixel> {
         let mut place = at;
         for (n, at) in place.iter_mut().enumerate() {
             match wrapped(*at, self.size[n], self.sampler.wrap[n]) {
                 Some(inside) => *at = inside,
-                None => return border(core, &self.sampler),
+                None => return self.border(core, texture),
             }
         }
         match texture.inside(place) {
             Some(at) => core.pixel(Path::Texture, texture, at),
-            None => border(core, &self.sampler),
+            None => self.border(core, texture),
         }
     }
 }
