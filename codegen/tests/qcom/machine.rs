@@ -4,7 +4,7 @@ use codegen::build::{Stage, StageArg};
 use codegen::ir3::Object;
 use codegen::{Built, Target};
 use drivers_spec::qcom::chip::{CHIPS, Chip};
-use twin_ir3::launch::{Descriptors, Private, SystemRegisters, ThreadSize};
+use twin_ir3::launch::{Arithmetic, Descriptors, Private, SystemRegisters, ThreadSize};
 use twin_ir3::memory::{Change, Denied, Path};
 use twin_ir3::{Done, Grid, Launch, Memory};
 
@@ -127,6 +127,7 @@ fn start(ram: &mut Ram, stage: &Stage, chip: &'static Chip, args: &[u64]) -> Don
         constants,
         const_dwords,
         constant_demotion: true,
+        arithmetic: Arithmetic::default(),
         local_size: stage.block,
         global_size: std::array::from_fn(|d| stage.block[d] * stage.grid[d]),
         global_offset: [0; 3],
