@@ -82,6 +82,15 @@ pub(super) fn load_first(
     candidates: Vec<PathBuf>,
     rights: &Rights,
 ) -> Result<(Library, PathBuf), NotLoaded> {
+    load_fitting(candidates, rights, |library, path| Ok((library, path)))
+}
+
+/// The first of some files that can be loaded and that `fit` takes, which otherwise says why not.
+pub(super) fn load_fitting<T>(
+    candidates: Vec<PathBuf>,
+    rights: &Rights,
+    fit: impl Fn(Library, PathBuf) -> Result<T, String>,
+) -> Result<T, NotLoaded> {
     let (mut failed, mut absent) = (Vec::new(), Vec::new());
     for path in candidates {
         let path = if is_name(&path) {
@@ -100,7 +109,10 @@ pub(super) fn load_first(
         };
         // SAFETY: loading runs the initialisers of the library, which is the one of that name.
         match unsafe { Library::new(&path) } {
-            Ok(library) => return Ok((library, path)),
+            Ok(library) => match fit(library, path) {
+                Ok(fitting) => return Ok(fitting),
+                Err(why) => failed.push(why),
+            },
             // The loader's text, with the missing file first: another file is one that this library needs.
             Err(e) => match e.to_string() {
                 text if is_name(&path)

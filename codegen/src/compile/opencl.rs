@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use drivers_spec::qcom::opencl::Binary;
 
 use super::Compiler;
-use super::library::{functions, load_first};
+use super::library::{functions, load_fitting};
 use crate::error::{Error, Result};
 use crate::ir3;
 use crate::render::{Language, Source};
@@ -51,6 +51,8 @@ const PROGRAM_BUILD_LOG: u32 = 0x1183;
 
 /// Objects of a kind that a list may have: a board has one GPU.
 const MOST: u32 = 16;
+/// Vectors of full registers, and of half registers, that a fiber has at most: r48 and later belong to the wave.
+const FOOTPRINT: u32 = 48;
 /// Bytes of a text or a binary at most.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -169,16 +171,14 @@ impl Drop for OpenCl {
 
 /// Loads the library, with a context on Qualcomm's GPU.
 fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<OpenCl> {
-    let (library, path) = load_first(candidates, rights)
-        .map_err(|e| missing(e.message("Qualcomm's libOpenCL"), e.looked_in()))?;
-    let broken = |message: String| missing(message, String::new());
-    let f = Functions::of(library, str::to_owned).map_err(|e| {
-        let path = path.display();
-        broken(format!(
-            "needs libOpenCL, but {path} is another library: {e}"
-        ))
-    })?;
-    open(f, path.clone()).map_err(|why| broken(format!("cannot use {}: {why}", path.display())))
+    // A loader of several vendors' OpenCL may lie in front of Qualcomm's own library.
+    let loaded = load_fitting(candidates, rights, |library, path| {
+        let name = path.display().to_string();
+        let f = Functions::of(library, str::to_owned)
+            .map_err(|e| format!("{name} is another library: {e}"))?;
+        open(f, path).map_err(|why| format!("{name}: {why}"))
+    });
+    loaded.map_err(|e| missing(e.message("Qualcomm's libOpenCL"), e.looked_in()))
 }
 
 fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
@@ -433,8 +433,25 @@ impl Compiler for OpenClCompiler {
             .library
             .compile(s)
             .map_err(|message| failed("compile", message))?;
-        // What the driver could not read is not kept.
-        Binary::parse(&binary).map_err(|e| failed("binary", e.to_string()))?;
+        // What the driver would refuse is not kept.
+        let parsed = Binary::parse(&binary).map_err(|e| failed("binary", e.to_string()))?;
+        let code = parsed.code.len() as u64 * 8;
+        for (what, found, most) in [
+            ("full registers", parsed.full, FOOTPRINT),
+            ("half registers", parsed.half, FOOTPRINT),
+        ] {
+            if found > most {
+                let found = format!("{found} {what}, expected at most {most}");
+                return Err(failed("binary", found));
+            }
+        }
+        if u64::from(parsed.entry) >= code || !parsed.entry.is_multiple_of(8) {
+            let found = format!(
+                "an entry at {:#x}, expected a multiple of 8 below {code:#x}",
+                parsed.entry
+            );
+            return Err(failed("binary", found));
+        }
         Ok(binary)
     }
 

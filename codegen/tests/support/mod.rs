@@ -342,6 +342,20 @@ pub fn elementwise(n: i64) -> Kernel {
     m.kernel("elementwise")
 }
 
+/// `o[i] = a[max(i, back) - back]`: an index with a negative constant behind one that is not negative.
+pub fn clamped(n: i64, back: i64) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, n as usize, true);
+    let a = m.buffer(DType::F32, n as usize, false);
+    let i = m.l(n);
+    let least = m.g.index(back);
+    let most = m.g.binary(Binary::Max, i, least);
+    let at = m.at(&[(most, 1)], -back);
+    let x = m.g.load(a, at);
+    m.store(o, &[(i, 1)], x);
+    m.kernel("clamped")
+}
+
 pub fn matmul(mm: i64, n: i64, k: i64, ta: bool, tb: bool, relu: bool) -> Kernel {
     let mut m = Make::new();
     let o = m.buffer(DType::F32, (mm * n) as usize, true);

@@ -14,6 +14,9 @@ pub fn elements(mut check: impl FnMut(&Kernel, f64)) {
     for n in [1, 2, 3, 15, 17, 64, 1000, 5003] {
         check(&elementwise(n), 1e-6);
     }
+    for back in 1..8 {
+        check(&clamped(40, back), 0.0);
+    }
 }
 
 pub fn rows(mut check: impl FnMut(&Kernel, f64)) {

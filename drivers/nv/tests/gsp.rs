@@ -16,9 +16,13 @@ const CHIPS: [&str; 2] = ["ga102", "ad102"];
 
 /// Where `scripts/fetch firmware-nvidia` puts files; `None`, which is said, where they are not.
 fn files() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
     if !folder.join("nvidia").is_dir() {
-        println!("skipped: {}: scripts/fetch firmware fetches it", folder.display());
+        println!(
+            "skipped: {}: scripts/fetch firmware fetches it",
+            folder.display()
+        );
         return None;
     }
     Some(folder)
@@ -52,7 +56,11 @@ fn a_card_starts_answers_and_ends_again_and_again() {
     for chip in CHIPS {
         let first = machine(&format!("chip={chip}"));
         for turn in 0..2 {
-            let machine = if turn == 0 { first.clone() } else { first.again() };
+            let machine = if turn == 0 {
+                first.clone()
+            } else {
+                first.again()
+            };
             let card = started(&machine, &files, false).unwrap();
             let product = card.product().unwrap();
             assert!(product.contains("NVIDIA"), "{product}");
@@ -76,7 +84,10 @@ fn a_card_that_somebody_left_running_is_reset() {
         let error = started(&killed.again(), &files, false).err().unwrap();
         assert_eq!(error.stage, Stage::Reset, "{error}");
         assert!(error.to_string().contains("WPR2"), "{error}");
-        started(&killed.again(), &files, true).unwrap().stop().unwrap();
+        started(&killed.again(), &files, true)
+            .unwrap()
+            .stop()
+            .unwrap();
         is_clean(&killed, chip);
     }
     let stays = machine("chip=ad102,before=driver,resets=none");

@@ -129,11 +129,17 @@ impl Binary {
                 Argument::Value { at } => {
                     let kind = kinds.next().copied();
                     let kind = kind.unwrap_or(ArgKind::Value(Width::W32));
-                    // Up to the next one, or to the end.
-                    let next = self.arguments.iter().filter_map(|one| match one {
-                        Argument::Value { at: next } if next > at => Some(*next),
+                    let places = self.arguments.iter().filter_map(|one| match one {
+                        Argument::Value { at } => Some(*at),
                         _ => None,
                     });
+                    let same = places.clone().filter(|place| place == at).count();
+                    if same > 1 {
+                        let expected = format!("one at {at} in the binary");
+                        return Err(number("the number of arguments", same as u32, expected));
+                    }
+                    // Up to the next one, or to the end.
+                    let next = places.filter(|place| place > at);
                     let room = next.min().unwrap_or(end) - at;
                     if kind.bytes() > room {
                         let expected = format!("at most {room}, as at {at} in the binary");

@@ -1,4 +1,4 @@
-//! C with the vector extensions of clang, for machines with only the clang program.
+//! C: with the vector extensions of clang, for machines with only the clang program, and OpenCL C.
 //!
 //! Vectors of `Bool` are vectors of bytes 0 and 1. Integer arithmetic is done in unsigned types,
 //! whose overflow is defined. Entry point as in [`crate::render::llvm`].

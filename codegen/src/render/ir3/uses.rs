@@ -43,7 +43,6 @@ pub(super) fn split(p: &Program, defs: &[Option<usize>], mem: Mem, index: Reg) -
     else {
         return (index, 0);
     };
-    // Both are not negative, and do not wrap.
     let narrow = match mem {
         Mem::Local(_) => matches!(p.ty(index).dtype, DType::U32 | DType::I32),
         Mem::Arg(_) => p.ty(index).dtype == DType::U32,
@@ -51,9 +50,11 @@ pub(super) fn split(p: &Program, defs: &[Option<usize>], mem: Mem, index: Reg) -
     if !narrow {
         return (index, 0);
     }
+    // An unsigned constant beyond that is a negative one, whose sum wraps around.
+    let taken = |c: i128| i32::try_from(c).ok().filter(|c| *c >= 0).map(i64::from);
     match (constant(a), constant(b)) {
-        (None, Some(c)) if c >= 0 => (a, c as i64),
-        (Some(c), None) if c >= 0 => (b, c as i64),
+        (None, Some(c)) => taken(c).map_or((index, 0), |c| (a, c)),
+        (Some(c), None) => taken(c).map_or((index, 0), |c| (b, c)),
         _ => (index, 0),
     }
 }

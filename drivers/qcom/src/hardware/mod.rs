@@ -35,7 +35,7 @@ pub struct QcomHardware {
     // Ended first: nothing below is used by the hardware then.
     calls: Calls,
     encoder: Encoder,
-    /// Whether something encoded waits for memory.
+    /// Whether something encoded waits for memory, or raises a signal on the way.
     waits: AtomicBool,
     /// Where fences are counted; what flushes write; border colours; the driver's kernels.
     _memory: [Arc<Piece>; 2],
@@ -53,7 +53,13 @@ impl Hardware for QcomHardware {
 
     #[inline]
     fn encode(&self, commands: &[Command<'_>], out: &mut CommandBuffer) -> Result<()> {
-        let waits = |one: &Command<'_>| matches!(one, Command::Wait { .. } | Command::Poll { .. });
+        // The signal at the end of a submission comes alone.
+        let is_alone = commands.len() == 1;
+        let waits = |one: &Command<'_>| match one {
+            Command::Wait { .. } | Command::Poll { .. } => true,
+            Command::Signal { .. } => !is_alone,
+            _ => false,
+        };
         if !self.waits.load(Ordering::Relaxed) && commands.iter().any(waits) {
             self.waits.store(true, Ordering::Relaxed);
         }

@@ -284,14 +284,18 @@ fn check_size(
     let text = machine.read(&about).unwrap_or_default();
     let size = text.lines().find_map(|line| line.strip_prefix("size:"));
     let Some(size) = size.and_then(|size| size.trim().parse::<u64>().ok()) else {
-        tracing::debug!(fd, bytes, "the size of a dma-buf is not known: not checked");
+        tracing::warn!(
+            fd,
+            bytes,
+            "no size of the dma-buf in /proc/self/fdinfo: not checked"
+        );
         return Ok(());
     };
     if (1..=size).contains(&bytes) {
         return Ok(());
     }
     let operation = format!(
-        "import of {bytes:#x} bytes of the dma-buf {fd}, expected 1 to {size:#x}, as it has"
+        "import of {bytes:#x} bytes of the dma-buf {fd}, expected 1 to {size:#x}, as it has: import fewer, or export a larger one"
     );
     Err(TransportError::new(path, operation, Fault::Errno(EINVAL)))
 }
