@@ -1,96 +1,365 @@
-//! Starts of GSP on simulated cards with NVIDIA's own firmware files: the card checks the vendor's order and every structure.
+//! Starts of GSP on simulated cards: the card checks the vendor's order and every structure, and takes its time.
+//!
+//! With NVIDIA's own firmware files, where they were fetched; and with made-up files that a card's keys accept, always. Time
+//! passes when the card has nothing to do: nobody waits for what never comes.
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use conformance::part::Part;
 use drivers_nv::gsp::{Card, GspError, Options, Stage, Started, start};
+use drivers_spec::nv::status;
+use drivers_spec::pci::{Command, PCI_COMMAND};
 use firmware_tools::search::Search;
 use hcq::DeviceId;
-use hcq::transport::{Machine, MonotonicClock};
+use hcq::mem::window::AccessWidth;
+use hcq::transport::{Clock, Machine, ResetKind, VirtualClock};
+use tempfile::TempDir;
+use twin::pci::Function;
+use twin_nv::pci::card::{Before, Config};
+use twin_nv::pci::chip::{Chip, Family};
 use twin_nv::pci::machine::PciMachine;
+use twin_nv::pci::signed::{Booter, Does, Image, Loader, Signed, sum};
 
-/// The chips that the files are for.
-const CHIPS: [&str; 2] = ["ga102", "ad102"];
+#[path = "../src/gsp/tests/files.rs"]
+#[allow(dead_code)] // Those of Hopper are for the driver's own tests.
+mod files;
 
-/// Where `scripts/fetch firmware-nvidia` puts files; `None`, which is said, where they are not.
-fn files() -> Option<PathBuf> {
-    let folder =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
-    if !folder.join("nvidia").is_dir() {
-        println!(
-            "skipped: {}: scripts/fetch firmware fetches it",
-            folder.display()
-        );
-        return None;
+/// The chips, with the families of their signatures.
+const CHIPS: [(&str, &str, Family); 2] = [
+    ("ga102", "ga10x", Family::Ga10x),
+    ("ad102", "ad10x", Family::Ad10x),
+];
+/// Of the sweeps, one in so many runs.
+const PARTS: usize = 8;
+
+/// Firmware files, and what cards accept.
+struct Firmware {
+    folder: PathBuf,
+    signed: Signed,
+    _made: Option<TempDir>,
+}
+
+impl Firmware {
+    /// Files of the form of NVIDIA's, with nothing in them, and cards whose keys accept them.
+    fn made() -> Firmware {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut booters, mut loaders) = (Vec::new(), Vec::new());
+        for (chip, name, family) in CHIPS {
+            files::write_for(folder.path(), "570.144", (chip, name));
+            for (name, mark, does) in [
+                ("booter_load", files::LOAD, Does::Load),
+                ("booter_unload", files::UNLOAD, Does::Unload),
+            ] {
+                let image = files::booter_image(mark);
+                let code = &image[files::APP..0x400];
+                let signature = |number| sum(&[files::SIGNATURE + number; 384]);
+                booters.push(Booter {
+                    name,
+                    family,
+                    does,
+                    code: (sum(code), code.len()),
+                    fuse_version: 1,
+                    signatures: [0, 1].map(signature).to_vec(),
+                });
+            }
+            let loader = files::loader();
+            loaders.push(Loader {
+                family,
+                code: (sum(&loader), loader.len() as u64),
+                offsets: [0x100, 0x80, 0],
+            });
+        }
+        let image = files::image();
+        let signature = sum(&files::signature());
+        let images = vec![Image {
+            version: "570.144",
+            image: (sum(&image), image.len() as u64),
+            signatures: CHIPS.map(|(_, _, family)| (family, signature)).to_vec(),
+        }];
+        Firmware {
+            folder: folder.path().to_owned(),
+            signed: Signed {
+                booters,
+                images,
+                loaders,
+            },
+            _made: Some(folder),
+        }
     }
-    Some(folder)
+
+    /// NVIDIA's own; `None`, which is said, where `scripts/fetch firmware` has not fetched them.
+    fn published() -> Option<Firmware> {
+        let folder =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
+        if !folder.join("nvidia").is_dir() {
+            let folder = folder.display();
+            println!("published files skipped: {folder}: scripts/fetch firmware fetches them");
+            return None;
+        }
+        Some(Firmware {
+            folder,
+            signed: Signed::published(),
+            _made: None,
+        })
+    }
+
+    /// A machine with a card of a chip that is as it should be, but for what is changed.
+    fn machine(&self, chip: &str, change: impl FnOnce(&mut Config)) -> Arc<PciMachine> {
+        let mut config = Config::of(Chip::of(chip).unwrap());
+        config.signed = self.signed.clone();
+        change(&mut config);
+        PciMachine::of(&[config]).unwrap()
+    }
+
+    /// Starts the card of a machine.
+    fn start(&self, machine: &Arc<PciMachine>, reset: bool) -> Result<Started, GspError> {
+        let pci = machine.open_pci("0000:01:00.0").unwrap();
+        let clock = Arc::new(CardTime {
+            card: machine.function(0).unwrap().clone(),
+            clock: VirtualClock::new(),
+        });
+        let card = Card::open(DeviceId::new("NV", 0), pci, clock)?;
+        let options = Options {
+            firmware: Search::only([self.folder.clone()]),
+            reset,
+        };
+        start(&Arc::new(card), &options)
+    }
+
+    /// Starts it, has it answer, and ends it.
+    fn works(&self, machine: &Arc<PciMachine>, reset: bool, what: &str) {
+        let started = self.start(machine, reset);
+        let started = started.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let product = started.product().unwrap();
+        assert!(product.contains("NVIDIA"), "{what}: {product}");
+        let ended = started.stop();
+        ended.unwrap_or_else(|error| panic!("{what}: {error}"));
+        is_left(machine, what);
+    }
 }
 
-fn machine(config: &str) -> Arc<PciMachine> {
-    PciMachine::new(config).unwrap()
+/// Time that passes when a card has nothing to do.
+struct CardTime {
+    card: Arc<Function>,
+    clock: VirtualClock,
 }
 
-/// Starts the first card of a machine.
-fn started(machine: &Arc<PciMachine>, files: &Path, reset: bool) -> Result<Started, GspError> {
-    let pci = machine.open_pci("0000:01:00.0").unwrap();
-    let clock = Arc::new(MonotonicClock);
-    let card = Card::open(DeviceId::new("NV", 0), pci, clock)?;
-    let options = Options {
-        firmware: Search::only([files.to_owned()]),
-        reset,
-    };
-    start(&Arc::new(card), &options)
+impl Clock for CardTime {
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns()
+    }
+
+    fn sleep(&self, time: Duration) {
+        while !self.card.is_idle() {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        self.clock.sleep(time);
+    }
 }
 
 /// No rule of the card is broken.
 fn is_clean(machine: &PciMachine, what: &str) {
     let broken = machine.journal().violations();
-    assert!(broken.is_empty(), "{what}: {broken:?}");
+    let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
+    assert!(broken.is_empty(), "{what}: {broken:#?}");
+}
+
+/// The same, and the card may not access memory of the host any more.
+fn is_left(machine: &Arc<PciMachine>, what: &str) {
+    is_clean(machine, what);
+    let pci = machine.open_pci("0000:01:00.0").unwrap();
+    let command = pci.config_read(PCI_COMMAND, AccessWidth::W16).unwrap() as u16;
+    assert_eq!(command & Command::MASTER.bits(), 0, "{what}: master");
 }
 
 #[test]
 fn a_card_starts_answers_and_ends_again_and_again() {
-    let Some(files) = files() else { return };
-    for chip in CHIPS {
-        let first = machine(&format!("chip={chip}"));
-        for turn in 0..2 {
-            let machine = if turn == 0 {
-                first.clone()
-            } else {
-                first.again()
-            };
-            let card = started(&machine, &files, false).unwrap();
-            let product = card.product().unwrap();
-            assert!(product.contains("NVIDIA"), "{product}");
-            card.stop().unwrap();
-            is_clean(&machine, &format!("{chip}, start {turn}"));
+    for firmware in [Some(Firmware::made()), Firmware::published()] {
+        let Some(firmware) = firmware else { continue };
+        for (chip, _, _) in CHIPS {
+            let first = firmware.machine(chip, |_| {});
+            firmware.works(&first, false, chip);
+            firmware.works(&first.again(), false, chip);
         }
     }
 }
 
 #[test]
 fn a_card_that_somebody_left_running_is_reset() {
-    let Some(files) = files() else { return };
-    for chip in CHIPS {
-        let before = machine(&format!("chip={chip},before=driver"));
-        started(&before, &files, true).unwrap().stop().unwrap();
-        is_clean(&before, chip);
+    for firmware in [Some(Firmware::made()), Firmware::published()] {
+        let Some(firmware) = firmware else { continue };
+        for (chip, _, _) in CHIPS {
+            let before = firmware.machine(chip, |config| config.before = Before::Driver);
+            firmware.works(&before, true, chip);
 
-        // A process that was killed leaves it so, too.
-        let killed = machine(&format!("chip={chip}"));
-        std::mem::forget(started(&killed, &files, false).unwrap());
-        let error = started(&killed.again(), &files, false).err().unwrap();
-        assert_eq!(error.stage, Stage::Reset, "{error}");
-        assert!(error.to_string().contains("WPR2"), "{error}");
-        started(&killed.again(), &files, true)
-            .unwrap()
-            .stop()
-            .unwrap();
-        is_clean(&killed, chip);
+            // A process that was killed leaves it so, too.
+            let killed = firmware.machine(chip, |_| {});
+            std::mem::forget(firmware.start(&killed, false).unwrap());
+            let next = killed.again();
+            let error = firmware.start(&next, false).err().unwrap();
+            assert_eq!(error.stage, Stage::Reset, "{error}");
+            assert!(error.to_string().contains("WPR2"), "{error}");
+            firmware.works(&killed.again(), true, chip);
+        }
     }
-    let stays = machine("chip=ad102,before=driver,resets=none");
-    let error = started(&stays, &files, true).err().unwrap();
+    let stays = Firmware::made();
+    let machine = stays.machine("ad102", |config| {
+        config.before = Before::Driver;
+        config.resets = Vec::new();
+    });
+    let error = stays.start(&machine, true).err().unwrap();
     assert_eq!(error.stage, Stage::Reset, "{error}");
+    is_left(&machine, "a card that cannot be reset");
+}
+
+#[test]
+fn a_second_handle_is_refused_while_the_first_one_lives() {
+    let firmware = Firmware::made();
+    let machine = firmware.machine("ga102", |_| {});
+    let first = firmware.start(&machine, false).unwrap();
+    let error = firmware.start(&machine, false).err().unwrap();
+    assert_eq!(error.stage, Stage::Reset, "{error}");
+    assert!(error.to_string().contains("may not be reset"), "{error}");
+    assert!(first.product().unwrap().contains("NVIDIA"));
+    first.stop().unwrap();
+    is_left(&machine, "the first handle");
+    firmware.works(&machine, false, "after both");
+}
+
+#[test]
+fn looks_locks_and_interrupts_change_nothing() {
+    let firmware = Firmware::made();
+    for (chip, _, _) in CHIPS {
+        for looks in [0, 1, 40] {
+            let slow = firmware.machine(chip, |config| config.looks = looks);
+            firmware.works(&slow, false, &format!("{chip}, {looks} looks"));
+        }
+        let locks = firmware.machine(chip, |config| {
+            config.lockdown = true;
+            config.interrupts = true;
+        });
+        firmware.works(&locks, false, &format!("{chip}, locked up for a while"));
+    }
+}
+
+/// A start, a call and an end: the stage of the first that fails.
+fn fails_at(firmware: &Firmware, machine: &Arc<PciMachine>) -> Result<(), (Stage, String)> {
+    let failed = |error: GspError| (error.stage, error.to_string());
+    let started = firmware.start(machine, false).map_err(failed)?;
+    // What a call comes to is told by the end, too, where it has spoiled that.
+    let answered = started.product();
+    started.stop().map_err(failed)?;
+    answered
+        .map(drop)
+        .map_err(|error| (Stage::Init, error.to_string()))
+}
+
+#[test]
+fn whatever_is_never_done_has_an_error_and_the_next_start_works() {
+    let (firmware, part) = (Firmware::made(), Part::chosen());
+    let (mut stages, mut failures) = (BTreeSet::new(), 0);
+    let mut number = 0;
+    loop {
+        number += 1;
+        let mut begun = None;
+        if !part.has(number, PARTS) {
+            continue;
+        }
+        let machine = firmware.machine("ga102", |config| {
+            config.stuck = Some(number as u64);
+            begun = Some(config.begun.clone());
+        });
+        let what = format!("stuck={number}");
+        let done = fails_at(&firmware, &machine);
+        let begun = begun.map_or(0, |begun| begun.load(Ordering::Relaxed));
+        if let Err((stage, said)) = done {
+            assert!(said.contains("0000:01:00.0"), "{what}: {said}");
+            println!("{what}: {said}");
+            is_left(&machine, &format!("{what}: {said}"));
+            stages.insert(stage);
+            failures += 1;
+            if stage == Stage::Gfw {
+                // Power has come, and nothing but a reset helps.
+                let pci = machine.open_pci("0000:01:00.0").unwrap();
+                pci.reset(ResetKind::Bus).unwrap();
+            }
+        }
+        // What comes later than all of it would meet the next start.
+        if begun < number as u64 {
+            break;
+        }
+        let what = format!("the start after {what}");
+        firmware.works(&machine.again(), true, &what);
+    }
+    println!("{failures} of {number} waits fail: {stages:?}");
+    if part.is_all() {
+        let expected = [
+            Stage::Gfw,
+            Stage::Frts,
+            Stage::Booter,
+            Stage::Init,
+            Stage::Unload,
+        ];
+        assert_eq!(stages, BTreeSet::from(expected));
+    }
+}
+
+#[test]
+fn a_card_that_leaves_the_bus_ends_everything() {
+    let (firmware, part) = (Firmware::made(), Part::chosen());
+    // The ROM is read dword by dword: before that, and from its end on.
+    let before = [0, 1, 2, 5, 100, 30_000].into_iter();
+    let after = (0..).map(|step| 65_500 + 37 * step);
+    for (index, accesses) in before.chain(after).enumerate() {
+        if !part.has(index, PARTS) {
+            continue;
+        }
+        let what = format!("gone after {accesses} accesses");
+        let machine = firmware.machine("ad102", |config| config.gone_after = Some(accesses));
+        let Err((_, said)) = fails_at(&firmware, &machine) else {
+            // It was not there any more for the last of them, or has stayed.
+            assert!(accesses > 65_500, "{what}");
+            break;
+        };
+        assert!(said.contains("0000:01:00.0"), "{what}: {said}");
+        is_left(&machine, &format!("{what}: {said}"));
+        let error = firmware.start(&machine.again(), true).err().unwrap();
+        assert_eq!(error.stage, Stage::Card, "{what}: {error}");
+        assert!(error.to_string().contains("0xffffffff"), "{what}: {error}");
+    }
+}
+
+#[test]
+fn calls_that_rm_refuses_are_told_and_the_card_ends_in_order() {
+    let firmware = Firmware::made();
+    let result = status::NV_ERR_INSUFFICIENT_RESOURCES;
+    for function in [103, 76] {
+        let what = format!("rpc={function}:{result:#x}");
+        let machine = firmware.machine("ga102", |config| {
+            config.rpc_error = Some((function, result));
+        });
+        let started = firmware.start(&machine, false).unwrap();
+        let error = started.product().unwrap_err();
+        assert!(error.is(result), "{what}: {error}");
+        started.stop().unwrap();
+        is_left(&machine, &what);
+    }
+    // The end itself: it goes on, as the vendor's driver does.
+    let machine = firmware.machine("ga102", |config| config.rpc_error = Some((47, 0x51)));
+    let error = firmware.start(&machine, false).unwrap().stop().unwrap_err();
+    assert_eq!(error.stage, Stage::Unload, "{error}");
+    let said = error.to_string();
+    assert!(
+        said.contains("RPC UNLOADING_GUEST_DRIVER: rpc_result is 0x51"),
+        "{said}"
+    );
+    let next = firmware.start(&machine.again(), false).unwrap();
+    assert!(next.product().unwrap().contains("NVIDIA"));
+    assert_eq!(next.stop().unwrap_err().stage, Stage::Unload);
 }

@@ -13,7 +13,7 @@ use firmware_tools::nv::vbios::fwsec::Command;
 use hcq::addr::BusAddr;
 
 use super::card::Card;
-use super::error::{Cause, Stage};
+use super::error::{Cause, Note, Stage};
 use super::falcon::{Falcon, Microcode, descriptor};
 use super::firmware::Parts;
 use super::layout::{FRTS, Given, layout};
@@ -65,7 +65,6 @@ impl Codes {
             branch: parts.branch,
             vram: card.vram_bytes()?,
             workspace: card.vga_workspace()?,
-            locked: card.locked()?,
             image: parts.gsp.image().len() as u64,
             loader: parts.loader.image().len() as u64,
         })?;
@@ -130,15 +129,10 @@ impl Ampere {
         load(card, &self.load, resume, meta).map_err(|cause| (Stage::Booter, cause))
     }
 
-    /// Ends it, after RM has ended or where it has not started (`runs`); what went wrong is noted.
-    pub(super) fn end(&self, card: &Card, runs: bool, note: &mut dyn FnMut(Result<(), Cause>)) {
-        // Nothing runs before FRTS, and nothing is put back.
-        match card.wpr2() {
-            Ok(None) if !runs => {}
-            Ok(_) => note(put_back(card, &self.sb)),
-            Err(error) => note(Err(error)),
-        }
-        note(take_down(card, &self.unload));
+    /// Ends it, after RM has ended or where it has not started; what went wrong is noted. Whether it is down.
+    pub(super) fn end(&self, card: &Card, note: &mut Note<'_>) -> bool {
+        let is_back = note(put_back(card, &self.sb));
+        note(take_down(card, &self.unload)) && is_back
     }
 }
 
@@ -241,6 +235,10 @@ fn take_down(card: &Card, code: &Loaded) -> Result<(), Cause> {
     }
     match card.wpr2()? {
         None => Ok(()),
-        Some((lo, hi)) => Err(Cause::Stays { lo, hi }),
+        Some((lo, hi)) => Err(Cause::Stays {
+            what: "booter_unload",
+            lo,
+            hi,
+        }),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! What is the same for all: firmware, queues and arguments are put into memory of the host; GSP is started in the way of its
 //! generation; RM reads what was put into its queue before. To end it, RM is told, then the generation's way is gone back:
-//! then any driver may come.
+//! then any driver may come. Where that fails, or a start has failed that may have started GSP, the card is reset: memory of
+//! the host is freed when nothing on the card can access it any more, whoever makes it master again.
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c (`kgspUnloadRm_IMPL`,
 //! `_kgspInitLibosLoggingStructures`, `kgspSetupLibosInitArgs_IMPL`, `kgspPopulateGspRmInitArgs_IMPL`).
@@ -14,7 +15,7 @@ use drivers_gpu::bare::config::{self, SavedBars};
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::gsp::{
     GspArguments, LIBOS_MEMORY_REGION_CONTIGUOUS, LIBOS_MEMORY_REGION_LOC_SYSMEM, LibosArgument,
-    PAGE, RpcUnloading, WprMeta, function,
+    PAGE, WprMeta, function,
 };
 use drivers_spec::nv::mmio::falcon::GSP;
 use firmware_tools::nv::Version;
@@ -27,10 +28,11 @@ use hcq::transport::{Dma, ResetKind};
 
 use super::ampere::{Ampere, Codes};
 use super::card::Card;
-use super::error::{Cause, GspError, Stage};
+use super::error::{Cause, GspError, Note, Stage};
 use super::event::Event;
 use super::falcon::Falcon;
 use super::firmware::{By, Firmware, Parts};
+use super::flush;
 use super::hopper::{self, Hopper};
 use super::info;
 use super::memory::{BootMemory, Image};
@@ -56,7 +58,8 @@ const SUSPENDED: u32 = 0x8000_0000;
 pub struct Options {
     /// Where to find firmware.
     pub firmware: Search,
-    /// Whether a card may be reset on which an earlier driver has left GSP running.
+    /// Whether a card may be reset on which an earlier driver has left GSP running. One that this driver has started, and
+    /// cannot end in order, is reset in any case.
     pub reset: bool,
 }
 
@@ -105,7 +108,30 @@ struct Prepared {
     resume: Resume,
     queues: Queues,
     window: Window,
+    /// The page that flushes read.
+    flush: BusAddr,
     held: Held,
+}
+
+/// What there is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Left {
+    /// Nothing has run.
+    Nothing,
+    /// Microcode on falcons, and no GSP.
+    Falcons,
+    /// GSP, perhaps, which has not said that it takes messages.
+    Gsp,
+    /// RM on GSP.
+    Rm,
+}
+
+/// What an earlier driver has left.
+enum Old {
+    /// WPR2: its first byte and its end.
+    Wpr2(u64, u64),
+    /// A core that runs.
+    Runs(u32),
 }
 
 /// A card whose RM runs on GSP. It ends with this.
@@ -114,6 +140,7 @@ pub struct Started {
     pub(super) rpc: Arc<Rpc>,
     version: Version,
     way: Way,
+    flush: BusAddr,
     held: Option<Held>,
 }
 
@@ -126,10 +153,9 @@ pub fn start(card: &Arc<Card>, options: &Options) -> Result<Started, GspError> {
     let firmware = Firmware::find(&card.chip(), &options.firmware).map_err(at(Stage::Files))?;
     let parts = firmware.parts().map_err(at(Stage::Files))?;
     tracing::info!(target: "hcq::nv::gsp", device = %card.device(), version = %parts.gsp.version, "start GSP");
-    clear(card, options.reset).map_err(at(Stage::Reset))?;
     wait_own(card).map_err(at(Stage::Gfw))?;
+    clear(card, options.reset).map_err(at(Stage::Reset))?;
     let plan = Plan::of(card, &parts).map_err(at(Stage::Vbios))?;
-    config::master(&**card.pci(), true).map_err(|error| at(Stage::Memory)(error.into()))?;
     let prepared = Prepared::new(card, &parts, plan).map_err(at(Stage::Memory))?;
     prepared.start(card, &parts)
 }
@@ -166,30 +192,64 @@ impl<'p> Plan<'p> {
     }
 }
 
-/// Resets a card on which GSP runs: of an earlier driver, or of a process that was killed.
+/// What an earlier driver has left, or a process that was killed.
+fn old(card: &Card) -> Result<Option<Old>, Cause> {
+    if let Some((lo, hi)) = card.wpr2()? {
+        return Ok(Some(Old::Wpr2(lo, hi)));
+    }
+    // The FSP starts GSP before there is WPR2.
+    match card.chip().start {
+        Start::Booter => Ok(None),
+        Start::Fsp => Ok(Falcon::of(card, GSP).running()?.map(Old::Runs)),
+    }
+}
+
+impl Old {
+    /// Why a card is not started.
+    fn cause(&self, card: &Card, why: String) -> Cause {
+        let address = card.pci().name().to_owned();
+        match *self {
+            Old::Wpr2(lo, hi) => Cause::Wpr2 {
+                lo,
+                hi,
+                why,
+                address,
+            },
+            Old::Runs(cpuctl) => Cause::Runs {
+                cpuctl,
+                why,
+                address,
+            },
+        }
+    }
+}
+
+/// Resets a card on which GSP runs.
 fn clear(card: &Card, may_reset: bool) -> Result<(), Cause> {
-    let Some((lo, hi)) = card.wpr2()? else {
+    let Some(old) = old(card)? else {
         return Ok(());
     };
-    let left = |why: String| Cause::Wpr2 {
-        lo,
-        hi,
-        why,
-        address: card.pci().name().to_owned(),
-    };
     if !may_reset {
-        return Err(left("it may not be reset here".into()));
+        return Err(old.cause(card, "it may not be reset here".into()));
     }
-    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), lo, hi, "WPR2 is up: reset the card");
+    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), "an earlier driver has left GSP: reset the card");
+    reset_any(card).map_err(|why| old.cause(card, why))
+}
+
+/// Resets a card by what there is, until nothing runs.
+///
+/// # Errors
+/// What was tried.
+fn reset_any(card: &Card) -> Result<(), String> {
     let mut why = Vec::new();
     for kind in [ResetKind::Function, ResetKind::Bus] {
-        match reset(card, kind) {
-            Ok(()) if card.wpr2()?.is_none() => return Ok(()),
-            Ok(()) => why.push(format!("a {kind} reset did not end it")),
+        match reset(card, kind).and_then(|()| old(card)) {
+            Ok(None) => return Ok(()),
+            Ok(Some(_)) => why.push(format!("a {kind} reset did not end it")),
             Err(error) => why.push(format!("a {kind} reset failed ({error})")),
         }
     }
-    Err(left(why.join(", ")))
+    Err(why.join(", "))
 }
 
 /// Resets a card, which may not access memory of the host afterwards.
@@ -211,6 +271,7 @@ impl Prepared {
         let mut memory = BootMemory::new(pci)?;
         let libos = memory.take("the arguments of GSP's operating system", PAGE)?;
         let shared = memory.take("GSP's message queues", queue::BYTES)?;
+        let flush = memory.take("the page that flushes read", PAGE)?.at;
         let pages: Vec<_> = (0..queue::BYTES / PAGE)
             .map(|page| BusAddr(shared.at.0 + page * PAGE))
             .collect();
@@ -220,6 +281,8 @@ impl Prepared {
             page_table_entry_count: pages.len() as u32,
             cmd_queue_offset: queue::COMMANDS,
             stat_queue_offset: queue::STATUS,
+            // Where RM has its stack, if no setting says otherwise. The number of the GPU is 0: RM has this one alone.
+            dmem_stack: 1,
             ..GspArguments::default()
         };
         let rm = memory.put("the argument of RM", &arguments.encode(parts.branch))?;
@@ -268,6 +331,7 @@ impl Prepared {
             },
             queues,
             window: libos.window,
+            flush,
             held: Held {
                 _boot: memory.into_dma(),
                 _image: image.dma,
@@ -283,10 +347,14 @@ impl Prepared {
             rpc: Arc::new(rpc),
             version: parts.gsp.version,
             way: self.way,
+            flush: self.flush,
             held: Some(self.held),
         };
         let run = || {
             let failed = |stage: Stage| move |cause: Cause| card.failed(stage, cause);
+            let master = config::master(&**card.pci(), true);
+            master.map_err(|error| failed(Stage::Memory)(error.into()))?;
+            flush::set(card, self.flush).map_err(failed(Stage::Memory))?;
             started
                 .announce(parts.branch)
                 .map_err(failed(Stage::Memory))?;
@@ -304,7 +372,7 @@ impl Prepared {
         match run() {
             Ok(()) => Ok(started),
             Err(error) => {
-                started.abandon();
+                started.abandon(&error);
                 Err(error)
             }
         }
@@ -356,65 +424,92 @@ impl Started {
             .tell(function::SET_REGISTRY, &info::registry(branch))
     }
 
-    /// Ends it: RM, then WPR2. Any driver may come then.
+    /// Ends it: RM, then WPR2. Any driver may come then. Clients that are still there are told that it has ended.
     ///
     /// # Errors
-    /// [`GspError`] of [`Stage::Unload`]: the first that went wrong; what follows was tried all the same.
+    /// [`GspError`] of [`Stage::Unload`]: the first that went wrong; what follows was tried all the same, and the card reset.
     pub fn stop(mut self) -> Result<(), GspError> {
-        self.end(true)
+        self.end(Left::Rm)
     }
 
     /// Ends a start that has failed.
-    fn abandon(mut self) {
-        if let Err(error) = self.end(false) {
+    fn abandon(mut self, error: &GspError) {
+        let left = match (&self.way, error.stage, &*error.cause) {
+            (_, Stage::Memory, _) | (Way::Hopper(_), Stage::Fsp, Cause::FspRefused { .. }) => {
+                Left::Nothing
+            }
+            (Way::Ampere(_), Stage::Frts, _)
+            | (Way::Ampere(_), Stage::Booter, Cause::Booter { .. }) => Left::Falcons,
+            _ => Left::Gsp,
+        };
+        if let Err(error) = self.end(left) {
             tracing::warn!(target: "hcq::nv::gsp", %error, "after a start that has failed");
         }
     }
 
-    fn end(&mut self, runs: bool) -> Result<(), GspError> {
+    fn end(&mut self, left: Left) -> Result<(), GspError> {
         let Some(held) = self.held.take() else {
             return Ok(());
         };
         let card = &*self.card;
-        let mut first = None;
+        let mut first: Option<GspError> = None;
         let mut note = |done: Result<(), Cause>| {
             let error = done.err().map(|cause| card.failed(Stage::Unload, cause));
-            first = first.take().or(error);
+            let is_good = error.is_none();
+            if first.is_none() {
+                first = error;
+            } else if let Some(error) = error {
+                tracing::warn!(target: "hcq::nv::gsp", %error, "and then");
+            }
+            is_good
         };
-        if runs {
-            let params = RpcUnloading::default();
-            let what = "UNLOADING_GUEST_DRIVER";
-            let number = function::UNLOADING_GUEST_DRIVER;
-            let params = params.encode(self.rpc.branch());
-            let told = self.rpc.call(what, number, &params);
-            note(told.and_then(|answer| match answer.result {
-                0 => Ok(()),
-                result => Err(Cause::Rpc {
-                    call: what.into(),
-                    result,
-                }),
-            }));
+        if left == Left::Rm {
+            note(self.rpc.end());
             let gsp = Falcon::of(card, GSP);
             note(gsp.wait_mailbox("RM on GSP to end", SUSPENDED));
         }
-        match &self.way {
-            Way::Ampere(ampere) => ampere.end(card, runs, &mut note),
-            Way::Hopper(_) => Hopper::end(card, runs, &mut note),
-        }
-        let quiet = config::master(&**card.pci(), false);
-        let is_quiet = quiet.is_ok();
-        note(quiet.map_err(Cause::from));
-        if !is_quiet {
+        self.rpc.close();
+        let is_down = match left {
+            Left::Nothing => true,
+            Left::Falcons | Left::Rm => self.way.end(card, &mut note),
+            Left::Gsp => false,
+        };
+        if !self.quiet(is_down, &mut note) {
             // It may still access its memory.
             std::mem::forget(held);
         }
         first.map_or(Ok(()), Err)
     }
+
+    /// Lets nothing on the card access memory of the host any more: whether that is so.
+    fn quiet(&self, is_down: bool, note: &mut Note<'_>) -> bool {
+        let card = &*self.card;
+        if is_down || card.has_left() {
+            note(flush::clear(card, self.flush));
+        } else {
+            let address = card.pci().name().to_owned();
+            let reset = reset_any(card).map_err(|why| Cause::Left { why, address });
+            if !note(reset) {
+                return false;
+            }
+        }
+        note(config::master(&**card.pci(), false).map_err(Cause::from))
+    }
+}
+
+impl Way {
+    /// Goes it back; what went wrong is noted. Whether it is down.
+    fn end(&self, card: &Card, note: &mut Note<'_>) -> bool {
+        match self {
+            Way::Ampere(ampere) => ampere.end(card, note),
+            Way::Hopper(_) => Hopper::end(card, note),
+        }
+    }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        if let Err(error) = self.end(true) {
+        if let Err(error) = self.end(Left::Rm) {
             tracing::warn!(target: "hcq::nv::gsp", %error, "GSP was not ended in order: the next start resets the card");
         }
     }

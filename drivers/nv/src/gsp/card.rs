@@ -2,7 +2,8 @@
 //!
 //! Source: open-gpu-kernel-modules 570.144, nv_ref.h (`NV_PMC_BOOT_0`, `NV_PMC_BOOT_42`), src/nvidia/src/kernel/gpu:
 //! arch/turing/kern_gpu_tu102.c (`gpuWaitForGfwBootComplete_TU102`), gsp/arch/ampere/kernel_gsp_ga100.c
-//! (`kgspReadUcodeFuseVersion_GA100`), mem_mgr/arch/ampere/mem_mgr_ga100.c (`memmgrReadMmuLock_GA100`).
+//! (`kgspReadUcodeFuseVersion_GA100`). What the VBIOS may have locked at the end of VRAM is asked of A100 alone, which is not
+//! started here (generated/g_mem_mgr_nvoc.c, `memmgrReadMmuLock`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +111,9 @@ impl Card {
             return Err(absent(&*pci));
         }
         let boot_42 = first.on(&mmio).read(&mmio::NV_PMC_BOOT_42)?;
+        if boot_42.bits() == u32::MAX {
+            return Err(absent(&*pci));
+        }
         let architecture = boot_42.get(mmio::boot_42::ARCHITECTURE) << 4;
         let id = (architecture, boot_42.get(mmio::boot_42::IMPLEMENTATION));
         let chip = CHIPS.iter().find(|chip| chip.id == id);
@@ -172,6 +176,11 @@ impl Card {
     /// Its registers.
     pub(super) fn io(&self) -> Registers<'_, Archs> {
         self.block.on(&*self.bus)
+    }
+
+    /// Whether it has left the bus.
+    pub(super) fn has_left(&self) -> bool {
+        self.bus.has_left()
     }
 
     /// A deadline on the card's clock.
@@ -237,13 +246,21 @@ impl Card {
         }
     }
 
-    /// Where WPR2 is: its first byte and its last page. None where it is not set up.
+    /// Where WPR2 is: its first byte, and what its register has as its end. None where it is not set up.
     ///
     /// # Errors
-    /// The registers'.
+    /// The registers'; [`Cause::Refused`].
     pub(super) fn wpr2(&self) -> Result<Option<(u64, u64)>, Cause> {
         let io = self.io();
         let hi = io.read(&mmio::NV_PFB_PRI_MMU_WPR2_ADDR_HI)?;
+        // What cannot be read is no region: a card is not reset for that.
+        if hi.bits() & mmio::PRI_ERROR_MASK == mmio::PRI_ERROR || hi.bits() == u32::MAX {
+            return Err(Cause::Refused {
+                register: "NV_PFB_PRI_MMU_WPR2_ADDR_HI",
+                value: hi.bits(),
+                expected: "where WPR2 ends, or 0",
+            });
+        }
         let hi = hi.get(mmio::wpr2_hi::VAL);
         if hi == 0 {
             return Ok(None);
@@ -266,29 +283,6 @@ impl Card {
         })?;
         let bits = self.io().step(index).read(first)?.bits() & 0xffff;
         Ok(u32::BITS - bits.leading_zeros())
-    }
-
-    /// Where what the VBIOS has locked at the end of VRAM starts.
-    ///
-    /// # Errors
-    /// The registers'; [`Cause::Refused`].
-    pub(super) fn locked(&self) -> Result<Option<u64>, Cause> {
-        let io = self.io();
-        let plm = io.read(&mmio::NV_PFB_PRI_MMU_LOCK_CFG_PRIV_LEVEL_MASK)?;
-        if plm.get(mmio::mmu_lock_plm::READ_PROTECTION_LEVEL0) == 0 {
-            return Err(Cause::Refused {
-                register: "NV_PFB_PRI_MMU_LOCK_CFG_PRIV_LEVEL_MASK",
-                value: plm.bits(),
-                expected: "READ_PROTECTION_LEVEL0 set",
-            });
-        }
-        let lo = io.read(&mmio::NV_PFB_PRI_MMU_LOCK_ADDR_LO)?;
-        let hi = io.read(&mmio::NV_PFB_PRI_MMU_LOCK_ADDR_HI)?;
-        let (lo, hi) = (
-            lo.get(mmio::mmu_lock_lo::VAL),
-            hi.get(mmio::mmu_lock_hi::VAL),
-        );
-        Ok((hi >= lo).then_some(u64::from(lo) << mmio::ADDR_ALIGNMENT))
     }
 
     /// Where the display engine has its workspace in VRAM; none where the chip has no such engine, or it has none.

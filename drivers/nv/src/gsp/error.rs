@@ -73,6 +73,9 @@ pub struct GspError {
     pub cause: Box<Cause>,
 }
 
+/// Notes how a step of an end has ended, which goes on all the same: whether it was good.
+pub(super) type Note<'a> = dyn FnMut(Result<(), Cause>) -> bool + 'a;
+
 /// Why a card could not be started, or a message not be exchanged.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
@@ -177,8 +180,19 @@ pub enum Cause {
     Wpr2 {
         /// Its first byte.
         lo: u64,
-        /// Its last page.
+        /// Where its register has its end.
         hi: u64,
+        /// What was tried.
+        why: String,
+        /// The card.
+        address: String,
+    },
+    /// A card on which GSP may still run.
+    #[error(
+        "GSP may still run, and {why}. Its memory stays allocated until this program ends: reset the card (`doorbell reset \
+         {address}`), or power-cycle the machine"
+    )]
+    Left {
         /// What was tried.
         why: String,
         /// The card.
@@ -215,6 +229,49 @@ pub enum Cause {
         /// How much room there is.
         room: u64,
     },
+    /// A message, or queues, that are longer than they can be.
+    #[error(
+        "{what} of {bytes:#x} bytes, expected at most {room:#x}. The driver should not ask for it: please report this"
+    )]
+    Long {
+        /// What.
+        what: &'static str,
+        /// How much it is.
+        bytes: u64,
+        /// How much it can be.
+        room: u64,
+    },
+    /// Memory of the host beyond what the card can address.
+    #[error(
+        "{what} is at {at:#x} on the bus, expected an address of at most {bits} bits. Bind the card to VFIO behind an IOMMU, \
+         which gives lower ones"
+    )]
+    Wide {
+        /// What is there.
+        what: &'static str,
+        /// Where it is.
+        at: u64,
+        /// How many bits the card takes.
+        bits: u32,
+    },
+    /// GSP runs, of a start that was not finished.
+    #[error(
+        "GSP's RISC-V core runs (NV_PRISCV_RISCV_CPUCTL {cpuctl:#010x}), expected it to be halted: a start was not finished, \
+         and {why}. Reset the card (`doorbell reset {address}`)"
+    )]
+    Runs {
+        /// The register.
+        cpuctl: u32,
+        /// What was tried.
+        why: String,
+        /// The card.
+        address: String,
+    },
+    /// A call after the end.
+    #[error(
+        "GSP was ended, expected it to run: calls are made before `Started::stop`. Start the card again"
+    )]
+    Ended,
     /// FWSEC has reported an error.
     #[error(
         "FWSEC {command}: {register} holds error {code:#x}, expected 0. The VBIOS is for another card, or an earlier driver \
@@ -235,7 +292,7 @@ pub enum Cause {
     Region {
         /// Its first byte.
         lo: u64,
-        /// Its last page; 0 where there is none.
+        /// Where its register has its end; 0 where there is none.
         hi: u64,
         /// Where it should start.
         expected: u64,
@@ -253,12 +310,14 @@ pub enum Cause {
     },
     /// WPR2 stays.
     #[error(
-        "booter_unload: WPR2 is still at {lo:#x} to {hi:#x}, expected none. Reset the card (`doorbell reset`)"
+        "{what}: WPR2 is still at {lo:#x} to {hi:#x}, expected none. Reset the card (`doorbell reset`)"
     )]
     Stays {
+        /// What should have taken it down.
+        what: &'static str,
         /// Its first byte.
         lo: u64,
-        /// Its last page.
+        /// Where its register has its end.
         hi: u64,
     },
     /// GSP does not run.
@@ -295,6 +354,18 @@ pub enum Cause {
         needed: u32,
         /// How long was waited.
         limit: std::time::Duration,
+    },
+    /// An answer of the FSP that is none.
+    #[error(
+        "an answer of the FSP: {field} is {found:#x}, expected {expected}. Reset the card (`doorbell reset`)"
+    )]
+    FspAnswer {
+        /// The field.
+        field: &'static str,
+        /// What it is.
+        found: u32,
+        /// What it should be.
+        expected: String,
     },
     /// A message that is none.
     #[error(
@@ -359,8 +430,14 @@ pub enum Cause {
 
 impl Cause {
     /// What to do next, if the cause does not say it.
-    fn next(&self) -> &'static str {
+    pub(super) fn next(&self) -> &'static str {
         match self {
+            Cause::Header { .. } | Cause::Program { .. } => {
+                ". Check the files (`fwtool verify`), or install those of another version"
+            }
+            Cause::Rpc { .. } => {
+                ". Reset the card (`doorbell reset`); if it fails again, check the firmware files (`fwtool verify`)"
+            }
             Cause::Transport(_) | Cause::Register(_) | Cause::Waited(_) | Cause::Polled { .. } => {
                 ". Rerun, which resets the card; if it fails again, power-cycle the machine"
             }

@@ -55,6 +55,18 @@ fn read<T: Struct>(branch: Branch, bytes: &[u8]) -> T {
     T::decode(branch, &whole).unwrap_or_else(|_| T::new_zeroed())
 }
 
+/// A line of RM's log as it may go to a terminal: what is no letter of it is written out.
+fn plain(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for letter in String::from_utf8_lossy(bytes).trim_end().chars() {
+        match letter == ' ' || letter.is_ascii_graphic() {
+            true => text.push(letter),
+            false => text.extend(letter.escape_default()),
+        }
+    }
+    text
+}
+
 impl Event {
     /// The event of a message.
     pub(super) fn of(branch: Branch, function: u32, bytes: &[u8]) -> Event {
@@ -86,11 +98,11 @@ impl Event {
             event::OS_ERROR_LOG => {
                 let told: OsErrorLog = read(branch, bytes);
                 let text = told.err_string.split(|byte| *byte == 0).next();
-                let text = String::from_utf8_lossy(text.unwrap_or_default());
+                let text = plain(text.unwrap_or_default());
                 Event::Log {
                     xid: told.except_type,
                     channel: told.chid,
-                    text: text.trim_end().to_owned(),
+                    text,
                 }
             }
             event::MMU_FAULT_QUEUED => Event::FaultQueued,
@@ -136,6 +148,13 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_the_log_are_plain_text() {
+        assert_eq!(plain(b"GPU at 'PCI:1' \"x\"\n"), "GPU at 'PCI:1' \"x\"");
+        assert_eq!(plain(b"a\x1b[2Jb\nc"), "a\\u{1b}[2Jb\\nc");
+        assert_eq!(plain("\u{202e}".as_bytes()), "\\u{202e}");
+    }
+
+    #[test]
     fn lines_of_the_log_and_data_of_events_end_where_they_should() {
         let mut log = OsErrorLog {
             except_type: 119,
@@ -153,7 +172,7 @@ mod tests {
             assert_eq!(Event::of(branch, event::OS_ERROR_LOG, &bytes), expected);
         }
         let posted = PostEvent {
-            h_client: 0xc1e0_0004,
+            h_client: 0xc1d0_0004,
             h_event: 0xd000_0009,
             notify_index: 37,
             event_data_size: 2,

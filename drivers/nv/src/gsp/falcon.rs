@@ -3,7 +3,7 @@
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu: falcon/arch/{turing,ampere}/kernel_falcon_{tu102,
 //! ga102}.c, gsp/arch/turing/kernel_gsp_tu102.c (`kgspResetHw_TU102`), gsp/arch/ampere/kernel_gsp_falcon_ga102.c
-//! (`kgspExecuteHsFalcon_GA102`).
+//! (`kgspExecuteHsFalcon_GA102`), gsp/arch/hopper/kernel_gsp_gh100.c (`_kgspLockdownReleasedOrFmcError`).
 
 use std::ops::Range;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use hcq::wait::{Look, poll_until};
 
 use super::card::{Card, block};
 use super::error::Cause;
+use super::flush::within;
 
 /// How long a falcon may take to be ready for a reset. The vendor's driver goes on then: the bit "sometimes may not get
 /// set".
@@ -30,6 +31,11 @@ const READY: Duration = Duration::from_micros(150);
 const PROPAGATION: usize = 10;
 /// How long everything else may take: the vendor's limit for a GPU that computes.
 const LIMIT: Duration = Duration::from_secs(4);
+
+/// Where offsets in a falcon end, of 24 bits (`DMATRFMOFFS_OFFS`).
+const OFFSETS: u64 = 1 << 24;
+/// Bits of a bus address that a falcon takes (`DMATRFBASE`, `DMATRFBASE1`).
+const ADDRESS: u32 = 49;
 
 /// Microcode that a falcon's boot ROM verifies, signed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -67,7 +73,7 @@ impl Microcode {
         fuse: u32,
     ) -> Result<Microcode, Cause> {
         let descriptor = descriptor(fwsec)?;
-        Ok(Microcode {
+        let code = Microcode {
             name: match command {
                 Command::Frts { .. } => "FWSEC FRTS",
                 Command::Sb => "FWSEC SB",
@@ -81,7 +87,8 @@ impl Microcode {
             signature: descriptor.pkc_data_offset.get(),
             engines: descriptor.engine_id_mask.get().into(),
             ucode: descriptor.ucode_id.into(),
-        })
+        };
+        code.checked()
     }
 
     /// A booter, for a chip by its fuse.
@@ -99,7 +106,7 @@ impl Microcode {
                 what: format!("it has {} apps, expected 1", booter.apps.len()),
             });
         };
-        Ok(Microcode {
+        let code = Microcode {
             name,
             bytes: booter.signed(fuse)?,
             code: code.clone(),
@@ -111,7 +118,32 @@ impl Microcode {
             signature: booter.signature_in_data() as u32,
             engines: booter.engine_id,
             ucode: booter.ucode_id,
-        })
+        };
+        code.checked()
+    }
+
+    /// The same, where a falcon can load it: in blocks of 256 bytes, to offsets of 24 bits.
+    fn checked(self) -> Result<Microcode, Cause> {
+        let wrong = |what: &str, found: u64, expected: &str| Cause::Contents {
+            file: self.name.into(),
+            what: format!("{what} is {found:#x}, expected {expected}"),
+        };
+        for (what, range, to) in [
+            ("the offset of its code", &self.code, self.imem),
+            ("the virtual address of its code", &self.code, self.start),
+            ("the offset of its data", &self.data, self.dmem),
+        ] {
+            for at in [u64::from(to), range.start as u64] {
+                if !at.is_multiple_of(BLOCK.into()) {
+                    return Err(wrong(what, at, "a multiple of 256"));
+                }
+            }
+            let end = u64::from(to) + (range.len() as u64).next_multiple_of(BLOCK.into());
+            if end > OFFSETS {
+                return Err(wrong(what, to.into(), "an end of at most 0x1000000"));
+            }
+        }
+        Ok(self)
     }
 }
 
@@ -374,6 +406,16 @@ impl<'a> Falcon<'a> {
         Ok((value.bits(), is_active && is_readable))
     }
 
+    /// The state of its RISC-V core where it runs, and has not halted.
+    ///
+    /// # Errors
+    /// The register's.
+    pub(super) fn running(&self) -> Result<Option<u32>, Cause> {
+        let (state, is_active) = self.riscv()?;
+        let runs = is_active && regs::riscv_cpuctl::HALTED.get(state) == 0;
+        Ok(runs.then_some(state))
+    }
+
     /// Waits until GSP lets the host look at it, or has put an error into its first mailbox in place of its argument. The FSP
     /// keeps its registers to itself before: reads are refused then.
     ///
@@ -384,17 +426,19 @@ impl<'a> Falcon<'a> {
         let what = "GSP to be started by its FMC, and its registers to be readable";
         poll_until(clock, deadline, what, || {
             let state = self.io().read(&regs::NV_PFALCON_FALCON_HWCFG2)?;
-            let is_refused = state.bits() & PRI_ERROR_MASK == PRI_ERROR || state.bits() == 0;
-            let has_error = || {
-                let mailboxes = self.mailboxes()?;
-                Ok::<_, Cause>(mailboxes[0] != 0 && mailboxes != arguments)
-            };
-            let is_done =
-                !is_refused && (state.get(hwcfg2::RISCV_BR_PRIV_LOCKDOWN) == 0 || has_error()?);
-            Ok::<_, Cause>(match is_done {
-                true => Look::Done(()),
-                false => Look::Not(state.bits().into()),
-            })
+            let not = Ok::<_, Cause>(Look::Not(state.bits().into()));
+            if state.bits() & PRI_ERROR_MASK == PRI_ERROR || state.bits() == 0 {
+                return not;
+            }
+            // The FMC has not read its argument yet: whatever else there is, is of before.
+            let mailboxes = self.mailboxes()?;
+            if mailboxes[0] != 0 && mailboxes == arguments {
+                return not;
+            }
+            match state.get(hwcfg2::RISCV_BR_PRIV_LOCKDOWN) == 0 || mailboxes[0] != 0 {
+                true => Ok(Look::Done(())),
+                false => not,
+            }
         })
     }
 
@@ -414,6 +458,11 @@ impl<'a> Falcon<'a> {
     }
 
     fn load(&self, code: &Microcode, at: BusAddr) -> Result<(), Cause> {
+        within(
+            code.name,
+            BusAddr(at.0.saturating_add(code.bytes.len() as u64)),
+            ADDRESS,
+        )?;
         self.fbif()
             .update(&regs::NV_PFALCON_FBIF_TRANSCFG, |value| {
                 let target = regs::transcfg::TARGET_COHERENT_SYSMEM;
@@ -425,7 +474,14 @@ impl<'a> Falcon<'a> {
         let secure = size | dmatrfcmd::IMEM.put(1) | dmatrfcmd::SEC.put(1);
         // The offset in memory is the virtual address, too: memory starts as much before the code.
         let before = u64::from(code.start);
-        let from = (at.0 + code.code.start as u64).wrapping_sub(before);
+        let from = (at.0 + code.code.start as u64).checked_sub(before);
+        let from = from.ok_or_else(|| Cause::Contents {
+            file: code.name.into(),
+            what: format!(
+                "the virtual address of its code is {before:#x}, expected at most {:#x}, where it is on the bus",
+                at.0
+            ),
+        })?;
         self.transfer(from, (code.imem, code.start), code.code.len(), secure)?;
         let from = at.0 + code.data.start as u64;
         self.transfer(from, (code.dmem, 0), code.data.len(), size)
@@ -462,5 +518,74 @@ impl<'a> Falcon<'a> {
         self.wait(&regs::NV_PFALCON_FALCON_DMATRFCMD, what, |value| {
             value.get(dmatrfcmd::IDLE) == 1
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: Microcode = Microcode {
+        name: "FWSEC FRTS",
+        bytes: Vec::new(),
+        code: 0..0x300,
+        data: 0x300..0x500,
+        imem: 0,
+        start: 0x100,
+        dmem: 0,
+        signature: 0x10,
+        engines: 0x400,
+        ucode: 9,
+    };
+
+    #[test]
+    fn microcode_that_a_falcon_cannot_load_is_refused() {
+        assert_eq!(GOOD.checked().unwrap(), GOOD);
+        let most = Microcode {
+            imem: 0xff_fd00,
+            ..GOOD
+        };
+        assert!(most.checked().is_ok());
+        for (code, text) in [
+            (
+                Microcode {
+                    imem: 0xff_fe00,
+                    ..GOOD
+                },
+                "the offset of its code is 0xfffe00, expected an end of",
+            ),
+            (
+                Microcode {
+                    imem: u32::MAX - 255,
+                    ..GOOD
+                },
+                "the offset of its code is 0xffffff00, expected an end of",
+            ),
+            (
+                Microcode {
+                    start: 0x180,
+                    ..GOOD
+                },
+                "the virtual address of its code is 0x180, expected a multiple of 256",
+            ),
+            (
+                Microcode {
+                    data: 0x340..0x500,
+                    ..GOOD
+                },
+                "the offset of its data is 0x340, expected a multiple of 256",
+            ),
+            (
+                Microcode {
+                    dmem: 0x8000_0000,
+                    ..GOOD
+                },
+                "the offset of its data is 0x80000000",
+            ),
+        ] {
+            let error = code.checked().unwrap_err().to_string();
+            assert!(error.starts_with("FWSEC FRTS: "), "{error}");
+            assert!(error.contains(text), "{error}");
+        }
     }
 }

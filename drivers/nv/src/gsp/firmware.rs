@@ -186,7 +186,6 @@ mod tests {
                 branch: parts.branch,
                 vram: 8 << 30,
                 workspace: None,
-                locked: None,
                 image: parts.gsp.image().len() as u64,
                 loader: parts.loader.image().len() as u64,
             });

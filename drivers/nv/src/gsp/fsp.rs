@@ -48,12 +48,12 @@ impl<'a> Fsp<'a> {
     /// Sends a message, and waits for what the FSP makes of it.
     ///
     /// # Errors
-    /// [`Cause::Room`], [`Cause::FspRefused`], [`Cause::Message`]; the registers'.
+    /// [`Cause::Long`], [`Cause::FspRefused`], [`Cause::FspAnswer`]; the registers'.
     pub(super) fn send(&self, kind: u8, payload: &[u8]) -> Result<(), Cause> {
         let words = packet(kind, payload);
         let bytes = words.len() as u32 * 4;
         if bytes > FSP_CHANNEL {
-            return Err(Cause::Room {
+            return Err(Cause::Long {
                 what: "a message to the FSP",
                 bytes: bytes.into(),
                 room: FSP_CHANNEL.into(),
@@ -61,6 +61,7 @@ impl<'a> Fsp<'a> {
         }
         let io = self.card.io();
         self.wait("the FSP to take messages", false)?;
+        self.drain()?;
         io.write(&regs::NV_PFSP_EMEMC, regs::ememc::AINCW.put(1))?;
         for word in words {
             io.write(&regs::NV_PFSP_EMEMD, word)?;
@@ -71,6 +72,18 @@ impl<'a> Fsp<'a> {
         self.answer(kind)
     }
 
+    /// Leaves out what another driver was sent and has not read: it is no answer to what follows.
+    fn drain(&self) -> Result<(), Cause> {
+        let io = self.card.io();
+        let head = io.read(&regs::NV_PFSP_MSGQ_HEAD)?.bits();
+        let tail = io.read(&regs::NV_PFSP_MSGQ_TAIL)?.bits();
+        if head == tail {
+            return Ok(());
+        }
+        tracing::warn!(target: "hcq::nv::gsp", head, tail, "old answer of the FSP: left out");
+        Ok(io.write(&regs::NV_PFSP_MSGQ_TAIL, head)?)
+    }
+
     fn answer(&self, kind: u8) -> Result<(), Cause> {
         let io = self.card.io();
         self.wait("the FSP to answer", true)?;
@@ -78,7 +91,7 @@ impl<'a> Fsp<'a> {
         let tail = io.read(&regs::NV_PFSP_MSGQ_TAIL)?.bits();
         let bytes = tail.wrapping_sub(head).wrapping_add(4);
         if bytes > FSP_CHANNEL || bytes < HEAD + size_of::<NvdmResponse>() as u32 {
-            return Err(wrong("length of the FSP's answer", bytes, "20 to 1024"));
+            return Err(wrong("its length", bytes, "20 to 1024"));
         }
         io.write(&regs::NV_PFSP_EMEMC, regs::ememc::AINCR.put(1))?;
         let mut all = Vec::new();
@@ -95,14 +108,14 @@ impl<'a> Fsp<'a> {
         let expected = MCTP_NVIDIA | u32::from(NVDM_TYPE_FSP_RESPONSE) << 24;
         if word(4) != expected {
             let expected = format!("{expected:#x}");
-            return Err(wrong("kind of the FSP's answer", word(4), &expected));
+            return Err(wrong("its kind", word(4), &expected));
         }
         let told = all.get(HEAD as usize..).unwrap_or_default();
         let told = NvdmResponse::read_from_prefix(told).map(|(told, _)| told);
         match told.map(|told| (told.command_nvdm_type.get(), told.error_code.get())) {
             Ok((of, 0)) if of == u32::from(kind) => Ok(()),
             Ok((of, code)) => Err(Cause::FspRefused { kind, of, code }),
-            Err(_) => Err(wrong("length of the FSP's answer", bytes, "20 to 1024")),
+            Err(_) => Err(wrong("its length", bytes, "20 to 1024")),
         }
     }
 
@@ -125,9 +138,9 @@ impl<'a> Fsp<'a> {
 }
 
 fn wrong(field: &'static str, found: u32, expected: &str) -> Cause {
-    Cause::Message {
+    Cause::FspAnswer {
         field,
-        found: found.into(),
+        found,
         expected: expected.into(),
     }
 }

@@ -22,7 +22,7 @@ use hcq::addr::BusAddr;
 use zerocopy::{FromZeros, IntoBytes};
 
 use super::card::Card;
-use super::error::{Cause, Stage};
+use super::error::{Cause, Note, Stage};
 use super::falcon::Falcon;
 use super::firmware::Parts;
 use super::fsp::Fsp;
@@ -199,16 +199,18 @@ impl Hopper {
         }
     }
 
-    /// Waits until GSP has halted, after RM has ended; what went wrong is noted.
-    pub(super) fn end(card: &Card, runs: bool, note: &mut dyn FnMut(Result<(), Cause>)) {
-        if runs {
-            note(Falcon::of(card, GSP).wait_riscv_halt());
-        }
+    /// Waits until GSP has halted, after RM has ended; what went wrong is noted. Whether it is down.
+    pub(super) fn end(card: &Card, note: &mut Note<'_>) -> bool {
+        let has_halted = note(Falcon::of(card, GSP).wait_riscv_halt());
         let stays = |up: Option<(u64, u64)>| match up {
             None => Ok(()),
-            Some((lo, hi)) => Err(Cause::Stays { lo, hi }),
+            Some((lo, hi)) => Err(Cause::Stays {
+                what: "the end of RM on GSP",
+                lo,
+                hi,
+            }),
         };
-        note(card.wpr2().and_then(stays));
+        note(card.wpr2().and_then(stays)) && has_halted
     }
 }
 

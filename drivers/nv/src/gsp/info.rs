@@ -1,15 +1,16 @@
 //! What GSP is told before it starts: the machine around the card, and settings.
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/vgpu/rpc.c (`rpcGspSetSystemInfo_v17_00`,
-//! `rpcSetRegistry_v17_00`), src/nvidia/generated/g_gpu_nvoc.h (`gpuEncodeDomainBusDevice`); Linux,
+//! `rpcSetRegistry_v17_00`), kernel-open/nvidia/nv-pci.c (`nv_pci_probe`: which windows are which),
+//! src/nvidia/generated/g_gpu_nvoc.h (`gpuEncodeDomainBusDevice`); Linux,
 //! drivers/gpu/drm/nouveau/nvkm/subdev/gsp/rm/r535/gsp.c (which settings a driver needs that has no others).
 
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::gsp::{REGISTRY_DWORD, RegistryEntry, RegistryTable, SystemInfo};
 use drivers_spec::pci::{
-    PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_TYPE_64, PCI_CLASS_REVISION, PCI_SUBSYSTEM_VENDOR_ID,
-    PCI_VENDOR_ID,
+    PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_TYPE_64, PCI_BASE_ADDRESS_SPACE_IO,
+    PCI_CLASS_REVISION, PCI_SUBSYSTEM_VENDOR_ID, PCI_VENDOR_ID,
 };
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Pci, TransportError};
@@ -29,16 +30,33 @@ const HOST_PAGE: u64 = 4096;
 /// Settings: RM keeps configuration space over a reset of the bus, which it may do.
 const SETTINGS: [(&str, u32); 2] = [("RMSecBusResetEnable", 1), ("RMForcePcieConfigSave", 1)];
 
-/// Where a BAR is on the bus.
-fn bar(pci: &dyn Pci, number: u16) -> Result<(u64, bool), TransportError> {
-    let at = PCI_BASE_ADDRESS_0 + 4 * number;
-    let low = pci.config_read(at, AccessWidth::W32)?;
-    let is_64 = low & 0x6 == PCI_BASE_ADDRESS_MEM_TYPE_64;
-    let high = match is_64 {
-        true => pci.config_read(at + 4, AccessWidth::W32)?,
-        false => 0,
-    };
-    Ok((u64::from(high) << 32 | u64::from(low & !0xf), is_64))
+/// Base address registers of a function.
+const REGISTERS: u16 = 6;
+
+/// The windows of a function that RM is told of, in their order: registers, VRAM, instance memory; 0 where there is none.
+/// Whether the first of them is wide.
+///
+/// A wide one takes two registers, so that windows have other numbers where the first one is wide (Hopper).
+fn windows(pci: &dyn Pci) -> Result<([u64; 3], bool), TransportError> {
+    let (mut found, mut register) = (Vec::new(), 0);
+    while register < REGISTERS {
+        let at = PCI_BASE_ADDRESS_0 + 4 * register;
+        let low = pci.config_read(at, AccessWidth::W32)?;
+        let is_memory = low & PCI_BASE_ADDRESS_SPACE_IO == 0;
+        let is_wide = is_memory && low & 0x6 == PCI_BASE_ADDRESS_MEM_TYPE_64;
+        let high = match is_wide {
+            true => pci.config_read(at + 4, AccessWidth::W32)?,
+            false => 0,
+        };
+        let start = u64::from(high) << 32 | u64::from(low & !0xf);
+        if is_memory && start != 0 {
+            found.push((start, is_wide));
+        }
+        register += if is_wide { 2 } else { 1 };
+    }
+    let is_wide = found.first().is_some_and(|(_, is_wide)| *is_wide);
+    let mut starts = found.into_iter().map(|(start, _)| start);
+    Ok(([0; 3].map(|none| starts.next().unwrap_or(none)), is_wide))
 }
 
 /// The address of a function as RM has it: `0000:01:00.0` is bus 1. None for another name.
@@ -57,10 +75,7 @@ pub(super) fn system(pci: &dyn Pci, arch: Arch, branch: Branch) -> Result<Vec<u8
     let ids = pci.config_read(PCI_VENDOR_ID, AccessWidth::W32)?;
     let sub_ids = pci.config_read(PCI_SUBSYSTEM_VENDOR_ID, AccessWidth::W32)?;
     let revision = pci.config_read(PCI_CLASS_REVISION, AccessWidth::W32)? & 0xff;
-    let (registers, _) = bar(pci, 0)?;
-    let (vram, is_64) = bar(pci, 1)?;
-    // BAR 1 takes two registers where it is wide; the next one follows.
-    let (instances, _) = bar(pci, if is_64 { 3 } else { 2 })?;
+    let ([registers, vram, instances], is_wide) = windows(pci)?;
     let info = SystemInfo {
         gpu_phys_addr: registers,
         gpu_phys_fb_addr: vram,
@@ -75,6 +90,7 @@ pub(super) fn system(pci: &dyn Pci, arch: Arch, branch: Branch) -> Result<Vec<u8
         pci_device_id: ids,
         pci_sub_device_id: sub_ids,
         pci_revision_id: revision,
+        bar0_64b_supported: is_wide.into(),
         host_page_size: HOST_PAGE,
         ..SystemInfo::default()
     };

@@ -64,8 +64,6 @@ pub(super) struct Given {
     pub vram: u64,
     /// Where the display engine has its workspace.
     pub workspace: Option<u64>,
-    /// Where what the VBIOS has locked starts.
-    pub locked: Option<u64>,
     /// Bytes of GSP's image.
     pub image: u64,
     /// Bytes of the boot loader.
@@ -88,15 +86,8 @@ pub(super) fn layout(given: &Given) -> Result<WprMeta, Cause> {
         Some(at) => at.min(vram),
         None => without_display,
     };
-    let reserved = given.locked.unwrap_or(workspace).min(workspace);
-    let needed = vram - reserved.min(vram)
-        + WPR
-        + FRTS
-        + given.loader
-        + given.image
-        + IMAGE
-        + NON_WPR_HEAP
-        + 4 * MIB;
+    let needed =
+        vram - workspace + WPR + FRTS + given.loader + given.image + IMAGE + NON_WPR_HEAP + 4 * MIB;
     let (_, least) = heap_of(given.branch);
     let refused = Cause::Vram {
         vram,
@@ -105,7 +96,7 @@ pub(super) fn layout(given: &Given) -> Result<WprMeta, Cause> {
     if needed + least > vram {
         return Err(refused);
     }
-    let wpr_end = down(reserved, WPR);
+    let wpr_end = down(workspace, WPR);
     let frts = wpr_end - FRTS;
     let loader = down(frts - given.loader, PAGE);
     let image = down(loader - given.image, IMAGE);
@@ -154,7 +145,6 @@ mod tests {
         branch: Branch::R570,
         vram: 24 << 30,
         workspace: None,
-        locked: None,
         image: 63_536_808,
         loader: 0x5000,
     };
@@ -185,30 +175,18 @@ mod tests {
     }
 
     #[test]
-    fn the_workspace_of_the_display_and_what_is_locked_move_the_end() {
-        let at = |workspace, locked| {
-            let given = Given {
-                workspace,
-                locked,
-                ..GA102
-            };
+    fn the_workspace_of_the_display_moves_the_end() {
+        let at = |workspace| {
+            let given = Given { workspace, ..GA102 };
             let meta = layout(&given).unwrap();
             (meta.vga_workspace_offset, meta.gsp_fw_wpr_end)
         };
         let vram = GA102.vram;
         // Where the engine has it, if that is in the last MiB; at the end otherwise.
-        assert_eq!(
-            at(Some(vram - 0x4_0000), None),
-            (vram - 0x4_0000, vram - 0x4_0000)
-        );
-        assert_eq!(
-            at(Some(0x1000_0000), None),
-            (vram - 0x2_0000, vram - 0x2_0000)
-        );
-        // What is locked is below it, or above.
-        let locked = vram - 0x31_0000;
-        assert_eq!(at(None, Some(locked)), (vram - MIB, vram - 0x32_0000));
-        assert_eq!(at(None, Some(vram - 0x1_0000)), (vram - MIB, vram - MIB));
+        let last = vram - 0x4_0000;
+        assert_eq!(at(Some(last)), (last, last));
+        let end = vram - 0x2_0000;
+        assert_eq!(at(Some(0x1000_0000)), (end, end));
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `error` | the stages of a start, and why one failed |
 //! | `card` | a card: which chip, its registers, the states that others have left it in |
+//! | `flush` | the page that the card reads to flush its writes to the host |
 //! | `falcon` | processors that run signed microcode: reset, load, run |
 //! | `firmware`, `rom` | the files; the VBIOS, and FWSEC in it |
 //! | `layout`, `memory` | where in VRAM the firmware goes; memory of the host for it |
@@ -26,6 +27,7 @@ mod error;
 mod event;
 mod falcon;
 mod firmware;
+mod flush;
 mod fsp;
 mod hopper;
 mod info;

@@ -41,8 +41,9 @@ pub(super) const MESSAGE: usize = (MSG_ELEMENT * MSG_ELEMENTS_MAX) as usize - MS
 
 /// How long GSP may take to make room.
 const ROOM: Duration = Duration::from_secs(1);
-/// How often a message is read again whose sum is wrong.
+/// How often a message is read that is wrong, and how long it may still be on its way meanwhile.
 const TRIES: usize = 3;
+const PAUSE: Duration = Duration::from_micros(10);
 
 /// Both rings, as the host has them.
 pub(super) struct Queues {
@@ -54,6 +55,17 @@ pub(super) struct Queues {
     /// The next element that is read, and the number of the next message.
     read: u32,
     received: u32,
+    /// How far the last old message was behind that.
+    closest: u32,
+}
+
+/// A message that was read.
+struct Read {
+    header: RpcHeader,
+    parameters: Vec<u8>,
+    /// Its number, and how many elements it has.
+    number: u32,
+    elements: u32,
 }
 
 /// The sum over a message: zero for one that is whole.
@@ -103,11 +115,11 @@ impl Queues {
     /// Empty rings in zeroed memory, whose pages are there for GSP.
     ///
     /// # Errors
-    /// The window's; [`Cause::Room`].
+    /// The window's; [`Cause::Long`].
     pub(super) fn new(shared: &Window, pages: &[BusAddr]) -> Result<Queues, Cause> {
         let needed = BYTES / PAGE;
         if (pages.len() as u64) < needed {
-            return Err(Cause::Room {
+            return Err(Cause::Long {
                 what: "GSP's message queues",
                 bytes: BYTES,
                 room: pages.len() as u64 * PAGE,
@@ -138,6 +150,7 @@ impl Queues {
             sent: 0,
             read: 0,
             received: 0,
+            closest: u32::MAX,
         })
     }
 
@@ -180,11 +193,11 @@ impl Queues {
     /// Writes a message of at most [`MESSAGE`] bytes. GSP does not look before it is told.
     ///
     /// # Errors
-    /// [`Cause::Full`]; [`Cause::Room`]; the windows'.
+    /// [`Cause::Full`]; [`Cause::Long`]; the windows'.
     pub(super) fn send(&mut self, clock: &dyn Clock, message: &[u8]) -> Result<(), Cause> {
         if message.len() > MESSAGE {
-            return Err(Cause::Room {
-                what: "a message",
+            return Err(Cause::Long {
+                what: "a message to GSP",
                 bytes: message.len() as u64,
                 room: MESSAGE as u64,
             });
@@ -233,42 +246,68 @@ impl Queues {
         }
     }
 
-    /// Takes the next message, if there is one: header and parameters.
+    /// Takes the next message, if there is one: header and parameters. None, too, where it was an old one.
     ///
     /// # Errors
     /// [`Cause::Message`]; the windows'.
-    pub(super) fn receive(&mut self) -> Result<Option<(RpcHeader, Vec<u8>)>, Cause> {
-        let write = self.status.load::<u32>(WRITE)?;
-        if write >= COUNT {
-            return Err(wrong(
-                "writePtr of the answers",
-                write,
-                format!("below {COUNT}"),
-            ));
-        }
-        let there = (write + COUNT - self.read) % COUNT;
-        if there == 0 {
-            return Ok(None);
-        }
+    pub(super) fn receive(
+        &mut self,
+        clock: &dyn Clock,
+    ) -> Result<Option<(RpcHeader, Vec<u8>)>, Cause> {
         let mut tries = 1;
         loop {
-            let read = self.whole(there);
-            let (header, elements, message) = match read {
+            let there = self.there()?;
+            if there == 0 {
+                return Ok(None);
+            }
+            let read = match self.whole(there) {
                 Err(Cause::Message { .. }) if tries < TRIES => {
                     tries += 1;
+                    clock.sleep(PAUSE);
                     continue;
                 }
                 read => read?,
             };
-            self.read = (self.read + elements) % COUNT;
-            self.commands.ring(READ, self.read)?;
-            self.received = self.received.wrapping_add(1);
-            return Ok(Some((header, message)));
+            if read.number == self.received {
+                self.take(read.elements)?;
+                self.received = self.received.wrapping_add(1);
+                self.closest = u32::MAX;
+                return Ok(Some((read.header, read.parameters)));
+            }
+            // One of before is left out, if they come closer to the one that is due: as the vendor's driver does.
+            let behind = self.received.saturating_sub(read.number);
+            if behind == 0 || behind >= self.closest {
+                let expected = format!("{:#x}", self.received);
+                return Err(wrong("seqNum", read.number, expected));
+            }
+            tracing::warn!(target: "hcq::nv::gsp", number = read.number, due = self.received, "old message of GSP: left out");
+            self.closest = behind;
+            self.take(read.elements)?;
+            return Ok(None);
         }
     }
 
+    /// How many elements are there.
+    fn there(&self) -> Result<u32, Cause> {
+        let write = self.status.load::<u32>(WRITE)?;
+        match write < COUNT {
+            true => Ok((write + COUNT - self.read) % COUNT),
+            false => Err(wrong(
+                "writePtr of the answers",
+                write,
+                format!("below {COUNT}"),
+            )),
+        }
+    }
+
+    /// Gives elements back.
+    fn take(&mut self, elements: u32) -> Result<(), Cause> {
+        self.read = (self.read + elements) % COUNT;
+        Ok(self.commands.ring(READ, self.read)?)
+    }
+
     /// The message that starts at the next element.
-    fn whole(&self, there: u32) -> Result<(RpcHeader, u32, Vec<u8>), Cause> {
+    fn whole(&self, there: u32) -> Result<Read, Cause> {
         let mut bytes = vec![0; MSG_ELEMENT as usize];
         self.element(0, &mut bytes)?;
         let (head, rest) = bytes.split_at(size_of::<MsgElement>());
@@ -298,7 +337,6 @@ impl Queues {
             return Err(wrong("the sum over it (checkSum)", sum, 0));
         }
         for (field, found, expected) in [
-            ("seqNum", head.seq_num, self.received),
             ("signature", rpc.signature, RPC_SIGNATURE),
             ("header_version", rpc.header_version, RPC_HEADER_VERSION),
         ] {
@@ -306,8 +344,12 @@ impl Queues {
                 return Err(wrong(field, found, format!("{expected:#x}")));
             }
         }
-        let message = bytes.split_off(MSG_ELEMENT_HEADER + size_of::<RpcHeader>());
-        Ok((rpc, head.elem_count, message))
+        Ok(Read {
+            parameters: bytes.split_off(MSG_ELEMENT_HEADER + size_of::<RpcHeader>()),
+            header: rpc,
+            number: head.seq_num,
+            elements: head.elem_count,
+        })
     }
 
     fn element(&self, number: u32, bytes: &mut [u8]) -> Result<(), Cause> {

@@ -4,15 +4,20 @@
 //! continuation records, and so does its answer. Between them GSP sends events, which are kept, and programs for the host,
 //! which are run at once: GSP waits for them.
 //!
+//! An answer names its function, and not its call. Where one has not come, or something else was wrong, no other call is made
+//! but the one that ends RM: its answer could be taken for that of another.
+//!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c (`_kgspRpcRecvPoll`,
-//! `_kgspProcessRpcEvent`), src/nvidia/src/kernel/vgpu/rpc.c (`_issueRpcAndWait`, `_issueRpcLarge`).
+//! `_kgspProcessRpcEvent`), src/nvidia/src/kernel/vgpu/rpc.c (`_issueRpcAndWait`, `_issueRpcLarge`), src/nvidia/inc/
+//! libraries/resserv/resserv.h (handles of clients).
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use drivers_spec::nv::abi::Branch;
-use drivers_spec::nv::gsp::{RpcHeader, event, function};
+use drivers_spec::nv::abi::{Branch, Struct};
+use drivers_spec::nv::gsp::{RpcHeader, RpcUnloading, event, function};
 use drivers_spec::nv::mmio;
 use drivers_spec::nv::mmio::falcon::GSP;
 use hcq::sync::lock;
@@ -30,6 +35,10 @@ use super::sequencer::{self, Resume};
 const ANSWER: Duration = Duration::from_secs(6);
 /// Events that are kept for those who have not looked yet.
 const KEPT: usize = 256;
+/// The first handle of a client, and the bits that follow it: those that RM gives to clients of the kernel
+/// (`RS_CLIENT_HANDLE_BASE`; it has those from `RS_CLIENT_INTERNAL_HANDLE_BASE`, 0xc1e00000, on for itself).
+const FIRST_CLIENT: u32 = 0xc1d0_0000;
+const CLIENTS: u32 = 0xf_ffff;
 /// Parameters that a message has room for.
 const PARAMETERS: usize = MESSAGE - size_of::<RpcHeader>();
 
@@ -38,6 +47,8 @@ pub(super) struct Rpc {
     card: Arc<Card>,
     branch: Branch,
     turn: Mutex<Turn>,
+    /// How many clients there were.
+    clients: AtomicU32,
 }
 
 /// What a call at a time has.
@@ -45,6 +56,8 @@ struct Turn {
     queues: Queues,
     resume: Resume,
     events: VecDeque<Event>,
+    /// Why there are no calls any more.
+    dead: Option<Cause>,
 }
 
 /// An answer.
@@ -66,7 +79,9 @@ impl Rpc {
                 queues,
                 resume,
                 events: VecDeque::new(),
+                dead: None,
             }),
+            clients: AtomicU32::new(0),
         }
     }
 
@@ -80,28 +95,62 @@ impl Rpc {
         self.branch
     }
 
+    /// The handle of a new client: no two of a card have the same.
+    pub(super) fn client(&self) -> u32 {
+        let number = self.clients.fetch_add(1, Ordering::Relaxed);
+        FIRST_CLIENT | number & CLIENTS
+    }
+
+    /// A turn, where nothing has gone wrong yet; what goes wrong in it is the cause of all that follow.
+    fn turn<T>(&self, run: impl FnOnce(&mut Turn) -> Result<T, Cause>) -> Result<T, Cause> {
+        let mut turn = lock(&self.turn);
+        if let Some(first) = &turn.dead {
+            return Err(first.clone());
+        }
+        let done = run(&mut turn);
+        if let Err(cause) = &done {
+            turn.dead = Some(cause.clone());
+        }
+        done
+    }
+
     /// Sends what is not answered.
     ///
     /// # Errors
-    /// [`Cause::Full`]; the bus's.
+    /// [`Cause::Full`]; the bus's; the first of before.
     pub(super) fn tell(&self, number: u32, parameters: &[u8]) -> Result<(), Cause> {
-        self.send(&mut lock(&self.turn), number, parameters)?;
-        Ok(())
+        self.turn(|turn| self.send(turn, number, parameters).map(drop))
     }
 
     /// Sends a call, and waits for its answer. `what` is its name.
     ///
     /// # Errors
-    /// [`Cause::Full`], [`Cause::Waited`], [`Cause::Crashed`], [`Cause::Message`]; the bus's.
+    /// [`Cause::Full`], [`Cause::Waited`], [`Cause::Crashed`], [`Cause::Message`]; the bus's; the first of before.
     pub(super) fn call(&self, what: &str, number: u32, parameters: &[u8]) -> Result<Answer, Cause> {
-        let mut turn = lock(&self.turn);
-        let records = self.send(&mut turn, number, parameters)?;
+        self.turn(|turn| self.exchange(turn, what, number, parameters))
+    }
+
+    fn exchange(
+        &self,
+        turn: &mut Turn,
+        what: &str,
+        number: u32,
+        parameters: &[u8],
+    ) -> Result<Answer, Cause> {
+        let records = self.send(turn, number, parameters)?;
         let what = format!("the answer to RPC {what}");
         let deadline = self.card.within(ANSWER);
-        let (head, mut bytes) = self.wait(&mut turn, &what, number, deadline)?;
+        let (head, mut bytes) = self.wait(turn, &what, number, deadline)?;
         while records > 1 && head.rpc_result == 0 && bytes.len() < parameters.len() {
             let more = function::CONTINUATION_RECORD;
-            let (_, rest) = self.wait(&mut turn, &what, more, deadline)?;
+            let (_, rest) = self.wait(turn, &what, more, deadline)?;
+            if rest.is_empty() {
+                return Err(Cause::Message {
+                    field: "length of a continuation record",
+                    found: 0,
+                    expected: "1 or more bytes of parameters".into(),
+                });
+            }
             bytes.extend(rest);
         }
         Ok(Answer {
@@ -110,36 +159,72 @@ impl Rpc {
         })
     }
 
-    /// Waits until GSP has made its queue, and RM on it has started.
+    /// Tells RM to end, whatever has gone wrong before, and waits for its answer. No call is made after that.
     ///
     /// # Errors
-    /// Those of [`Rpc::call`]; [`Cause::Header`].
-    pub(super) fn wait_started(&self, link: Duration, init: Duration) -> Result<(), Cause> {
+    /// As [`Rpc::call`]; [`Cause::Rpc`]: it refuses.
+    pub(super) fn end(&self) -> Result<(), Cause> {
         let mut turn = lock(&self.turn);
-        let linked = turn.queues.link(self.card.clock(), self.card.within(link));
-        linked.map_err(|error| self.or_crashed(error))?;
-        let what = "RM on GSP to start (GSP_INIT_DONE)";
-        let deadline = self.card.within(init);
-        let (head, _) = self.wait(&mut turn, what, event::GSP_INIT_DONE, deadline)?;
-        match head.rpc_result {
+        let before = turn.dead.replace(Cause::Ended);
+        // Where it would not hear it.
+        if let Some(first) = before
+            && (first.is_gone() || matches!(first, Cause::Crashed { .. } | Cause::Ended))
+        {
+            return Err(first);
+        }
+        let what = "UNLOADING_GUEST_DRIVER";
+        let params = RpcUnloading::default().encode(self.branch);
+        let number = function::UNLOADING_GUEST_DRIVER;
+        match self.exchange(&mut turn, what, number, &params)?.result {
             0 => Ok(()),
             result => Err(Cause::Rpc {
-                call: "GSP_INIT_DONE".into(),
+                call: what.into(),
                 result,
             }),
         }
     }
 
-    /// What GSP has told since the last call.
+    /// From now on no call is made.
+    pub(super) fn close(&self) {
+        lock(&self.turn).dead = Some(Cause::Ended);
+    }
+
+    /// Waits until GSP has made its queue, and RM on it has started.
     ///
     /// # Errors
-    /// [`Cause::Message`]; the bus's.
+    /// Those of [`Rpc::call`]; [`Cause::Header`]; [`Cause::Rpc`].
+    pub(super) fn wait_started(&self, link: Duration, init: Duration) -> Result<(), Cause> {
+        self.turn(|turn| {
+            let linked = turn.queues.link(self.card.clock(), self.card.within(link));
+            linked.map_err(|error| self.or_crashed(error))?;
+            let what = "RM on GSP to start (GSP_INIT_DONE)";
+            let deadline = self.card.within(init);
+            let (head, _) = self.wait(turn, what, event::GSP_INIT_DONE, deadline)?;
+            match head.rpc_result {
+                0 => Ok(()),
+                result => Err(Cause::Rpc {
+                    call: "GSP_INIT_DONE".into(),
+                    result,
+                }),
+            }
+        })
+    }
+
+    /// What GSP has told since the last call: what is there now, and no more of it than is kept.
+    ///
+    /// # Errors
+    /// [`Cause::Message`]; the bus's; the first of before.
     pub(super) fn events(&self) -> Result<Vec<Event>, Cause> {
-        let mut turn = lock(&self.turn);
-        while let Some((head, bytes)) = turn.queues.receive()? {
-            self.heard(&mut turn, head.function, &bytes)?;
-        }
-        Ok(turn.events.drain(..).collect())
+        self.turn(|turn| {
+            let deadline = self.card.within(ANSWER);
+            for _ in 0..KEPT {
+                let Some((head, bytes)) = turn.queues.receive(self.card.clock())? else {
+                    break;
+                };
+                self.heard(turn, head.function, &bytes, deadline)?;
+            }
+            Ok(turn.events.drain(..).collect())
+        })
     }
 
     /// Sends a message, in as many records as it needs.
@@ -170,21 +255,33 @@ impl Rpc {
         deadline: Deadline,
     ) -> Result<(RpcHeader, Vec<u8>), Cause> {
         let waited = poll_until(self.card.clock(), deadline, what, || {
-            while let Some((head, bytes)) = turn.queues.receive()? {
+            let mut heard = 0;
+            while let Some((head, bytes)) = turn.queues.receive(self.card.clock())? {
                 if head.function == wanted {
                     return Ok(Look::Done((head, bytes)));
                 }
-                self.heard(turn, head.function, &bytes)?;
+                self.heard(turn, head.function, &bytes, deadline)?;
+                heard += 1;
+                // However much it tells.
+                if heard == KEPT || deadline.expired(self.card.clock()) {
+                    break;
+                }
             }
-            Ok::<_, Cause>(Look::Not(0))
+            Ok::<_, Cause>(Look::Not(heard as u64))
         });
         waited.map_err(|error| self.or_crashed(error))
     }
 
     /// Something came that nobody waits for.
-    fn heard(&self, turn: &mut Turn, number: u32, bytes: &[u8]) -> Result<(), Cause> {
+    fn heard(
+        &self,
+        turn: &mut Turn,
+        number: u32,
+        bytes: &[u8],
+        deadline: Deadline,
+    ) -> Result<(), Cause> {
         if number == event::GSP_RUN_CPU_SEQUENCER {
-            return sequencer::run(&self.card, &turn.resume, bytes);
+            return sequencer::run(&self.card, &turn.resume, bytes, deadline);
         }
         if number < event::FIRST_EVENT {
             let name = function::name(number).unwrap_or("unknown");

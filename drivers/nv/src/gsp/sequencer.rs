@@ -11,7 +11,7 @@ use drivers_spec::nv::gsp::{RpcRunCpuSequencer, sequencer as op};
 use drivers_spec::nv::mmio::falcon::{GSP, SEC2};
 use drivers_spec::nv::mmio::{NV_PGC6_BSI_SECURE_SCRATCH_14, scratch_14};
 use hcq::addr::BusAddr;
-use hcq::wait::{Look, Timeout, poll_until};
+use hcq::wait::{Deadline, Look, Timeout, poll_until};
 use zerocopy::FromBytes;
 
 use super::card::Card;
@@ -117,17 +117,30 @@ fn steps(bytes: &[u8]) -> Result<Vec<Step>, Cause> {
     Ok(steps)
 }
 
-/// Runs a program.
+/// Runs a program, before a deadline: who waits for GSP does not wait longer because of it.
 ///
 /// # Errors
-/// [`Cause::Program`], before anything is done; the registers'.
-pub(super) fn run(card: &Card, resume: &Resume, bytes: &[u8]) -> Result<(), Cause> {
+/// [`Cause::Program`], before anything is done; [`Cause::Waited`]; the registers'.
+pub(super) fn run(
+    card: &Card,
+    resume: &Resume,
+    bytes: &[u8],
+    deadline: Deadline,
+) -> Result<(), Cause> {
     let steps = steps(bytes)?;
     tracing::debug!(target: "hcq::nv::gsp", steps = steps.len(), "run GSP's program");
-    steps.iter().try_for_each(|step| take(card, resume, step))
+    for (number, step) in (0..).zip(&steps) {
+        if deadline.expired(card.clock()) {
+            let what = "GSP's program for the host to end";
+            return Err(deadline.timeout(card.clock(), what, Some(number)).into());
+        }
+        let longest = LONGEST.min(deadline.remaining(card.clock()));
+        take(card, resume, step, longest)?;
+    }
+    Ok(())
 }
 
-fn take(card: &Card, resume: &Resume, step: &Step) -> Result<(), Cause> {
+fn take(card: &Card, resume: &Resume, step: &Step, longest: Duration) -> Result<(), Cause> {
     let (bus, gsp) = (card.bus(), Falcon::of(card, GSP));
     match *step {
         Step::Write { at, value } => bus.write(at.into(), value)?,
@@ -142,7 +155,7 @@ fn take(card: &Card, resume: &Resume, step: &Step) -> Result<(), Cause> {
             us,
             number,
         } => {
-            let limit = Duration::from_micros(us.into()).min(LONGEST);
+            let limit = Duration::from_micros(us.into()).min(longest);
             let what = "a register that GSP has named";
             let polled = poll_until(card.clock(), card.within(limit), what, || {
                 let seen = bus.read(at.into())?;
@@ -165,7 +178,7 @@ fn take(card: &Card, resume: &Resume, step: &Step) -> Result<(), Cause> {
         Step::Delay { us } => {
             card.mmio().send()?;
             card.clock()
-                .sleep(Duration::from_micros(us.into()).min(LONGEST));
+                .sleep(Duration::from_micros(us.into()).min(longest));
         }
         Step::Store { at } => {
             let value = bus.read(at.into())?;

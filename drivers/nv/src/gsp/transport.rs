@@ -5,7 +5,6 @@
 //! is an object of its own handle).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::class;
@@ -20,9 +19,6 @@ use super::error::Cause;
 use super::rpc::{Answer, Rpc};
 use crate::rm::transport::{CallError, HostMap, Result, Transport, is_done};
 
-/// The first client's handle: one of those that RM gives to itself, which may do everything
-/// (`RS_CLIENT_INTERNAL_HANDLE_BASE`, 0xc1e00000).
-const FIRST_CLIENT: u32 = 0xc1e0_0004;
 /// The process of a client: none of the host's.
 const PROCESS: u32 = u32::MAX;
 
@@ -30,7 +26,6 @@ const PROCESS: u32 = u32::MAX;
 pub(super) struct Messages {
     rpc: Arc<Rpc>,
     name: String,
-    next: AtomicU32,
 }
 
 impl Messages {
@@ -39,7 +34,6 @@ impl Messages {
         Messages {
             name: format!("GSP of {}", rpc.card().pci().name()),
             rpc: rpc.clone(),
-            next: AtomicU32::new(FIRST_CLIENT),
         }
     }
 
@@ -47,7 +41,7 @@ impl Messages {
         CallError::Unanswered {
             file: self.name.clone(),
             call: call.into(),
-            why: cause.to_string(),
+            why: format!("{cause}{}", cause.next()),
             is_gone: cause.is_gone(),
         }
     }
@@ -108,7 +102,7 @@ impl Transport for Messages {
     }
 
     fn client(&self) -> Result<u32> {
-        let handle = self.next.fetch_add(1, Ordering::Relaxed);
+        let handle = self.rpc.client();
         let params = ClientAlloc {
             h_client: handle,
             process_id: PROCESS,

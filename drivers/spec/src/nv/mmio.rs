@@ -4,9 +4,10 @@
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/common/inc/swref/published: nv_ref.h; turing/tu102/dev_{fb,fuse,bus}.h;
 //! ampere/ga100/dev_{fb,fuse}.h; ampere/ga102/dev_{falcon_v4,falcon_v4_addendum,falcon_second_pri,fbif_v4,riscv_pri,gsp,
-//! gc6_island,gc6_island_addendum}.h; hopper/gh100/dev_{therm,fsp_pri}.h; blackwell/gb202/dev_therm.h; disp/v04_00/
-//! dev_disp.h. What FWSEC writes into scratch registers: src/nvidia/src/
-//! kernel/gpu/gsp/arch/turing/kernel_gsp_frts_tu102.c.
+//! gc6_island,gc6_island_addendum}.h; hopper/gh100/dev_{fb,therm,fsp_pri}.h; blackwell/gb100/dev_hshub_base.h,
+//! gb10b/dev_fbhub.h, gb202/dev_therm.h; disp/v04_00/dev_disp.h; src/nvidia/src/kernel/gpu: where HSHUB 0 is,
+//! mem_sys/arch/blackwell/kern_mem_sys_gb100.c; what FWSEC writes into scratch registers,
+//! gsp/arch/turing/kernel_gsp_frts_tu102.c.
 
 use hcq::reg::{Register, Word};
 
@@ -64,6 +65,14 @@ registers! {
     NV_PBUS_VBIOS_SCRATCH_0E @ 0x1438 scratch_0e { FRTS_ERR_CODE 31 16; };
     /// `NV_PBUS_VBIOS_SCRATCH(0x15)`: how FWSEC has loaded what runs before the operating system.
     NV_PBUS_VBIOS_SCRATCH_15 @ 0x1454 scratch_15 { SB_ERR_CODE 15 0; };
+    /// Bits 39:8 of the address that a flush to memory of the host reads, on Ampere and Ada.
+    NV_PFB_NISO_FLUSH_SYSMEM_ADDR @ 0x10_0c10;
+    /// The rest of it.
+    NV_PFB_NISO_FLUSH_SYSMEM_ADDR_HI @ 0x10_0c40 niso_flush_hi { ADR_63_40 23 0; };
+    /// The same address on Hopper, its low half; it lies elsewhere on Blackwell ([`FLUSH_GB10X`], [`FLUSH_GB20X`]).
+    NV_PFB_FBHUB_PCIE_FLUSH_SYSMEM_ADDR_LO @ 0x10_0a34;
+    /// Its high half.
+    NV_PFB_FBHUB_PCIE_FLUSH_SYSMEM_ADDR_HI @ 0x10_0a38;
     /// Of Hopper and GB10x: whether the FSP has started; it lies elsewhere on GB20x ([`NV_THERM_GB20X`]).
     NV_THERM_I2CS_SCRATCH @ 0x2_00bc;
     /// Who may read [`NV_PGC6_AON_SECURE_SCRATCH_GROUP_05_0`].
@@ -75,16 +84,11 @@ registers! {
     /// `NV_USABLE_FB_SIZE_IN_MB`.
     NV_PGC6_AON_SECURE_SCRATCH_GROUP_42 @ 0x11_83a4;
     NV_PGC6_BSI_SECURE_SCRATCH_14 @ 0x11_80f8 scratch_14 { BOOT_STAGE_3_HANDOFF 26 26; };
-    /// Who may read [`NV_PFB_PRI_MMU_LOCK_ADDR_LO`].
-    NV_PFB_PRI_MMU_LOCK_CFG_PRIV_LEVEL_MASK @ 0x1f_a7c8 mmu_lock_plm { READ_PROTECTION_LEVEL0 0 0; };
     /// First 4 KiB of WPR2.
     NV_PFB_PRI_MMU_WPR2_ADDR_LO @ 0x1f_a824 wpr2_lo { VAL 31 4; };
-    /// Last 4 KiB of WPR2; 0 where there is none.
+    /// Where WPR2 ends; 0 where there is none. Whether that is its last unit or the one behind it, the vendor's kernel
+    /// modules do not say, which ask for 0 only; Linux, drivers/gpu/nova-core, has it as the bound that is not inside.
     NV_PFB_PRI_MMU_WPR2_ADDR_HI @ 0x1f_a828 wpr2_hi { VAL 31 4; };
-    /// First 4 KiB of what the VBIOS has locked.
-    NV_PFB_PRI_MMU_LOCK_ADDR_LO @ 0x1f_a82c mmu_lock_lo { VAL 31 4; };
-    /// Last 4 KiB of it; below the first where it has locked nothing.
-    NV_PFB_PRI_MMU_LOCK_ADDR_HI @ 0x1f_a830 mmu_lock_hi { VAL 31 4; };
     NV_PDISP_VGA_WORKSPACE_BASE @ 0x62_5f04 vga_workspace { STATUS 3 3 { STATUS_VALID = 1 }; ADDR 31 8; };
     /// Whether chips are without a display engine.
     NV_FUSE_STATUS_OPT_DISPLAY @ 0x82_0c04 opt_display { DATA 0 0 { DATA_ENABLE = 0 }; };
@@ -98,7 +102,17 @@ registers! {
     NV_PGSP_QUEUE_HEAD @ 0x11_0c00;
 }
 
-/// Where the unit of addresses of WPR2 and of what is locked starts: 4 KiB (`_ADDR_LO_ALIGNMENT`).
+/// Bits of an address of [`NV_PFB_NISO_FLUSH_SYSMEM_ADDR`] (`_HI_MASK` is 0x7f).
+pub const NISO_FLUSH_BITS: u32 = 47;
+/// Bits of an address of [`NV_PFB_FBHUB_PCIE_FLUSH_SYSMEM_ADDR_LO`] (`_HI_ADR_MASK` is 0xfffff).
+pub const FBHUB_FLUSH_BITS: u32 = 52;
+/// How far both of GB10x are behind [`NV_PFB_FBHUB_PCIE_FLUSH_SYSMEM_ADDR_LO`] and `_HI`, in bytes:
+/// `NV_PFB_HSHUB_PCIE_FLUSH_SYSMEM_ADDR_LO` and `NV_PFB_HSHUB_EG_PCIE_FLUSH_SYSMEM_ADDR_LO` of HSHUB 0, which both have it.
+pub const FLUSH_GB10X: [u32; 2] = [0x87_0e50 - 0x10_0a34, 0x87_06c0 - 0x10_0a34];
+/// The same of GB20x: `NV_PFB_FBHUB0_PCIE_FLUSH_SYSMEM_ADDR_LO`.
+pub const FLUSH_GB20X: u32 = 0x8a_1d58 - 0x10_0a34;
+
+/// Where the unit of addresses of WPR2 starts: 4 KiB (`_ADDR_LO_ALIGNMENT`).
 pub const ADDR_ALIGNMENT: u32 = 12;
 
 /// `NV_THERM_I2CS_SCRATCH_FSP_BOOT_COMPLETE_STATUS_SUCCESS`.

@@ -34,6 +34,12 @@ pub enum Break {
     Gfw,
     /// WPR2 is up; a reset of this kind ends that, or none does.
     Wpr2(Option<ResetKind>),
+    /// Where WPR2 is cannot be read; GSP runs without it.
+    Refused,
+    Alive,
+    /// Memory of the host is in pieces; at high addresses.
+    Pieces,
+    High,
     /// FWSEC's error; WPR2 elsewhere; it does not halt.
     Frts(u32),
     Elsewhere,
@@ -48,8 +54,13 @@ pub enum Break {
     Header,
     Sum,
     Number,
+    /// One comes twice; an answer goes on with nothing.
+    Old,
+    Empty,
     /// It refuses to make devices.
     Refuses,
+    /// RM does not start, and the card cannot be reset.
+    Stuck,
     /// The other booter's error; WPR2 stays.
     Unload(u32),
     Stays,
@@ -58,6 +69,9 @@ pub enum Break {
     Mute,
     Fmc(u32),
     Runs,
+    /// The FSP has an answer for another driver; the FMC takes its time to read its argument.
+    Stale,
+    Lingers,
 }
 
 /// What is behind the registers.
@@ -74,6 +88,10 @@ pub struct State {
     pub rm: Option<Rm>,
     pub memory: Memory,
     pub scratch: BTreeMap<u64, u32>,
+    /// The page that flushes read.
+    pub flush: u64,
+    /// How often GSP was told of messages.
+    pub rings: usize,
     config: BTreeMap<u16, u32>,
     rom: Vec<u8>,
     /// Looks until the card's own firmware has finished.
@@ -117,7 +135,11 @@ pub struct Made(Arc<Mutex<State>>);
 
 impl Made {
     pub fn new(branch: Branch, wrong: Break) -> Made {
-        let config = [(PCI_VENDOR_ID, 0x2204_10de), (PCI_COMMAND, 2), (0x14, 0xc)];
+        // Windows of an RTX 3090, the second and the third of them wide, and ports.
+        let windows = [0xd000_0000, 0xc, 0x100, 0x1000_000c, 0x101, 0xe001];
+        let windows = (0x10..).step_by(4).zip(windows);
+        let config = [(PCI_VENDOR_ID, 0x2204_10de), (PCI_COMMAND, 2)];
+        let config = config.into_iter().chain(windows);
         Made(Arc::new(Mutex::new(State {
             wrong,
             branch,
@@ -129,7 +151,9 @@ impl Made {
             rm: None,
             memory: Memory::default(),
             scratch: BTreeMap::new(),
-            config: config.into(),
+            flush: 0,
+            rings: 0,
+            config: config.collect(),
             rom: vbios::Card::GA102.rom().bytes,
             gfw: 3,
         })))
@@ -138,8 +162,17 @@ impl Made {
     /// A GH100.
     pub fn hopper(wrong: Break) -> Made {
         let made = Made::new(Branch::R570, wrong);
-        made.state().fsp = Some(Fsp::default());
-        made.state().rom.clear();
+        let mut state = made.state();
+        state.fsp = Some(match wrong {
+            Break::Stale => Fsp::stale(),
+            _ => Fsp::default(),
+        });
+        state.rom.clear();
+        state.gsp.active = wrong == Break::Alive;
+        // All three windows are wide.
+        let windows = [0xc, 0x200, 0xc, 0x300, 0x2000_000c, 0x301];
+        state.config.extend((0x10..).step_by(4).zip(windows));
+        drop(state);
         made
     }
 
@@ -180,12 +213,16 @@ impl Pci for Made {
     fn dma(&self, bytes: u64, align: u64) -> Transport<Dma> {
         let mut state = self.state();
         // Pages that do not join, but where more than a page is aligned.
-        let each = align.max(4096);
+        let each = match state.wrong {
+            Break::Pieces => 4096,
+            _ => align.max(4096),
+        };
         let view = View::alloc(bytes.next_multiple_of(each) as usize, 4096).unwrap();
         let mut ranges = Vec::new();
         for at in (0..view.len() as u64).step_by(each as usize) {
             let count = state.memory.0.len() as u64;
-            let addr = 0x1_0000_0000 + count * (4 << 20);
+            let high = u64::from(state.wrong == Break::High) << 47;
+            let addr = high + 0x1_0000_0000 + count * (4 << 20);
             let part = view.sub(at as usize, each as usize).unwrap();
             state.memory.0.push((addr, part));
             let addr = BusAddr(addr);
@@ -201,10 +238,19 @@ impl Pci for Made {
             state.config[&PCI_COMMAND] as u16 & Command::MASTER.bits(),
             0
         );
-        state.gfw = 3;
-        if state.wrong == Break::Wpr2(Some(kind)) {
-            state.wpr2 = None;
+        if state.wrong == Break::Stuck {
+            let fault = Fault::Unsupported("made".into());
+            return Err(TransportError::new("made", "reset", fault));
         }
+        state.gfw = 3;
+        match state.wrong {
+            Break::Wpr2(ends) if ends != Some(kind) => {}
+            _ => state.wpr2 = None,
+        }
+        state.gsp = Core::new("GSP");
+        state.sec2 = Core::new("SEC2");
+        state.rm = None;
+        state.flush = 0;
         Ok(())
     }
     fn wait_irq(&self, _: u32, _: Deadline) -> Transport<u64> {
@@ -268,12 +314,14 @@ impl State {
                 if is_done { 0xff } else { 0x20 }
             }
             0x11_83a4 => (VRAM >> 20) as u32,
+            0x1f_a828 if self.wrong == Break::Refused => 0xbadf_5040,
             0x1f_a824 => (lo >> 12 << 4) as u32,
             0x1f_a828 => (hi >> 12 << 4) as u32,
-            // Readable; nothing is locked: the first is behind the last.
-            0x1f_a7c8 => 1,
-            0x1f_a82c => 0x10,
-            0x1f_a830 | 0x62_5f04 | 0x82_0c04 => 0,
+            0x10_0c10 if self.fsp.is_none() => (self.flush >> 8) as u32,
+            0x10_0c40 if self.fsp.is_none() => (self.flush >> 40) as u32,
+            0x10_0a34 if self.fsp.is_some() => self.flush as u32,
+            0x10_0a38 if self.fsp.is_some() => (self.flush >> 32) as u32,
+            0x62_5f04 | 0x82_0c04 => 0,
             0x82_074c => 1,
             // Two versions of FWSEC (9) are withdrawn, one of the booter (3).
             0x82_41e0 => 0b10,
@@ -295,7 +343,16 @@ impl State {
     }
 
     fn write(&mut self, at: u64, value: u32) {
+        let (bits, low) = (u64::from(value), self.flush & 0xffff_ffff);
         match at {
+            0x10_0c10 if self.fsp.is_none() => {
+                self.flush = self.flush >> 40 << 40 | bits << 8;
+            }
+            0x10_0c40 if self.fsp.is_none() => {
+                self.flush = self.flush & 0xff_ffff_ff00 | bits << 40;
+            }
+            0x10_0a34 if self.fsp.is_some() => self.flush = self.flush >> 32 << 32 | bits,
+            0x10_0a38 if self.fsp.is_some() => self.flush = low | bits << 32,
             0x1400 => {
                 self.scratch.insert(at, value);
             }
@@ -319,8 +376,15 @@ impl State {
         }
     }
 
+    /// Falcons are reset, and GSP is started, when the page is there that flushes read.
+    fn can_flush(&self) {
+        let page = self.memory.read(self.flush, 4096);
+        assert!(page.iter().all(|byte| *byte == 0), "nothing else is there");
+    }
+
     /// Messages may be there.
     fn rung(&mut self) {
+        self.rings += 1;
         if let Some(rm) = &mut self.rm
             && rm.serve(&self.memory, self.wrong)
         {
@@ -335,6 +399,13 @@ impl State {
         }
     }
 
+    /// RM tells something.
+    pub fn flood(&mut self) {
+        if let Some(rm) = &mut self.rm {
+            rm.flood(&self.memory);
+        }
+    }
+
     /// Microcode has started on a falcon, or a falcon was reset.
     fn ran(&mut self, ran: Option<Ran>) {
         let Some(ran) = ran else {
@@ -342,8 +413,12 @@ impl State {
         };
         self.log.push(format!("{ran:x?}"));
         match ran {
-            Ran::Reset("GSP") => self.rm = None,
-            Ran::Reset(_) => {}
+            Ran::Reset(name) => {
+                self.can_flush();
+                if name == "GSP" {
+                    self.rm = None;
+                }
+            }
             Ran::Frts { offset, size } => self.frts(offset, size),
             Ran::Sb => {}
             Ran::Load(meta) => self.load(meta),
@@ -395,7 +470,8 @@ impl State {
         let [low, high] = self.gsp.mailboxes;
         let libos = u64::from(high) << 32 | u64::from(low);
         self.gsp.mailboxes = [0; 2];
-        let of = (self.branch, 0x8_8000);
+        let windows = [0xd000_0000, 0x100_0000_0000, 0x101_1000_0000];
+        let of = (self.branch, 0x8_8000, windows);
         self.rm = Some(Rm::start(&self.memory, of, libos, self.wrong));
         self.gsp.active = self.wrong != Break::Crash || self.gsp.crash_later();
     }
@@ -403,6 +479,7 @@ impl State {
     /// The FSP starts GSP by the FMC that it was told.
     fn asked(&mut self, message: &[u8]) {
         self.log.push("Fsp".into());
+        self.can_flush();
         let order = Order::of(&self.memory, message);
         if self.wrong == Break::Mute {
             return;
@@ -441,9 +518,14 @@ impl State {
         let end = VRAM - order.frts;
         self.wpr2 = Some((end - (256 << 20), end - 0x1000));
         self.gsp.mailboxes = [0; 2];
+        if self.wrong == Break::Lingers {
+            self.gsp.mailboxes = [order.at as u32, (order.at >> 32) as u32];
+            self.gsp.lingers = 4;
+        }
         self.gsp.active = self.wrong != Break::Inactive;
         if self.gsp.active {
-            let of = (self.branch, 0x9_2000);
+            let windows = [0x200_0000_0000, 0x300_0000_0000, 0x301_2000_0000];
+            let of = (self.branch, 0x9_2000, windows);
             self.rm = Some(Rm::start(&self.memory, of, order.libos, self.wrong));
             self.gsp.active = self.wrong != Break::Crash || self.gsp.crash_later();
         }

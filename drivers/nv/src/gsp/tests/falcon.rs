@@ -41,6 +41,8 @@ pub struct Core {
     pub ended: bool,
     /// What the FSP keeps to itself.
     pub lock: Lock,
+    /// Looks until the mailboxes are read, by what runs here.
+    pub lingers: u32,
     registers: BTreeMap<u32, u32>,
     /// Blocks of code by their virtual number, and data.
     imem: BTreeMap<u32, Vec<u8>>,
@@ -64,6 +66,7 @@ impl Core {
             halted: true,
             ended: false,
             lock: Lock::Open,
+            lingers: 0,
             registers: BTreeMap::new(),
             imem: BTreeMap::new(),
             dmem: Vec::new(),
@@ -111,7 +114,17 @@ impl Core {
             (_, lock) => panic!("{}: read of {at:#x} while {lock:?}", self.name),
         }
         match at {
-            0x40 => self.mailboxes[0],
+            0x40 => {
+                let first = self.mailboxes[0];
+                if self.lingers > 0 {
+                    self.lingers -= 1;
+                    if self.lingers == 0 {
+                        self.mailboxes = [0; 2];
+                        return 0;
+                    }
+                }
+                first
+            }
             0x44 => self.mailboxes[1],
             0xf4 => {
                 let scrubs = u32::from(self.scrubs > 0) << 12;

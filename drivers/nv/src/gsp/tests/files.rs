@@ -28,6 +28,13 @@ fn bin(header: &[u8], code: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// A booter: up to 0x400 code, of which [`APP`] and what follows has privileges, then data.
+pub fn booter_image(mark: &[u8; 4]) -> Vec<u8> {
+    let mut all = code(0x700);
+    all[APP..][..4].copy_from_slice(mark);
+    all
+}
+
 /// A booter with two signatures, for fuses 1 and 0.
 fn booter(mark: &[u8; 4]) -> Vec<u8> {
     let (each, count) = (384, 2);
@@ -38,9 +45,7 @@ fn booter(mark: &[u8; 4]) -> Vec<u8> {
     header.extend(words(&[
         0, 0x100, 0x400, 0x300, 1, APP as u32, 0x300, 0x100, 0,
     ]));
-    let mut all = code(0x700);
-    all[APP..][..4].copy_from_slice(mark);
-    bin(&header, &all)
+    bin(&header, &booter_image(mark))
 }
 
 /// GSP's boot loader.
@@ -167,13 +172,18 @@ fn write_to(folder: &Path, version: &str, files: &[(&str, Vec<u8>)]) {
 
 /// Writes the files of a version for GA102 into a folder.
 pub fn write(folder: &Path, version: &str) {
+    write_for(folder, version, ("ga102", "ga10x"));
+}
+
+/// Writes those for a chip that a booter starts, with the family of its signatures.
+pub fn write_for(folder: &Path, version: &str, (chip, family): (&str, &str)) {
     let files = [
-        ("gsp", gsp(version, "ga10x")),
+        ("gsp", gsp(version, family)),
         ("bootloader", loader_file()),
         ("booter_load", booter(LOAD)),
         ("booter_unload", booter(UNLOAD)),
     ];
-    write_to(&folder.join("ga102/gsp"), version, &files);
+    write_to(&folder.join(chip).join("gsp"), version, &files);
 }
 
 /// Writes those for GH100.

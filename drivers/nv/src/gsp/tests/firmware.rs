@@ -30,7 +30,12 @@ pub struct Rm {
     objects: BTreeMap<u32, u32>,
     /// A call that goes on in continuation records: what it has, and is to have.
     part: Option<(u32, Vec<u8>, usize)>,
+    /// It does not look for messages.
+    pub sleeps: bool,
 }
+
+/// Whose structs it takes, where configuration space is, and where the windows are.
+pub type Of = (Branch, u32, [u64; 3]);
 
 fn sum(bytes: &[u8]) -> u32 {
     let mut bytes = bytes.to_vec();
@@ -89,7 +94,7 @@ impl Rm {
     }
 
     /// Starts with its arguments, reads what is in its queue, and says that it has started.
-    pub fn start(memory: &Memory, (branch, mirror): (Branch, u32), libos: u64, wrong: Break) -> Rm {
+    pub fn start(memory: &Memory, (branch, mirror, windows): Of, libos: u64, wrong: Break) -> Rm {
         let mut at = libos;
         let mut named = Vec::new();
         let rm = loop {
@@ -122,6 +127,7 @@ impl Rm {
         assert_eq!(named.join(" "), expected);
         let size = GspArguments::LAYOUT.size(branch);
         let arguments = GspArguments::decode(branch, &memory.read(rm, size)).unwrap();
+        assert_eq!(arguments.dmem_stack, u8::from(branch != Branch::R535));
         let shared = arguments.shared_mem_phys_addr;
         assert_eq!(arguments.page_table_entry_count, 129);
         for page in 0..129 {
@@ -141,6 +147,7 @@ impl Rm {
             heard: Vec::new(),
             objects: BTreeMap::new(),
             part: None,
+            sleeps: false,
         };
         let header = memory.read(rm.commands, 32);
         let mut header = MsgqTxHeader::read_from_bytes(&header).unwrap();
@@ -159,10 +166,23 @@ impl Rm {
             (info.nv_domain_bus_device_func, info.pci_config_mirror_base),
             (0x100, mirror)
         );
+        assert_eq!(
+            [
+                info.gpu_phys_addr,
+                info.gpu_phys_fb_addr,
+                info.gpu_phys_inst_addr
+            ],
+            windows
+        );
+        let is_wide = branch != Branch::R535 && windows[0] >> 32 != 0;
+        assert_eq!(info.bar0_64b_supported, u8::from(is_wide));
         let (settings, table) = rm.take(memory).unwrap();
         assert_eq!(settings, function::SET_REGISTRY);
         assert!(table.ends_with(b"RMForcePcieConfigSave\0"));
-        if matches!(wrong, Break::Silent | Break::Crash | Break::Header) {
+        if matches!(
+            wrong,
+            Break::Silent | Break::Stuck | Break::Crash | Break::Header
+        ) {
             return rm;
         }
         let mut program = RpcRunCpuSequencer {
@@ -176,8 +196,26 @@ impl Rm {
         program.extend([0, 0x1400, 0x77, 3, 10].map(u32::to_le_bytes).concat());
         rm.send(memory, event::GSP_RUN_CPU_SEQUENCER, &program);
         rm.send(memory, 0x1020, b"a record that nobody reads");
+        if wrong == Break::Old {
+            let sent = std::mem::replace(&mut rm.sent, 1);
+            rm.send(memory, 0x1020, b"a record that nobody reads");
+            rm.sent = sent;
+        }
         rm.send(memory, event::GSP_INIT_DONE, &[]);
         rm
+    }
+
+    /// An object ends without a word of its client.
+    pub fn forget(&mut self, object: u32) {
+        self.objects.remove(&object);
+    }
+
+    /// Tells something again and again, as long as little of it is unread.
+    pub fn flood(&mut self, memory: &Memory) {
+        let read = memory.dword(self.commands + 0x20);
+        if (self.write + COUNT - read) % COUNT < 8 {
+            self.send(memory, 0x1008, &[0; 16]);
+        }
     }
 
     /// The next message, if there is one: function and parameters.
@@ -250,6 +288,9 @@ impl Rm {
 
     /// Answers what is there. Whether it was told to end.
     pub fn serve(&mut self, memory: &Memory, wrong: Break) -> bool {
+        if self.sleeps {
+            return false;
+        }
         while let Some((function, mut bytes)) = self.take(memory) {
             if function == function::CONTINUATION_RECORD {
                 let (first, mut all, whole) = self.part.take().expect("something that goes on");
@@ -301,6 +342,9 @@ impl Rm {
                 0 => function,
                 _ => function::CONTINUATION_RECORD,
             };
+            if number == 1 && self.wrong == Break::Empty {
+                self.send(memory, record, &[]);
+            }
             self.send(memory, record, piece);
         }
     }
@@ -314,6 +358,8 @@ impl Rm {
                     (head.h_client, head.h_parent),
                     (head.h_object, head.h_object)
                 );
+                assert!((0xc1d0_0000..0xc1e0_0000).contains(&head.h_object));
+                assert!(!self.objects.contains_key(&head.h_object), "a new one");
                 0x78
             }
             number => {

@@ -24,6 +24,17 @@ pub struct Fsp {
 }
 
 impl Fsp {
+    /// One that has an answer which its driver has not taken.
+    pub fn stale() -> Fsp {
+        let words = [0xc000_0000, 0x1510_de7e, 0, 0x14, 0x77];
+        let memory = words.map(u32::to_le_bytes).concat();
+        Fsp {
+            messages: [0, memory.len() as u32 - 4],
+            memory,
+            ..Fsp::default()
+        }
+    }
+
     pub fn read(&mut self, at: u64) -> u32 {
         match at {
             0xac4 => {
@@ -53,6 +64,10 @@ impl Fsp {
     pub fn write(&mut self, at: u64, value: u32) -> Option<Vec<u8>> {
         match at {
             0xac0 => {
+                assert!(
+                    value != 0x100_0000 || self.messages[0] == self.messages[1],
+                    "no old answer is there"
+                );
                 (self.writes, self.reads) = match value {
                     0x100_0000 => (Some(0), None),
                     0x200_0000 => (None, Some(0)),
@@ -78,6 +93,11 @@ impl Fsp {
                 self.queue = [0; 2];
                 return Some(self.memory[..end].to_vec());
             }
+            // Left out, before anything is sent.
+            0xc84 if self.writes.is_none() && self.reads.is_none() => {
+                assert_eq!(value, self.messages[0], "the tail goes to the head");
+                self.messages[1] = value;
+            }
             0xc84 => {
                 let read = self.reads.expect("an answer is read");
                 assert_eq!(read as u32, self.messages[1] + 4, "all of it");
@@ -101,6 +121,8 @@ impl Fsp {
 
 /// What the message says.
 pub struct Order {
+    /// The FMC's argument.
+    pub at: u64,
     /// Where FRTS ends, from the end of VRAM down; the WPR metadata; the arguments of GSP's operating system.
     pub frts: u64,
     pub meta: u64,
@@ -133,6 +155,7 @@ impl Order {
         );
         assert_eq!(params.gsp_rm_desc_size, 256);
         Order {
+            at: cot.gsp_boot_args_sysmem_offset.get(),
             frts,
             meta: params.gsp_rm_desc_offset,
             libos: params.boot_args_offset,

@@ -9,13 +9,15 @@ mod firmware;
 mod fsp;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::gsp::{RpcControl, function};
 use drivers_spec::nv::status;
 use firmware_tools::search::Search;
 use hcq::DeviceId;
-use hcq::transport::{ResetKind, VirtualClock};
+use hcq::transport::{Clock, ResetKind, VirtualClock};
 use tempfile::TempDir;
 use zerocopy::IntoBytes;
 
@@ -56,7 +58,10 @@ impl Stand {
     }
 
     fn start(&self) -> Result<Started, GspError> {
-        let clock = Arc::new(VirtualClock::new());
+        self.start_by(Arc::new(VirtualClock::new()))
+    }
+
+    fn start_by(&self, clock: Arc<dyn Clock>) -> Result<Started, GspError> {
         let card = Card::open(DeviceId::new("NV", 0), self.made.clone(), clock)?;
         let options = Options {
             firmware: Search::only([self.folder.path().to_owned()]),
@@ -93,7 +98,7 @@ fn a_card_is_started_and_left_as_it_was() {
         assert!(stand.made.is_master());
         started.stop().unwrap();
         let state = stand.made.state();
-        assert_eq!(state.wpr2, None);
+        assert_eq!((state.wpr2, state.flush), (None, 0));
         let done = state
             .log
             .iter()
@@ -148,6 +153,21 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         ),
         (Break::Gone, Stage::Card, "the card has left the bus"),
         (Break::Gfw, Stage::Gfw, "GFW_BOOT_PROGRESS: 0x20"),
+        (
+            Break::Refused,
+            Stage::Reset,
+            "NV_PFB_PRI_MMU_WPR2_ADDR_HI reads 0xbadf5040, a refused access",
+        ),
+        (
+            Break::Pieces,
+            Stage::Memory,
+            "0x200000 bytes of host memory in one piece on the bus",
+        ),
+        (
+            Break::High,
+            Stage::Memory,
+            "the page that flushes read is at 0x800100",
+        ),
         (
             Break::Wpr2(None),
             Stage::Reset,
@@ -210,6 +230,20 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         let state = stand.made.state();
         let stays = matches!(wrong, Break::Wpr2(_));
         assert_eq!(state.wpr2.is_some(), stays, "{wrong:?}: WPR2");
+        assert_eq!(state.flush, 0, "{wrong:?}: the page that flushes read");
+        // GSP is not left to itself, and nothing is reset that has not run.
+        let resets = state
+            .log
+            .iter()
+            .filter(|line| line.ends_with(" reset"))
+            .count();
+        let runs = stage == Stage::Init || wrong == Break::Inactive;
+        assert_eq!(
+            resets,
+            if stays { 2 } else { usize::from(runs) },
+            "{wrong:?}: {:?}",
+            state.log
+        );
         drop(state);
         assert!(!stand.made.is_master(), "{wrong:?}");
     }
@@ -250,6 +284,10 @@ fn an_end_that_fails_is_told_and_goes_on() {
         assert_eq!(error.stage, Stage::Unload);
         assert!(error.to_string().contains(text), "{error}");
         assert!(!stand.made.is_master());
+        // With WPR2 up its memory would be GSP's: the card is reset before it is freed.
+        let state = stand.made.state();
+        assert_eq!(state.log.last().unwrap(), "function reset");
+        assert_eq!(state.wpr2, None);
     }
     // A dropped one ends as well.
     let stand = Stand::new(Branch::R570, Break::Nothing);
@@ -342,6 +380,16 @@ fn everything_that_goes_wrong_on_hopper_is_named() {
         let said = error.to_string();
         assert!(said.contains(text), "{wrong:?}: {said}");
         assert!(!stand.made.is_master(), "{wrong:?}");
+        let state = stand.made.state();
+        assert_eq!((state.wpr2, state.flush), (None, 0), "{wrong:?}");
+        // The FSP may start GSP later, where it has not answered.
+        let may_run = !matches!(wrong, Break::Gfw | Break::Fsp(_));
+        let resets = state
+            .log
+            .iter()
+            .filter(|line| line.ends_with(" reset"))
+            .count();
+        assert_eq!(resets, usize::from(may_run), "{wrong:?}: {:?}", state.log);
     }
 }
 
@@ -356,5 +404,166 @@ fn an_end_of_hopper_that_fails_is_told() {
         assert_eq!(error.stage, Stage::Unload);
         assert!(error.to_string().contains(text), "{error}");
         assert!(!stand.made.is_master());
+        let state = stand.made.state();
+        assert_eq!(state.log, ["Fsp", "RM ends", "function reset"]);
+        assert_eq!(state.wpr2, None);
     }
+}
+
+#[test]
+fn gsp_that_runs_without_wpr2_is_reset_before_a_start() {
+    let mut stand = Stand::hopper(Break::Alive);
+    stand.start().unwrap().stop().unwrap();
+    assert_eq!(stand.made.state().log, ["function reset", "Fsp", "RM ends"]);
+    stand.made = Arc::new(Made::hopper(Break::Alive));
+    stand.reset = false;
+    let error = stand.error();
+    assert_eq!(error.stage, Stage::Reset);
+    let said = error.to_string();
+    assert!(said.contains("NV_PRISCV_RISCV_CPUCTL 0x00000080"), "{said}");
+    assert!(said.contains("it may not be reset here"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_reset_keeps_its_memory_and_is_no_master() {
+    let stand = Stand::new(Branch::R570, Break::Stuck);
+    let error = stand.error();
+    assert_eq!(error.stage, Stage::Init, "{error}");
+    assert!(!stand.made.is_master());
+    let state = stand.made.state();
+    // Nothing that runs is touched.
+    assert!(state.wpr2.is_some() && state.rm.is_some());
+    assert!(!state.log.contains(&"Sb".to_owned()), "{:?}", state.log);
+}
+
+#[test]
+fn an_old_answer_of_the_fsp_and_an_argument_that_lingers_are_not_taken_for_something_else() {
+    for wrong in [Break::Stale, Break::Lingers] {
+        let stand = Stand::hopper(wrong);
+        stand.start().unwrap().stop().unwrap();
+        assert_eq!(stand.made.state().log, ["Fsp", "RM ends"], "{wrong:?}");
+    }
+}
+
+#[test]
+fn clients_have_handles_of_their_own_and_end_with_the_card() {
+    let stand = Stand::new(Branch::R570, Break::Nothing);
+    let started = stand.start().unwrap();
+    let (one, two) = (started.client().unwrap(), started.client().unwrap());
+    assert_eq!((one.handle(), two.handle()), (0xc1d0_0000, 0xc1d0_0001));
+    drop(one);
+    assert_eq!(started.client().unwrap().handle(), 0xc1d0_0002);
+    drop(two);
+    let (rpc, late) = (started.rpc.clone(), started.client().unwrap());
+    // It is still there: RM of this card does not mind.
+    let object = late.handle();
+    stand.made.state().rm.as_mut().unwrap().forget(object);
+    started.stop().unwrap();
+    let rings = stand.made.state().rings;
+    drop(late);
+    let error = rpc.call("ECHO", function::GSP_RM_CONTROL, &[0; 0x18]);
+    let error = error.unwrap_err().to_string();
+    assert!(
+        error.starts_with("GSP was ended, expected it to run"),
+        "{error}"
+    );
+    assert_eq!(stand.made.state().rings, rings, "nothing is sent any more");
+}
+
+#[test]
+fn a_late_answer_is_not_taken_for_that_of_another_call() {
+    let stand = Stand::new(Branch::R570, Break::Nothing);
+    let started = stand.start().unwrap();
+    let sleeps = |sleeps| stand.made.state().rm.as_mut().unwrap().sleeps = sleeps;
+    let call = |what| {
+        let answer = started.rpc.call(what, function::GSP_RM_CONTROL, &[0; 0x18]);
+        answer.unwrap_err().to_string()
+    };
+    sleeps(true);
+    let first = call("ONE");
+    assert!(first.contains("the answer to RPC ONE"), "{first}");
+    sleeps(false);
+    let rings = stand.made.state().rings;
+    // What has failed first is told, and nothing is sent.
+    assert_eq!(call("TWO"), first);
+    assert_eq!(started.events().unwrap_err().to_string(), first);
+    assert_eq!(stand.made.state().rings, rings);
+    let error = started.product().unwrap_err().to_string();
+    assert!(error.contains(&first), "{error}");
+    assert!(error.contains("Rerun, which resets the card"), "{error}");
+    // It ends in order: RM is told, which answers both.
+    started.stop().unwrap();
+    let state = stand.made.state();
+    assert_eq!((state.wpr2, state.rm.is_none()), (None, true));
+    assert!(state.log.contains(&"RM ends".to_owned()), "{:?}", state.log);
+}
+
+#[test]
+fn old_messages_are_left_out_and_empty_records_refused() {
+    let stand = Stand::new(Branch::R570, Break::Old);
+    let started = stand.start().unwrap();
+    let events = started.events().unwrap();
+    let told = events
+        .iter()
+        .filter(|event| **event == Event::Other(0x1020));
+    assert_eq!(told.count(), 1);
+    started.stop().unwrap();
+
+    let stand = Stand::new(Branch::R570, Break::Empty);
+    let started = stand.start().unwrap();
+    let head = RpcControl {
+        params_size: 150_000,
+        ..RpcControl::default()
+    };
+    let mut message = head.as_bytes().to_vec();
+    message.resize(message.len() + 150_000, 7);
+    let answer = started.rpc.call("ECHO", function::GSP_RM_CONTROL, &message);
+    let error = answer.unwrap_err().to_string();
+    assert!(
+        error.contains("length of a continuation record is 0x0"),
+        "{error}"
+    );
+    started.stop().unwrap();
+}
+
+/// A clock that grows by a millisecond at each look, at which RM tells something, once it floods.
+struct Flooding {
+    made: Arc<Made>,
+    is_on: AtomicBool,
+    clock: VirtualClock,
+}
+
+impl Clock for Flooding {
+    fn now_ns(&self) -> u64 {
+        if self.is_on.load(Ordering::Relaxed) {
+            self.clock.sleep(Duration::from_millis(1));
+            self.made.state().flood();
+        }
+        self.clock.now_ns()
+    }
+
+    fn sleep(&self, time: Duration) {
+        self.clock.sleep(time);
+    }
+}
+
+#[test]
+fn a_flood_of_events_ends_with_the_deadline() {
+    let stand = Stand::new(Branch::R570, Break::Nothing);
+    let clock = Arc::new(Flooding {
+        made: stand.made.clone(),
+        is_on: AtomicBool::new(false),
+        clock: VirtualClock::new(),
+    });
+    let started = stand.start_by(clock.clone()).unwrap();
+    stand.made.state().rm.as_mut().unwrap().sleeps = true;
+    clock.is_on.store(true, Ordering::Relaxed);
+    let answer = started
+        .rpc
+        .call("ECHO", function::GSP_RM_CONTROL, &[0; 0x18]);
+    let error = answer.unwrap_err().to_string();
+    assert!(error.contains("the answer to RPC ECHO"), "{error}");
+    clock.is_on.store(false, Ordering::Relaxed);
+    stand.made.state().rm.as_mut().unwrap().sleeps = false;
+    started.stop().unwrap();
 }
