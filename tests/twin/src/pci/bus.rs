@@ -5,11 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use drivers_spec::pci::Command;
+use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain};
+use hcq::mem::window::AccessWidth;
 use hcq::sync::lock;
 use hcq::transport::Dma;
 
+use super::config::Space;
 use crate::host::{Mapping, PAGE};
 use crate::rule::{Journal, Proof, Rule};
 
@@ -140,6 +142,13 @@ impl HostMemory {
         let mut all = lock(&self.0);
         let ranges = all.ranges.values_mut();
         ranges.for_each(|range| range.ended |= matches!(range.memory, Held::Shared(_)));
+    }
+
+    /// The process of a driver has ended without giving back what it was given: the kernel has it back.
+    pub fn given_ended(&self) {
+        let mut all = lock(&self.0);
+        let ranges = all.ranges.values_mut();
+        ranges.for_each(|range| range.ended |= matches!(range.memory, Held::Given(_)));
     }
 
     /// Takes back what begins inside of a range of addresses.
@@ -286,6 +295,8 @@ pub struct Bus {
     /// It was master, and is no more, without a reset since then; and what of it went on all the same.
     withdrawn: Mutex<Option<Option<String>>>,
     on_interrupt: Mutex<Option<OnInterrupt>>,
+    /// The function's configuration space.
+    space: Mutex<Weak<Mutex<Space>>>,
 }
 
 impl Bus {
@@ -301,6 +312,7 @@ impl Bus {
             command: AtomicU16::new(0),
             withdrawn: Mutex::default(),
             on_interrupt: Mutex::default(),
+            space: Mutex::default(),
         })
     }
 
@@ -414,6 +426,24 @@ impl Bus {
     /// Whether the function was master, and is no more: what it still does comes to nothing.
     pub fn is_withdrawn(&self) -> bool {
         lock(&self.withdrawn).is_some()
+    }
+
+    /// The configuration space that the function shows to the system.
+    pub(super) fn set_space(&self, space: &Arc<Mutex<Space>>) {
+        *lock(&self.space) = Arc::downgrade(space);
+    }
+
+    /// A dword of configuration space, for a function that shows it elsewhere, too; none where nothing is modelled.
+    pub fn configuration(&self, offset: u16) -> Option<u32> {
+        let space = lock(&self.space).upgrade()?;
+        if !Space::knows(offset, 4) {
+            return None;
+        }
+        let mut space = lock(&space);
+        if offset == PCI_COMMAND {
+            space.set_command(self.command());
+        }
+        Some(space.read(offset, AccessWidth::W32))
     }
 
     /// The function was reset: nothing of before goes on.

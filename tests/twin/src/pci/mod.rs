@@ -148,7 +148,7 @@ pub struct Function {
     name: String,
     /// As firmware left it.
     fresh: Space,
-    space: Mutex<Space>,
+    space: Arc<Mutex<Space>>,
     slots: Vec<Slot>,
     bus: Arc<Bus>,
     journal: Arc<Journal>,
@@ -200,9 +200,11 @@ impl Function {
             target: Arc::new(Mutex::new(bar.target)),
         });
         bus.set_command(0);
+        let space = Arc::new(Mutex::new(fresh.clone()));
+        bus.set_space(&space);
         Function {
             name: name.into(),
-            space: Mutex::new(fresh.clone()),
+            space,
             fresh,
             slots: slots.collect(),
             bus,

@@ -39,16 +39,18 @@ static LOADER: Rule = Rule {
 static SELECTED: Rule = Rule {
     name: "NV-GSP-CORE",
     text: "GSP was reset into its RISC-V core (BCR_CTRL CORE_SELECT RISCV, BRFETCH TRUE), with the address of the libos arguments in its \
-           mailboxes, before SEC2 starts it",
+           mailboxes, before SEC2 starts it, and with the same again before SEC2 resumes it",
     source: "OGKM, kernel_gsp_tu102.c, kgspBootstrap_TU102: kflcnResetIntoRiscv_HAL, kgspProgramLibosBootArgsAddr_HAL, then the booter; \
+             kernel_gsp_ga102.c, kgspExecuteSequencerCommand_GA102: CORE_RESUME; \
              Linux's nova-core writes the mailboxes only, and runs on cards: whether the core must be selected is open",
     proof: Proof::Guess,
 };
 
 static UNLOAD: Rule = Rule {
     name: "NV-BOOTER-UNLOAD",
-    text: "booter_unload runs after GSP has suspended itself (UNLOADING_GUEST_DRIVER, then MAILBOX0 80000000), with mailboxes ff",
-    source: "OGKM, kernel_gsp.c, kgspUnloadRm_IMPL; kernel_gsp_booter_tu102.c, kgspExecuteBooterUnloadIfNeeded_TU102",
+    text: "booter_unload runs, with mailboxes ff, while GSP's RISC-V core does not: it has suspended itself, or GSP was reset",
+    source: "OGKM, kernel_gsp.c, kgspUnloadRm_IMPL, which goes on where GSP has not suspended itself; kernel_gsp_tu102.c, \
+             kgspTeardown_TU102: Reset GSP; kernel_gsp_booter_tu102.c, kgspExecuteBooterUnloadIfNeeded_TU102",
     proof: Proof::Sourced,
 };
 
@@ -183,7 +185,9 @@ fn loader(state: &State, meta: &Meta) -> Checked {
 /// GSP waits for its start.
 fn selected(state: &State) -> Checked {
     let mailbox = state.gsp.mailbox;
-    match state.gsp.is_riscv_selected() && mailbox != [0, 0] {
+    let wanted = state.firmware.wants_resume();
+    let is_same = !wanted || mailbox == state.firmware.arguments();
+    match state.gsp.is_riscv_selected() && mailbox != [0, 0] && is_same {
         true => Ok(()),
         false => {
             let selected = state.gsp.is_riscv_selected();
@@ -205,14 +209,13 @@ fn resume(state: &mut State) -> Result<(), Failed> {
 /// WPR2 goes away.
 fn unload(state: &mut State, argument: u64) -> Result<(), Failed> {
     let told = argument == 0xff | 0xff << 32;
-    if !state.firmware.is_quiet() || !told {
-        let what = format!(
-            "GSP is {}, mailboxes {argument:#x}",
-            state.firmware.phase_name()
-        );
+    if state.gsp.riscv.is_some() || !told {
+        let phase = state.firmware.phase_name();
+        let what = format!("GSP's firmware is {phase}, mailboxes {argument:#x}");
         return Err((Some((&UNLOAD, what)), STATE_WRONG));
     }
     state.vram.wpr2 = None;
+    state.firmware = gsp::Gsp::default();
     state.handoff = None;
     Ok(())
 }

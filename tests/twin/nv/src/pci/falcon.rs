@@ -10,6 +10,7 @@ use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::chip::FALCON_MEMORY;
+use super::flush;
 use super::ports::{self, Blocks, Ports};
 use super::registers::falcon as reg;
 use super::state::State;
@@ -161,6 +162,20 @@ impl Falcon {
         }
     }
 
+    /// With firmware on its RISC-V core.
+    pub(super) fn running(engine: Engine) -> Falcon {
+        Falcon {
+            bcr: 0x110,
+            riscv: Some(Looks::default()),
+            ..Falcon::new(engine)
+        }
+    }
+
+    /// Whether the RISC-V core is there to run, now or in a moment.
+    pub(super) fn has_core(&self) -> bool {
+        self.riscv.is_some_and(|looks| !looks.is_never())
+    }
+
     /// Whether the RISC-V core is selected, with a boot ROM that fetches.
     pub(super) fn is_riscv_selected(&self) -> bool {
         self.bcr & 0x110 == 0x110
@@ -216,8 +231,31 @@ impl Falcon {
     }
 }
 
+/// Status and control of the interrupts of a processor.
+const INTERRUPTS: [u32; 10] = [
+    reg::IRQSCLR,
+    reg::IRQSTAT,
+    reg::IRQMSET,
+    reg::IRQMCLR,
+    reg::IRQMASK,
+    reg::IRQDEST,
+    reg::RETRIGGER,
+    reg::RETRIGGER + 4,
+    reg::RISCV_IRQMASK,
+    reg::RISCV_IRQDEST,
+];
+
+/// The host accesses a register of a processor: GSP's may be locked.
+fn is_open(state: &State, engine: Engine, verb: &str, offset: u32) -> Result<(), Broken> {
+    match engine == Engine::Gsp && INTERRUPTS.contains(&offset) {
+        true => super::gsp::is_open(state, &format!("{verb} {offset:#x}")),
+        false => Ok(()),
+    }
+}
+
 /// Reads a register of a processor.
 pub(super) fn read(state: &mut State, engine: Engine, offset: u32) -> Result<u32, Broken> {
+    is_open(state, engine, "read of", offset)?;
     let falcon = state.falcon(engine);
     if falcon.in_reset && offset != reg::ENGINE {
         return Err((&RESET, format!("read of {offset:#x} of {engine}")));
@@ -291,6 +329,7 @@ pub(super) fn write(
     if offset == reg::ENGINE {
         return engine_reset(state, engine, value);
     }
+    is_open(state, engine, "write to", offset)?;
     let falcon = state.falcon(engine);
     if falcon.in_reset {
         return Err((&RESET, format!("write to {offset:#x} of {engine}")));
@@ -356,6 +395,9 @@ pub(super) fn write(
 /// `ENGINE`: a reset begins, or ends.
 fn engine_reset(state: &mut State, engine: Engine, value: u32) -> Result<(), Broken> {
     let wants = value & 1 != 0;
+    if wants {
+        flush::check(state, &format!("a reset of {engine}"))?;
+    }
     let (ready, scrub) = match wants {
         true => (Looks::default(), Looks::default()),
         false => (state.waits(Wait::ResetReady), state.waits(Wait::Scrub)),

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `chip` | one of [`CHIPS`], also as [`Chip::of`] knows it |
 //! | `gpus` | how many of it, 1 to 8 |
-//! | `before` | `driver`: one has left GSP's firmware running; default: `nobody` |
+//! | `before` | `driver`: one has left GSP's firmware running, and its memory is gone; default: `nobody` |
 //! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
 //! | `never` | what is never done: one of [`WAITS`] |
 //! | `stuck` | which of the things that are waited for, counted from 1 as they begin, is never done |
@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use drivers_spec::pci::{PCI_BASE_ADDRESS_0, VENDOR_NVIDIA};
+use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_COMMAND, VENDOR_NVIDIA};
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{
@@ -162,6 +162,23 @@ impl PciMachine {
         Self::on(self.slots.clone())
     }
 
+    /// The process is killed; another one finds the cards as the kernel leaves them that are in the hands of VFIO and cannot be
+    /// reset: they are master no more, and go on; the memory is gone.
+    ///
+    /// Source: Linux, drivers/vfio/pci/vfio_pci_core.c, vfio_pci_core_disable: pci_clear_master.
+    ///
+    /// # Errors
+    /// The configuration of a card cannot be written.
+    pub fn killed(&self) -> Result<Arc<PciMachine>, TransportError> {
+        for (_, card) in &self.slots.cards {
+            let command = card.config_read(PCI_COMMAND, AccessWidth::W16)?;
+            let without = command & !u32::from(Command::MASTER.bits());
+            card.config_write(PCI_COMMAND, AccessWidth::W16, without)?;
+            card.bus().memory().given_ended();
+        }
+        Ok(self.again())
+    }
+
     /// What happened to its cards.
     pub fn journal(&self) -> &Arc<Journal> {
         &self.slots.journal
@@ -288,6 +305,14 @@ mod tests {
         let again = machine.again();
         let same = again.function(1).map(Arc::as_ptr);
         assert_eq!(same, machine.function(1).map(Arc::as_ptr));
+        // Whose process is killed are no masters any more.
+        let command = |card: &Arc<Function>| card.config_read(PCI_COMMAND, AccessWidth::W16);
+        let first = machine.function(0).unwrap();
+        first
+            .config_write(PCI_COMMAND, AccessWidth::W16, 6)
+            .unwrap();
+        let killed = machine.killed().unwrap();
+        assert_eq!(command(killed.function(0).unwrap()).unwrap() & 6, 2);
         assert!(machine.open_pci("0000:05:00.0").is_err());
         assert!(machine.open("/dev/nvidiactl").is_err());
         assert!(machine.journal().violations().is_empty());

@@ -4,7 +4,8 @@
 //! - [`card`]: a card on its bus, and what can be wrong with it; [`machine`]: cards, and a process that opens them;
 //! - `state`, `registers`: what a card is behind its BARs, and which register does what;
 //! - `memory`: its memory, and the way to that of the host; [`wait`]: what takes its time;
-//! - `falcon`: the processors GSP and SEC2; `ports`: their memory; `brom`: what starts code with privileges;
+//! - `falcon`: the processors GSP and SEC2; `ports`: their memory; `flush`: what their resets need; `brom`: what starts
+//!   code with privileges;
 //! - `fwsec`, `booter`: what that code does, from the structures that it is given; `meta`, `radix`: these structures;
 //! - `gsp`: the firmware that runs on GSP then.
 //!
@@ -16,6 +17,7 @@ mod brom;
 pub mod card;
 pub mod chip;
 mod falcon;
+mod flush;
 mod fwsec;
 mod gsp;
 pub mod machine;

@@ -1,6 +1,6 @@
 //! Where registers are, by the names of the vendor's headers.
 //!
-//! Source: OGKM, src/common/inc/swref/published: turing/tu102/{dev_boot,dev_bus,dev_timer,dev_fb,dev_fuse}.h,
+//! Source: OGKM, src/common/inc/swref/published: turing/tu102/{dev_boot,dev_bus,dev_timer,dev_fb,dev_fuse,dev_nv_xve}.h,
 //! ampere/ga100/{dev_fb,dev_fuse}.h, ampere/ga102/{dev_falcon_v4,dev_falcon_second_pri,dev_riscv_pri,dev_fbif_v4,dev_gsp,dev_sec_pri,
 //! dev_gc6_island}.h, disp/v04_00/dev_disp.h. Those of PFB that are not there: Linux, drivers/gpu/nova-core/regs.rs; of BAR 1
 //! and BAR 2: drivers/gpu/drm/nouveau/nvkm/subdev/bar/tu102.c.
@@ -20,11 +20,16 @@ pub(super) const SCRATCH_SB: u32 = PBUS_SCRATCH + 4 * 0x15;
 pub(super) const PBUS_BAR0_WINDOW: u32 = 0x1700;
 pub(super) const PTIMER_TIME_0: u32 = 0x9400;
 pub(super) const PTIMER_TIME_1: u32 = 0x9410;
+/// `NV_PCFG`: the function's configuration space, of 4 KiB.
+pub(super) const PCFG: u32 = 0x8_8000;
+pub(super) const PCFG_BYTES: u32 = 0x1000;
 pub(super) const PFB_FLUSH_SYSMEM: u32 = 0x10_0c10;
 pub(super) const PFB_FLUSH_SYSMEM_HI: u32 = 0x10_0c40;
 /// Who may read the two behind it.
 pub(super) const PFB_MMU_LOCK_MASK: u32 = 0x1f_a7c8;
+/// Bits 31:4 of an address in units of 4 KiB.
 pub(super) const PFB_WPR2_LO: u32 = 0x1f_a824;
+/// The same, of the last 128 KiB of the region; 0 if there is none.
 pub(super) const PFB_WPR2_HI: u32 = 0x1f_a828;
 pub(super) const PFB_MMU_LOCK_LO: u32 = 0x1f_a82c;
 pub(super) const PFB_MMU_LOCK_HI: u32 = 0x1f_a830;

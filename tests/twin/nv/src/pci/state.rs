@@ -64,6 +64,15 @@ pub(super) struct State {
     accesses: u64,
 }
 
+/// The unit of the end of WPR2. Nouveau reads the end of WPR1, whose registers are next to those of WPR2, as the start of
+/// its last unit (nvkm/subdev/acr/ga100.c, ga100_acr_wpr_check). What nova-core has printed on a card agrees: for the MiB of
+/// FRTS, `WPR2: 0xffc00000-0xffce0000` (cover letters of "nova-core: run FWSEC-FRTS", 2025), although its regs.rs now calls
+/// the bound exclusive. OGKM compares it with 0 only.
+const WPR_UNIT: u64 = 128 << 10;
+
+/// After how many accesses of the host GSP's firmware has had time for something.
+const PAUSE: u64 = 16;
+
 /// Registers that hold what was written, and do no more here.
 const HELD: [u32; 7] = [
     PBUS_BAR0_WINDOW,
@@ -103,6 +112,8 @@ impl State {
         if config.before == Before::Driver {
             let end = state.vram.bytes() - (2 << 20);
             state.vram.wpr2 = Some(end - (256 << 20)..end);
+            state.gsp = Falcon::running(Engine::Gsp);
+            state.firmware = Gsp::left();
         }
         Ok(state)
     }
@@ -196,6 +207,13 @@ impl State {
         }
     }
 
+    /// The host has accessed a register once more.
+    fn passes(&mut self) {
+        if self.accesses.is_multiple_of(PAUSE) {
+            super::gsp::passes(self);
+        }
+    }
+
     /// Which processor a register is one of, and where in it.
     fn of_falcon(at: u32) -> Option<(Engine, u32)> {
         [(Engine::Gsp, PGSP), (Engine::Sec2, PSEC)]
@@ -215,6 +233,7 @@ impl State {
         if self.is_gone() {
             return Ok(u32::MAX);
         }
+        self.passes();
         if let Some((engine, offset)) = State::of_falcon(at) {
             return falcon::read(self, engine, offset);
         }
@@ -233,7 +252,7 @@ impl State {
             }
             PTIMER_TIME_1 => (self.clock >> 32) as u32,
             PFB_WPR2_LO => wpr2(|wpr2| wpr2.start),
-            PFB_WPR2_HI => wpr2(|wpr2| wpr2.end),
+            PFB_WPR2_HI => wpr2(|wpr2| wpr2.end - WPR_UNIT),
             PFB_MMU_LOCK_MASK | PFB_MMU_LOCK_LO | PFB_MMU_LOCK_HI => 0,
             PGC6_GFW_MASK => u32::from(self.gfw.look()),
             PGC6_GFW if self.gfw.is_done() => 0xff,
@@ -262,6 +281,11 @@ impl State {
                     _ => 0,
                 }
             }
+            // Whoever reads a register that is not modelled is told, here as in configuration space itself.
+            _ if at % 4 == 0 && (PCFG..PCFG + PCFG_BYTES).contains(&at) => {
+                let found = self.bus.configuration((at - PCFG) as u16);
+                found.ok_or_else(|| (&REGISTER, format!("read of {at:#x}, configuration")))?
+            }
             _ if self.is_rom(at) => self.rom(at, 4) as u32,
             _ if (PRAMIN..PRAMIN_END).contains(&at) => {
                 let mut word = [0; 4];
@@ -279,6 +303,7 @@ impl State {
         if self.is_gone() {
             return Ok(());
         }
+        self.passes();
         if let Some((engine, offset)) = State::of_falcon(at) {
             self.gfw_has_started(&format!("write to {at:#x}"))?;
             return falcon::write(self, engine, offset, value);

@@ -19,6 +19,13 @@ fn a_card_says_what_it_is() {
         assert_eq!(rig.get(4), 0);
         let class = rig.pci.config_read(8, AccessWidth::W32).unwrap();
         assert_eq!(class, 0x0300_00a1);
+        // Registers show configuration space, as it is now.
+        for at in [0, 4, 8, 0x10, 0x14, 0x18] {
+            let there = rig.pci.config_read(at, AccessWidth::W32).unwrap();
+            assert_eq!(rig.get(0x8_8000 + u64::from(at)), there, "{at:#x}");
+        }
+        rig.master(false);
+        assert_eq!(rig.get(0x8_8004) & 6, 2);
         let time = |rig: &Rig| u64::from(rig.get(0x9400)) | u64::from(rig.get(0x9410)) << 32;
         let before = time(&rig);
         assert!(time(&rig) > before);
@@ -71,7 +78,7 @@ fn registers_have_a_width_and_a_name() {
     let rig = Rig::started("ga102");
     assert!(rig.registers.read::<u16>(0x9400).is_err());
     fires("NV-PCI-WIDTH").only(&rig.broken());
-    for at in [0x10_0000, GSP + 0x5c, 0x1710] {
+    for at in [0x10_0000, GSP + 0x5c, 0x1710, 0x8_8718] {
         let rig = Rig::started("ga102");
         assert!(rig.registers.read::<u32>(at).is_err());
         fires("NV-PCI-REGISTER").only(&rig.broken());

@@ -1,5 +1,6 @@
 //! Mistakes with processors: resets, transfers, what is started and by whom it is signed.
 
+use hcq::transport::{Pci, ResetKind};
 use twin::fires::fires;
 
 use super::boot::Boot;
@@ -21,6 +22,33 @@ fn resets_are_waited_for() {
     rig.set(SEC2 + 0x3c0, 0);
     assert!(rig.try_set(SEC2 + 0x1668, 0).is_err());
     fires("NV-FALCON-SCRUB").only(&rig.broken());
+}
+
+#[test]
+fn resets_have_a_page_for_flushes() {
+    for falcon in [GSP, SEC2] {
+        let rig = rig();
+        rig.flushes_with(0);
+        assert!(rig.try_set(falcon + 0x3c0, 1).is_err());
+        fires("NV-PFB-FLUSH-PAGE").only(&rig.broken());
+        // One that was given back.
+        let rig = self::rig();
+        rig.flushes_with(bytes_of(&rig.memory(&[0])));
+        assert!(rig.try_set(falcon + 0x3c0, 1).is_err());
+        fires("NV-PFB-FLUSH-PAGE").only(&rig.broken());
+        // The upper bits are those of another register.
+        let rig = self::rig();
+        rig.set(0x10_0c40, 1);
+        assert!(rig.try_set(falcon + 0x3c0, 1).is_err());
+        fires("NV-PFB-FLUSH-PAGE").only(&rig.broken());
+    }
+    // A reset of the function forgets it.
+    let rig = rig();
+    rig.pci.reset(ResetKind::Bus).unwrap();
+    rig.master(true);
+    rig.wait_gfw();
+    assert!(rig.try_set(SEC2 + 0x3c0, 1).is_err());
+    fires("NV-PFB-FLUSH-PAGE").only(&rig.broken());
 }
 
 /// A transfer of a block whose registers are right but for what a test makes of them.

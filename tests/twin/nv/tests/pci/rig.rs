@@ -25,6 +25,8 @@ pub struct Rig {
     pub pci: Arc<Function>,
     pub journal: Arc<Journal>,
     pub registers: Window,
+    /// With which the card flushes what it has written.
+    pub flush: Dma,
 }
 
 /// Memory for the card, contiguous.
@@ -57,12 +59,34 @@ impl Rig {
             }
         }
         pci.config_write(PCI_COMMAND, AccessWidth::W16, 6).unwrap();
-        Rig {
+        let rig = Rig {
             chip: config.chip,
             registers: pci.bar(0).unwrap(),
+            flush: pci.dma(4096, 4096).unwrap(),
             pci,
             journal,
-        }
+        };
+        rig.flushes_with(bytes_of(&rig.flush));
+        rig
+    }
+
+    /// The card flushes with that page.
+    pub fn flushes_with(&self, at: u64) {
+        self.set(0x10_0c40, (at >> 40) as u32);
+        self.set(0x10_0c10, (at >> 8) as u32);
+    }
+
+    /// So much happens that GSP's firmware has had time for something.
+    pub fn pass(&self) {
+        (0..64).for_each(|_| drop(self.registers.read::<u32>(0)));
+    }
+
+    /// The function may access memory of the host, or not.
+    pub fn master(&self, may: bool) {
+        let command = if may { 6 } else { 2 };
+        self.pci
+            .config_write(PCI_COMMAND, AccessWidth::W16, command)
+            .unwrap();
     }
 
     /// A card on which the card's own firmware has started.

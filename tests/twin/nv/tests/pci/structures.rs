@@ -24,7 +24,7 @@ fn commands_of_fwsec_are_whole() {
     assert_eq!(u64::from(boot.rig.get(0x1f_a824) >> 4) << 12, place);
     assert_eq!(
         u64::from(boot.rig.get(0x1f_a828) >> 4) << 12,
-        place + (1 << 20)
+        place + (1 << 20) - (128 << 10)
     );
     boot.rig.is_clean();
     for (field, value) in [(0, 2), (1, 20), (5, 1), (6, 0), (7, 24)] {
@@ -172,6 +172,19 @@ fn gsp_waits_for_its_start() {
     boot.select();
     boot.rig.mailbox(GSP, 0);
     assert_ne!(boot.booter_load(), 0);
+    fires("NV-GSP-CORE").only(&boot.rig.broken());
+}
+
+#[test]
+fn gsp_is_resumed_with_what_it_was_started_with() {
+    let boot = self::boot();
+    boot.until_started();
+    boot.record();
+    boot.select();
+    boot.rig.mailbox(GSP, bytes_of(&boot.meta));
+    boot.rig.start(SEC2).unwrap();
+    boot.rig.halted(SEC2);
+    assert_ne!(boot.rig.get(SEC2 + 0x40), 0);
     fires("NV-GSP-CORE").only(&boot.rig.broken());
 }
 

@@ -38,6 +38,13 @@ static ARGUMENTS: Rule = Rule {
 /// A rule that was broken, and how; none where that has been said.
 pub(super) type Failed = Option<(&'static Rule, String)>;
 
+/// What it is started with.
+pub(super) struct Arguments {
+    pub(super) queues: Shared,
+    /// Where its logs are.
+    pub(super) logs: Vec<u64>,
+}
+
 /// Memory of queues.
 pub(super) struct Shared {
     /// Its pages.
@@ -58,7 +65,7 @@ const LOGS: [&str; 5] = ["LOGINIT", "LOGINTR", "LOGRM", "LOGMNOC", "LOGKRNL"];
 const ENTRY: usize = 32;
 
 /// Reads the page at an address, and what it leads to.
-pub(super) fn read(host: &Host, at: u64, branch: Branch) -> Result<Shared, Failed> {
+pub(super) fn read(host: &Host, at: u64, branch: Branch) -> Result<Arguments, Failed> {
     let mut page = [0; PAGE as usize];
     if !at.is_multiple_of(PAGE) {
         return Err(Some((&LIBOS, format!("the page is at {at:#x}"))));
@@ -69,6 +76,7 @@ pub(super) fn read(host: &Host, at: u64, branch: Branch) -> Result<Shared, Faile
     let entries = page.chunks(ENTRY).take_while(|entry| long(entry, 0) != 0);
     let mut arguments = None;
     let mut seen = Vec::new();
+    let mut logs = Vec::new();
     for entry in entries {
         let (id, at, bytes) = (long(entry, 0), long(entry, 8), long(entry, 16));
         let is_log = LOGS.iter().find(|log| name(log) == id);
@@ -85,14 +93,20 @@ pub(super) fn read(host: &Host, at: u64, branch: Branch) -> Result<Shared, Faile
             return Err(None);
         }
         match is_log {
-            Some(log) => check_log(host, log, at, bytes)?,
+            Some(log) => {
+                check_log(host, log, at, bytes)?;
+                logs.push(at);
+            }
             None => arguments = Some(at),
         }
         seen.push(id);
     }
     let lacks = LOGS[..3].iter().find(|log| !seen.contains(&name(log)));
     match (lacks, arguments) {
-        (None, Some(arguments)) if seen[0] == name(LOGS[0]) => shared(host, arguments, branch),
+        (None, Some(arguments)) if seen[0] == name(LOGS[0]) => Ok(Arguments {
+            queues: shared(host, arguments, branch)?,
+            logs,
+        }),
         _ => Err(Some((&LIBOS, format!("regions {seen:#x?}")))),
     }
 }
@@ -112,7 +126,8 @@ fn check_log(host: &Host, log: &str, at: u64, bytes: u64) -> Result<(), Failed> 
     })
 }
 
-/// `GSP_ARGUMENTS_CACHED`.
+/// `GSP_ARGUMENTS_CACHED`. What firmware does with gpuInstance, and with bDmemStack of 570, is not published: OGKM sets the one to
+/// a number of its own, and a setting of the user chooses the other (kgspPopulateGspRmInitArgs_IMPL, RmGspStackPlacement).
 fn shared(host: &Host, at: u64, branch: Branch) -> Result<Shared, Failed> {
     let mut bytes = [0; 0x50];
     if !host.read(at, &mut bytes, "GSP, the arguments of RM") {

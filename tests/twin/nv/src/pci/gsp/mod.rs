@@ -13,11 +13,15 @@ mod rm;
 mod rpc;
 mod sequencer;
 
+use std::ops::Range;
+
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::status;
+use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::falcon::Engine;
+use super::flush;
 use super::state::State;
 use super::wait::Wait;
 use args::Failed;
@@ -27,8 +31,9 @@ use rpc::Part;
 
 static RESET: Rule = Rule {
     name: "NV-GSP-RESET",
-    text: "GSP is not reset while its firmware runs: it is suspended first, by UNLOADING_GUEST_DRIVER, or has asked for it by its sequencer",
-    source: "OGKM, kernel_gsp.c, kgspUnloadRm_IMPL: Wait for GSP-RM processor to suspend, then kgspTeardown_HAL",
+    text: "once GSP has said GSP_INIT_DONE, it is told UNLOADING_GUEST_DRIVER before it is reset",
+    source: "OGKM, kernel_gsp.c, kgspUnloadRm_IMPL: the RPC, whose failure does not end it; then kgspTeardown_HAL, which resets GSP; \
+             kgspInitRm_IMPL: RPCs are exchanged from GSP_INIT_DONE on",
     proof: Proof::Sourced,
 };
 
@@ -36,6 +41,15 @@ static QUEUE: Rule = Rule {
     name: "NV-GSP-QUEUE-HEAD",
     text: "QUEUE_HEAD(0) is rung for RPCs; the other queues are of tasks that the host does not talk to",
     source: "OGKM, message_queue.h: RPC_TASK_RM_QUEUE_IDX, RPC_QUEUE_COUNT; kernel_gsp_tu102.c, kgspSetCmdQueueHead_TU102",
+    proof: Proof::Sourced,
+};
+
+static LOCKDOWN: Rule = Rule {
+    name: "NV-GSP-LOCKDOWN",
+    text: "from the notice that GSP locks itself up until the notice that this has ended, as the host takes them from its queue, \
+           status and control of GSP's interrupts are not accessed",
+    source: "OGKM, kernel_gsp.c, _kgspRpcGspLockdownNotice: some registers, among them interrupt status and control; which \
+             others is not published; kernel_gsp_tu102.c, kgspService_TU102",
     proof: Proof::Sourced,
 };
 
@@ -73,9 +87,40 @@ pub(super) struct Gsp {
     queues: Option<Queues>,
     rm: Option<Rm>,
     part: Option<Part>,
+    /// GSP's mailboxes when it was started.
+    arguments: [u32; 2],
+    /// Where its logs are, and how much it has written to each.
+    logs: Vec<u64>,
+    logged: u64,
+    /// The host can know that it answers.
+    announced: bool,
+    /// The host has told it to end.
+    unloading: bool,
+    /// Between which records of its queue it is locked.
+    lockdown: Range<u32>,
+    /// It has missed the page for flushes.
+    no_flush: bool,
 }
 
+/// Where the logs of a driver are that is no more: nothing is mapped there.
+const LEFT: u64 = 0xff_ffff_0000;
+
 impl Gsp {
+    /// What an earlier driver has left running, whose memory is gone.
+    pub(super) fn left() -> Gsp {
+        Gsp {
+            phase: Phase::Running,
+            announced: true,
+            logs: vec![LEFT],
+            ..Gsp::default()
+        }
+    }
+
+    /// GSP's mailboxes when it was started.
+    pub(super) fn arguments(&self) -> [u32; 2] {
+        self.arguments
+    }
+
     /// Whether its sequencer has SEC2 started again.
     pub(super) fn wants_resume(&self) -> bool {
         self.phase == Phase::Sequencing
@@ -101,15 +146,68 @@ pub(super) fn start(state: &mut State, version: &'static str) {
     state.firmware = Gsp {
         phase: Phase::Starting,
         version,
+        arguments: state.gsp.mailbox,
         ..Gsp::default()
     };
-    state.core.wake();
+    wake(state);
+}
+
+/// There is something to do, for a core that runs.
+fn wake(state: &State) {
+    if state.gsp.has_core() {
+        state.core.wake();
+    }
 }
 
 /// SEC2 has resumed it.
 pub(super) fn resume(state: &mut State) {
     state.firmware.phase = Phase::Resuming;
-    state.core.wake();
+    wake(state);
+}
+
+/// Some time has gone by: as long as it runs, it writes to its logs by itself.
+pub(super) fn passes(state: &mut State) {
+    let may = state.bus.master() || state.bus.is_withdrawn();
+    if !may || !state.gsp.has_core() || state.firmware.is_quiet() {
+        return;
+    }
+    log(state);
+    if !state.firmware.no_flush
+        && let Err((rule, what)) = flush::check(state, "GSP's firmware runs")
+    {
+        state.firmware.no_flush = true;
+        state.journal.broken(rule, what);
+    }
+}
+
+/// It writes lines to its logs: their first word grows (OGKM, kernel_gsp.c, _setupLogBufferBaremetal: the put pointer).
+fn log(state: &mut State) {
+    let host = state.host();
+    let firmware = &mut state.firmware;
+    firmware.logged += 1;
+    let put = firmware.logged.to_le_bytes();
+    let mut logs = firmware.logs.iter();
+    let all = logs.all(|at| host.write(*at, &put, "GSP, a log"));
+    // Once is enough, where that has been said.
+    if !all && state.bus.master() {
+        firmware.logs.clear();
+    }
+}
+
+/// Whether the host may access registers of GSP's interrupts.
+pub(super) fn is_open(state: &State, what: &str) -> Result<(), Broken> {
+    let firmware = &state.firmware;
+    let queues = match &firmware.queues {
+        Some(queues) if !firmware.lockdown.is_empty() => queues,
+        _ => return Ok(()),
+    };
+    match queues.taken(&state.host()) {
+        Some(taken) if firmware.lockdown.contains(&taken) => {
+            let what = format!("{what} of GSP, when it has said that it is locked");
+            Err((&LOCKDOWN, what))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The host has written a queue's head.
@@ -118,18 +216,25 @@ pub(super) fn rung(state: &mut State, queue: u32) {
         let what = format!("QUEUE_HEAD({queue})");
         state.journal.broken(&QUEUE, what);
     }
-    state.core.wake();
+    wake(state);
 }
 
 /// Its processor is reset.
 pub(super) fn processor_reset(state: &mut State) {
+    if state.firmware.phase == Phase::Running {
+        // What it was told until now counts.
+        run(state);
+    }
     let firmware = &mut state.firmware;
     if firmware.is_quiet() || firmware.phase == Phase::Sequencing {
         return;
     }
     let what = format!("it is {}", firmware.phase_name());
+    let is_told = !firmware.announced || firmware.unloading;
     firmware.phase = Phase::Dead;
-    state.journal.broken(&RESET, what);
+    if !is_told {
+        state.journal.broken(&RESET, what);
+    }
 }
 
 /// Its core has time.
@@ -152,10 +257,11 @@ fn run(state: &mut State) {
 fn boot(state: &mut State) -> Result<(), Failed> {
     let host = state.host();
     let branch = state.firmware.branch();
-    let [low, high] = state.gsp.mailbox;
+    let [low, high] = state.firmware.arguments;
     let at = u64::from(low) | u64::from(high) << 32;
-    let shared = args::read(&host, at, branch)?;
-    let mut queues = Queues::link(&host, shared)?;
+    let arguments = args::read(&host, at, branch)?;
+    state.firmware.logs = arguments.logs;
+    let mut queues = Queues::link(&host, arguments.queues)?;
     let mut count = 0;
     while let Some(message) = queues.next(&host).map_err(Some)? {
         let (function, sequence) = (message.function, message.sequence);
@@ -183,17 +289,27 @@ fn boot(state: &mut State) -> Result<(), Failed> {
     if state.config.lockdown {
         let [old, new] = LOCKDOWN_NOTICES;
         let notice = if branch == Branch::R535 { old } else { new };
-        for engaging in [1, 0] {
-            event(state, notice, vec![engaging])?;
-        }
+        event(state, notice, vec![1])?;
+        let engaged = written(state);
+        event(state, notice, vec![0])?;
+        state.firmware.lockdown = engaged..written(state);
     }
-    event(state, RUN_CPU_SEQUENCER, sequencer::steps())
+    event(state, RUN_CPU_SEQUENCER, sequencer::steps())?;
+    log(state);
+    Ok(())
+}
+
+/// Where its next record goes.
+fn written(state: &State) -> u32 {
+    let queues = state.firmware.queues.as_ref();
+    queues.map_or(0, Queues::written)
 }
 
 /// It goes on behind the sequencer.
 fn resumed(state: &mut State) -> Result<(), Failed> {
     state.firmware.phase = Phase::Running;
-    event(state, INIT_DONE, Vec::new())?;
+    state.firmware.lockdown = 0..0;
+    state.firmware.announced = event(state, INIT_DONE, Vec::new())?;
     commands(state)
 }
 
@@ -237,6 +353,7 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     let Some(mut rm) = state.firmware.rm.take() else {
         return Ok(());
     };
+    state.firmware.unloading |= rpc.function == rpc::UNLOADING_GUEST_DRIVER;
     let (answer, ends) = rpc::answer(state, &mut rm, branch, rpc);
     rm.tell(&state.journal);
     state.firmware.rm = Some(rm);
@@ -263,8 +380,8 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     Ok(())
 }
 
-/// It tells the host something by itself.
-fn event(state: &mut State, function: u32, payload: Vec<u8>) -> Result<(), Failed> {
+/// It tells the host something by itself. Whether it does.
+fn event(state: &mut State, function: u32, payload: Vec<u8>) -> Result<bool, Failed> {
     let message = Message {
         function,
         result: status::NV_OK,
@@ -274,18 +391,18 @@ fn event(state: &mut State, function: u32, payload: Vec<u8>) -> Result<(), Faile
     send(state, &message)
 }
 
-fn send(state: &mut State, message: &Message) -> Result<(), Failed> {
+fn send(state: &mut State, message: &Message) -> Result<bool, Failed> {
     if state.waits(Wait::Message).is_never() {
-        return Ok(());
+        return Ok(false);
     }
     let host = state.host();
     let Some(queues) = &mut state.firmware.queues else {
-        return Ok(());
+        return Ok(false);
     };
     if queues.send(&host, message).map_err(Some)? {
         notify(state);
     }
-    Ok(())
+    Ok(true)
 }
 
 /// The host hears that there is a message.

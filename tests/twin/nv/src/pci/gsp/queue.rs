@@ -62,6 +62,8 @@ const HEAD: usize = 0x30;
 const RPC_HEAD: usize = 0x20;
 /// The most that an RPC has with its header.
 const MOST: usize = 16 * ENTRY as usize - HEAD;
+/// The payload of a full record.
+pub(super) const FULL: usize = MOST - RPC_HEAD;
 /// `NV_VGPU_MSG_FUNCTION_CONTINUATION_RECORD`.
 pub(super) const CONTINUATION: u32 = 71;
 /// Where a header has its write pointer, and where the pointer of the other side is behind it.
@@ -254,11 +256,10 @@ impl Queues {
     /// # Errors
     /// The host has broken its own pointer.
     pub(super) fn send(&mut self, host: &Host, message: &Message) -> Result<bool, Broken> {
-        let most = MOST - RPC_HEAD;
         let mut function = message.function;
         let mut rest = &message.payload[..];
         loop {
-            let (now, later) = rest.split_at(rest.len().min(most));
+            let (now, later) = rest.split_at(rest.len().min(FULL));
             let record = self.record(function, message, now);
             self.waiting.push_back(record);
             function = CONTINUATION;
@@ -268,6 +269,16 @@ impl Queues {
             }
         }
         self.flush(host)
+    }
+
+    /// Where the next record goes.
+    pub(super) fn written(&self) -> u32 {
+        self.write
+    }
+
+    /// Up to where the host has taken records, as it says itself.
+    pub(super) fn taken(&self, host: &Host) -> Option<u32> {
+        self.shared.word(host, self.shared.command + READ)
     }
 
     /// A record: header, RPC, and zeros up to the end of its last entry.
@@ -302,7 +313,7 @@ impl Queues {
     pub(super) fn flush(&mut self, host: &Host) -> Result<bool, Broken> {
         let mut wrote = false;
         while let Some(record) = self.waiting.front() {
-            let Some(read) = self.shared.word(host, self.shared.command + READ) else {
+            let Some(read) = self.taken(host) else {
                 break;
             };
             if read >= self.statuses {

@@ -7,7 +7,7 @@ use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::status;
 use twin::rule::{Proof, Rule};
 
-use super::queue::CONTINUATION;
+use super::queue::{CONTINUATION, FULL};
 use super::rm::{Answer, INTERNAL, Rm};
 use crate::pci::memory::word;
 use crate::pci::state::State;
@@ -31,7 +31,7 @@ static RECORDS: Rule = Rule {
 const SET_GUEST_SYSTEM_INFO: u32 = 1;
 const FREE: u32 = 10;
 const DUP_OBJECT: u32 = 21;
-const UNLOADING_GUEST_DRIVER: u32 = 47;
+pub(super) const UNLOADING_GUEST_DRIVER: u32 = 47;
 const GET_GSP_STATIC_INFO: u32 = 65;
 const SET_REGISTRY: u32 = 73;
 const GSP_RM_CONTROL: u32 = 76;
@@ -64,6 +64,7 @@ pub(super) fn join(
     sequence: u32,
     payload: Vec<u8>,
 ) -> Result<Option<Part>, (&'static Rule, String)> {
+    let is_full = payload.len() == FULL;
     let whole = match (part.take(), function) {
         (Some(mut begun), CONTINUATION) => {
             begun.payload.extend(payload);
@@ -81,11 +82,21 @@ pub(super) fn join(
         },
     };
     let total = total(whole.function, &whole.payload);
-    if whole.payload.len() < total {
-        *part = Some(whole);
-        return Ok(None);
+    match whole.payload.len() < total {
+        true if is_full => {
+            *part = Some(whole);
+            Ok(None)
+        }
+        // Whoever reads the table names it.
+        true if whole.function != SET_REGISTRY => {
+            let (function, found) = (whole.function, whole.payload.len());
+            let what = format!(
+                "function {function} of {total:#x} bytes ends after {found:#x}: a record is followed by more if it is full"
+            );
+            Err((&RECORDS, what))
+        }
+        _ => Ok(Some(whole)),
     }
-    Ok(Some(whole))
 }
 
 /// What comes back, and whether the firmware ends with it.
@@ -114,7 +125,10 @@ pub(super) fn answer(state: &State, rm: &mut Rm, branch: Branch, rpc: &Part) -> 
     (answer, false)
 }
 
-/// `GspStaticConfigInfo`, as far as it is filled: regions of memory, the internal client, the name, the size of memory.
+/// `gpcInfo` and `tpcInfo`, of 32, which only 535 and 550 have: behind 23 bytes of capabilities and `gidInfo` of 268, aligned.
+const GPC_INFO: usize = 0x124;
+
+/// `GspStaticConfigInfo`, as far as it is filled: clusters, regions of memory, the internal client, the name, the size of memory.
 fn static_info(state: &State, branch: Branch) -> Vec<u8> {
     // Its size, and where fbRegionInfoParams, fb_length, gpuNameString and hInternalClient are.
     let (bytes, regions, length, name, client) = match branch {
@@ -124,6 +138,15 @@ fn static_info(state: &State, branch: Branch) -> Vec<u8> {
     };
     let mut info = vec![0; bytes];
     let mut put = |at: usize, with: &[u8]| info[at..at + with.len()].copy_from_slice(with);
+    if matches!(branch, Branch::R535 | Branch::R550) {
+        let tpcs = state.config.chip.twin.tpcs;
+        put(GPC_INFO, &((1u32 << tpcs.len()) - 1).to_le_bytes());
+        for (gpc, on) in (0u32..).zip(tpcs) {
+            let at = GPC_INFO + 4 + 8 * gpc as usize;
+            put(at, &gpc.to_le_bytes());
+            put(at + 4, &((1u32 << on) - 1).to_le_bytes());
+        }
+    }
     let wpr2 = state.vram.wpr2.clone().unwrap_or_default();
     let all = state.vram.bytes();
     // Up to WPR2 for everybody, then what firmware has: base, limit, reserved; performance, flags of what it is good for.
