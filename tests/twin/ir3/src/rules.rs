@@ -222,9 +222,11 @@ pub static WAR: Rule = Rule {
 /// No wait behind a barrier.
 pub static BARRIER_SYNC: Rule = Rule {
     name: "IR3-BARRIER-SYNC",
-    text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have",
-    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy) and \
-           legalize_block (insert_nop_flags)",
+    text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have, \
+           unless a branch leads to it",
+    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy), \
+           legalize_block (insert_nop_flags) and opt_jump (a jump to the next block goes, with \
+           its waits)",
     proof: Proof::Sourced,
 };
 

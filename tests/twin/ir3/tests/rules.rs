@@ -198,6 +198,16 @@ fn missing_delays_and_waits() {
             fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
         }
     }
+    // Where branches lead elsewhere: behind it, and behind a nop.
+    for barrier in ["(ss)(sy)bar.g", "fence.r.w"] {
+        for behind in [
+            "mov.u32u32 r3.x, 2; jump #1; nop",
+            "nop; mov.u32u32 r3.x, 2; cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #-3",
+        ] {
+            let machine = body(&format!("mov.u32u32 r3.x, 1; {barrier}; {behind}"));
+            fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
+        }
+    }
     let machine = body("resinfo.b.untyped.1d.u32.1.imm r4.x, 0; nop; mov.u32u32 r3.x, 1")
         .with(image(pixels()));
     fires("IR3-RESINFO-SYNC").only(&[machine.breaks()]);
@@ -327,6 +337,9 @@ fn programs_that_wait_break_no_rule() {
         "mov.u32u32 r3.x, 1; fence.r.w; (ss)nop; (sy)bar.g; (ss)(rpt2)nop; (sy)mov.u32u32 r3.x, 2",
         "fence.r.w; (ss)nop; (sy)ldg.u32 r3.x, g[r1.x], 1",
         "(ss)(sy)bar.g; (rpt5)nop; (ss)(sy)mov.u32u32 r3.x, 2",
+        // What begins a block need not have the waits: of a loop, and behind a condition.
+        "(ss)(sy)bar.g; mov.u32u32 r3.x, 2; cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #-3",
+        "cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #2; fence.r.w; (ss)mov.u32u32 r3.x, 2",
         // Results that were waited for need no slots.
         "rcp r4.x, r2.x; (ss)rcp r3.x, r4.x",
         // Nor does what arithmetic wrote before to a register of the other size that aliases it.
