@@ -52,9 +52,8 @@ pub static CODE_RANGE: Rule = Rule {
 /// A group that is too large, or empty.
 pub static LAUNCH_SIZE: Rule = Rule {
     name: "IR3-LAUNCH-SIZE",
-    text: "a workgroup has 1 to 1024 fibers in each direction and in all",
-    source: "Mesa src/freedreno/registers/adreno/a6xx.xml, SP_CS_NDRANGE_0; \
-           src/freedreno/ir3/ir3_compiler.c, max_variable_workgroup_size",
+    text: "a workgroup has 1 to 1024 fibers in each direction",
+    source: "Mesa src/freedreno/registers/adreno/a6xx.xml, SP_CS_NDRANGE_0",
     proof: Proof::Sourced,
 };
 

@@ -70,7 +70,7 @@ fn programs_and_launches_that_the_hardware_does_not_take() {
     fires("IR3-OPERANDS").only(&[machine.breaks()]);
     let machine = program("jump #1000");
     fires("IR3-CODE-RANGE").only(&[machine.breaks()]);
-    let machine = program("nop").with(|launch| launch.local_size = [1024, 2, 1]);
+    let machine = program("nop").with(|launch| launch.local_size = [1025, 1, 1]);
     fires("IR3-LAUNCH-SIZE").only(&[machine.breaks()]);
     let machine = program("nop").with(|launch| launch.full_footprint = 49);
     fires("IR3-LAUNCH-FOOTPRINT").only(&[machine.breaks()]);
@@ -397,6 +397,24 @@ fn a_report_names_the_word_and_the_fiber() {
 fn endless_loops_end() {
     let broken = program("nop; jump #-1").run().unwrap_err().to_string();
     assert!(broken.contains("did not end within"), "{broken}");
+}
+
+/// Waves of double size make groups of up to 2048 fibers.
+#[test]
+fn groups_have_up_to_sixteen_waves() {
+    let large = |size| {
+        program("nop").with(move |launch| {
+            launch.local_size = [1024, 2, 1];
+            launch.global_size = [1024, 2, 1];
+            launch.thread_size = size;
+            (launch.full_footprint, launch.half_footprint) = (4, 0);
+        })
+    };
+    let machine = large(ThreadSize::Thread64);
+    fires("IR3-LAUNCH-OCCUPANCY").only(&[machine.breaks()]);
+    large(ThreadSize::Thread128)
+        .run()
+        .unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[test]
