@@ -1,9 +1,11 @@
 //! The code of a launch: fetched by lines, decoded once.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::decode::{DecodeError, decode};
 use crate::fault::{Cause, Result, broken};
+use crate::flow::WORD;
 use crate::inst::Inst;
 use crate::launch::Launch;
 use crate::memory::{Memory, Path};
@@ -19,6 +21,8 @@ pub struct Code {
     base: u64,
     bytes: u64,
     lines: Vec<Option<Vec<Decoded>>>,
+    /// Where branches lead, once somebody has asked.
+    targets: Option<BTreeSet<u64>>,
 }
 
 impl Code {
@@ -28,6 +32,7 @@ impl Code {
             base: launch.program,
             bytes,
             lines: vec![None; bytes.div_ceil(LINE) as usize],
+            targets: None,
         }
     }
 
@@ -55,6 +60,30 @@ impl Code {
             Some(decoded) => Ok(decoded),
             None => outside(),
         }
+    }
+
+    /// Whether a branch of the code leads to an address: a block begins there.
+    pub fn begins_block(&mut self, memory: &mut dyn Memory, pc: u64) -> Result<bool> {
+        if self.targets.is_none() {
+            self.targets = Some(self.branch_targets(memory)?);
+        }
+        Ok(self
+            .targets
+            .as_ref()
+            .is_some_and(|targets| targets.contains(&pc)))
+    }
+
+    fn branch_targets(&mut self, memory: &mut dyn Memory) -> Result<BTreeSet<u64>> {
+        let mut targets = BTreeSet::new();
+        for pc in (self.base..self.base + self.bytes).step_by(WORD as usize) {
+            // Behind the last instruction words need not be instructions.
+            if let (_, Ok(inst)) = self.fetch(memory, pc)?
+                && let Some(target) = inst.target(pc)
+            {
+                targets.insert(target);
+            }
+        }
+        Ok(targets)
     }
 }
 

@@ -219,8 +219,7 @@ impl Grid {
 fn check(launch: &Launch) -> Result<()> {
     let chip = launch.chip;
     let sizes = launch.local_size;
-    let fibers = launch.group_fibers();
-    if sizes.iter().any(|n| !(1..=1024).contains(n)) || fibers > 1024 {
+    if sizes.iter().any(|n| !(1..=1024).contains(n)) {
         return broken(&rules::LAUNCH_SIZE, format!("a workgroup of {sizes:?}"));
     }
     if launch.groups.contains(&0) {

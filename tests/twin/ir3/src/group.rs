@@ -180,6 +180,11 @@ impl Group {
             Ok(inst) => inst.clone(),
             Err(error) => return Err(Stop::rule(&rules::ENCODING, error.to_string())),
         };
+        if wave.hazards.lacks_waits(&inst)
+            && shared.code.begins_block(shared.memory, wave.flow.pc)?
+        {
+            wave.hazards.begin_block();
+        }
         let mut core = Core {
             launch: shared.launch,
             memory: shared.memory,

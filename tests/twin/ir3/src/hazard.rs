@@ -98,6 +98,8 @@ pub struct Hazards {
     force_sy: bool,
     /// Why: a barrier, or resinfo.
     barrier: bool,
+    /// Whether the instruction before was a barrier.
+    at_barrier: bool,
     const_ss: Vec<Constants>,
     const_sy: Vec<Constants>,
     /// The cycle at which all that (ss) and (sy) wait for is done.
@@ -116,6 +118,7 @@ impl Hazards {
             force_ss: false,
             force_sy: false,
             barrier: false,
+            at_barrier: false,
             const_ss: Vec::new(),
             const_sy: Vec::new(),
             done_ss: 0,
@@ -139,6 +142,7 @@ impl Hazards {
     /// Begins an instruction at a cycle: waits as it says. Returns the cycles that (ss) and (sy) wait.
     pub fn begin(&mut self, inst: &Inst, cycle: u64) -> Result<(u64, u64)> {
         let marks = inst.marks;
+        self.at_barrier = false;
         self.force_ss &= !marks.ss;
         self.force_sy &= !marks.sy;
         // Categories 5 and 6 have no bit of (ss): a nop before them carries it, and fills slots.
@@ -212,6 +216,22 @@ impl Hazards {
         self.force_ss = true;
         self.force_sy = barrier;
         self.barrier = barrier;
+        self.at_barrier = barrier;
+    }
+
+    /// Whether an instruction lacks a wait and stands directly behind a barrier.
+    pub fn lacks_waits(&self, inst: &Inst) -> bool {
+        let marks = inst.marks;
+        self.at_barrier && (self.force_ss && !marks.ss || self.force_sy && !marks.sy)
+    }
+
+    /// The instruction behind a barrier begins a block: it need not have the waits. The jump that ended the barrier's block
+    /// had them, and as it led to the next instruction Mesa has removed it.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `legalize_block` (the waits go to the next instruction of the block) and
+    /// `opt_jump`, which comes behind it.
+    pub fn begin_block(&mut self) {
+        (self.force_ss, self.force_sy) = (false, false);
     }
 
     fn range(&mut self, (first, count): Slots) -> &mut [Slot] {

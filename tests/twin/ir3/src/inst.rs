@@ -1,5 +1,6 @@
 //! Decoded instructions.
 
+use crate::flow::WORD;
 use crate::op::Op;
 
 /// Bits that most categories have.
@@ -337,4 +338,14 @@ pub struct Inst {
     pub srcs: Vec<Operand>,
     /// The rest.
     pub mods: Mods,
+}
+
+impl Inst {
+    /// Where it leads from an address, if it is a branch.
+    pub fn target(&self, pc: u64) -> Option<u64> {
+        match (self.op.category(), self.srcs.last()?.value) {
+            (0, Value::Imm(by)) => Some(pc.wrapping_add_signed(i64::from(by as i32) * WORD as i64)),
+            _ => None,
+        }
+    }
 }

@@ -52,9 +52,8 @@ pub static CODE_RANGE: Rule = Rule {
 /// A group that is too large, or empty.
 pub static LAUNCH_SIZE: Rule = Rule {
     name: "IR3-LAUNCH-SIZE",
-    text: "a workgroup has 1 to 1024 fibers in each direction and in all",
-    source: "Mesa src/freedreno/registers/adreno/a6xx.xml, SP_CS_NDRANGE_0; \
-           src/freedreno/ir3/ir3_compiler.c, max_variable_workgroup_size",
+    text: "a workgroup has 1 to 1024 fibers in each direction",
+    source: "Mesa src/freedreno/registers/adreno/a6xx.xml, SP_CS_NDRANGE_0",
     proof: Proof::Sourced,
 };
 
@@ -222,9 +221,11 @@ pub static WAR: Rule = Rule {
 /// No wait behind a barrier.
 pub static BARRIER_SYNC: Rule = Rule {
     name: "IR3-BARRIER-SYNC",
-    text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have",
-    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy) and \
-           legalize_block (insert_nop_flags)",
+    text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have, \
+           unless a branch leads to it",
+    source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy), \
+           legalize_block (insert_nop_flags) and opt_jump (a jump to the next block goes, with \
+           its waits)",
     proof: Proof::Sourced,
 };
 

@@ -337,13 +337,7 @@ impl Wave {
 
     /// The address that a branch leads to.
     pub fn target(&self, inst: &Inst) -> u64 {
-        let by = match inst.srcs.last().map(|o| o.value) {
-            Some(Value::Imm(by)) => i64::from(by as i32),
-            _ => 0,
-        };
-        self.flow
-            .pc
-            .wrapping_add_signed(by * crate::flow::WORD as i64)
+        inst.target(self.flow.pc).unwrap_or(self.flow.pc)
     }
 }
 

@@ -70,7 +70,7 @@ fn programs_and_launches_that_the_hardware_does_not_take() {
     fires("IR3-OPERANDS").only(&[machine.breaks()]);
     let machine = program("jump #1000");
     fires("IR3-CODE-RANGE").only(&[machine.breaks()]);
-    let machine = program("nop").with(|launch| launch.local_size = [1024, 2, 1]);
+    let machine = program("nop").with(|launch| launch.local_size = [1025, 1, 1]);
     fires("IR3-LAUNCH-SIZE").only(&[machine.breaks()]);
     let machine = program("nop").with(|launch| launch.full_footprint = 49);
     fires("IR3-LAUNCH-FOOTPRINT").only(&[machine.breaks()]);
@@ -194,6 +194,16 @@ fn missing_delays_and_waits() {
         "(ss)nop; ldg.u32 r3.x, g[r1.x], 1",
     ] {
         for barrier in ["(ss)(sy)bar.g", "fence.r.w"] {
+            let machine = body(&format!("mov.u32u32 r3.x, 1; {barrier}; {behind}"));
+            fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
+        }
+    }
+    // Where branches lead elsewhere: behind it, and behind a nop.
+    for barrier in ["(ss)(sy)bar.g", "fence.r.w"] {
+        for behind in [
+            "mov.u32u32 r3.x, 2; jump #1; nop",
+            "nop; mov.u32u32 r3.x, 2; cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #-3",
+        ] {
             let machine = body(&format!("mov.u32u32 r3.x, 1; {barrier}; {behind}"));
             fires("IR3-BARRIER-SYNC").only(&[machine.breaks()]);
         }
@@ -327,6 +337,9 @@ fn programs_that_wait_break_no_rule() {
         "mov.u32u32 r3.x, 1; fence.r.w; (ss)nop; (sy)bar.g; (ss)(rpt2)nop; (sy)mov.u32u32 r3.x, 2",
         "fence.r.w; (ss)nop; (sy)ldg.u32 r3.x, g[r1.x], 1",
         "(ss)(sy)bar.g; (rpt5)nop; (ss)(sy)mov.u32u32 r3.x, 2",
+        // What begins a block need not have the waits: of a loop, and behind a condition.
+        "(ss)(sy)bar.g; mov.u32u32 r3.x, 2; cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #-3",
+        "cmps.u.lt p0.x, r0.x, 0; (rpt5)nop; br p0.x, #2; fence.r.w; (ss)mov.u32u32 r3.x, 2",
         // Results that were waited for need no slots.
         "rcp r4.x, r2.x; (ss)rcp r3.x, r4.x",
         // Nor does what arithmetic wrote before to a register of the other size that aliases it.
@@ -384,6 +397,24 @@ fn a_report_names_the_word_and_the_fiber() {
 fn endless_loops_end() {
     let broken = program("nop; jump #-1").run().unwrap_err().to_string();
     assert!(broken.contains("did not end within"), "{broken}");
+}
+
+/// Waves of double size make groups of up to 2048 fibers.
+#[test]
+fn groups_have_up_to_sixteen_waves() {
+    let large = |size| {
+        program("nop").with(move |launch| {
+            launch.local_size = [1024, 2, 1];
+            launch.global_size = [1024, 2, 1];
+            launch.thread_size = size;
+            (launch.full_footprint, launch.half_footprint) = (4, 0);
+        })
+    };
+    let machine = large(ThreadSize::Thread64);
+    fires("IR3-LAUNCH-OCCUPANCY").only(&[machine.breaks()]);
+    large(ThreadSize::Thread128)
+        .run()
+        .unwrap_or_else(|broken| panic!("{broken}"));
 }
 
 #[test]
