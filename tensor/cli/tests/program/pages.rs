@@ -147,10 +147,6 @@ const EXCEPTIONS: &[(&str, Run)] = &[
     ),
     ("DEV=QCOM ./doorbell-run model.dbx --repeat 100", RUN),
     (
-        "scripts/setup && scripts/cross doorbell-run",
-        Not("scripts/cross builds that program, and tests it"),
-    ),
-    (
         "DEV=AMD doorbell trace record FILE -- bench launch",
         As("doorbell trace record FILE -- bench launch", "needs a card"),
     ),

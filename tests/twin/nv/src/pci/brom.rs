@@ -59,7 +59,10 @@ const BOOTER_PATCH: u32 = 0x10;
 pub(super) fn start(state: &mut State, engine: Engine) -> Result<(), Broken> {
     let falcon = state.falcon(engine);
     let bootvec = falcon.bootvec;
-    let found = falcon.imem.at(bootvec).filter(|_| bootvec % 256 == 0);
+    let found = falcon
+        .imem
+        .at(bootvec)
+        .filter(|_| bootvec.is_multiple_of(256));
     let Some((at, is_secure)) = found else {
         return Err((&BOOTVEC, format!("BOOTVEC of {engine} is {bootvec:#x}")));
     };

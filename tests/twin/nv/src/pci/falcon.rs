@@ -288,7 +288,7 @@ pub(super) fn read(state: &mut State, engine: Engine, offset: u32) -> Result<u32
             true => falcon.command & !3 | 2,
             false => falcon.command & !3 | 1,
         },
-        reg::SCRATCH..reg::SCRATCH_END if offset % 4 == 0 => {
+        reg::SCRATCH..reg::SCRATCH_END if offset.is_multiple_of(4) => {
             falcon.scratch[((offset - reg::SCRATCH) / 4) as usize]
         }
         reg::ENGINE => u32::from(falcon.in_reset),
@@ -348,7 +348,7 @@ pub(super) fn write(
         reg::DEBUGINFO => falcon.debug = value,
         reg::BOOTVEC => falcon.bootvec = value,
         reg::DMACTL => falcon.dmactl = value & 1,
-        reg::SCRATCH..reg::SCRATCH_END if offset % 4 == 0 => {
+        reg::SCRATCH..reg::SCRATCH_END if offset.is_multiple_of(4) => {
             falcon.scratch[((offset - reg::SCRATCH) / 4) as usize] = value;
         }
         _ if index(offset, reg::TRANSCFG, 8).is_some() => {

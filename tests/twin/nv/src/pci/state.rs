@@ -266,7 +266,9 @@ impl State {
             // No workspace is valid.
             PDISP_VGA_WORKSPACE | FUSE_DISPLAY => 0,
             FUSE_GSP_DEBUG_DIS => 1,
-            _ if at % 4 == 0 && (PBUS_SCRATCH..PBUS_SCRATCH + 4 * PBUS_SCRATCHES).contains(&at) => {
+            _ if at.is_multiple_of(4)
+                && (PBUS_SCRATCH..PBUS_SCRATCH + 4 * PBUS_SCRATCHES).contains(&at) =>
+            {
                 self.held(at)
             }
             _ if (FUSE_NVDEC..FUSE_SEC2 + 4 * FUSES).contains(&at)
@@ -282,7 +284,7 @@ impl State {
                 }
             }
             // Whoever reads a register that is not modelled is told, here as in configuration space itself.
-            _ if at % 4 == 0 && (PCFG..PCFG + PCFG_BYTES).contains(&at) => {
+            _ if at.is_multiple_of(4) && (PCFG..PCFG + PCFG_BYTES).contains(&at) => {
                 let found = self.bus.configuration((at - PCFG) as u16);
                 found.ok_or_else(|| (&REGISTER, format!("read of {at:#x}, configuration")))?
             }

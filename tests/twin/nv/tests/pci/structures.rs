@@ -201,7 +201,7 @@ fn spoilt(change: impl FnOnce(&Boot)) -> Boot {
 fn libos_arguments_are_listed() {
     // The first name, a name that nobody knows, the kind, the place, the size, one that lacks.
     for (at, value) in [
-        (0, 0x4c4f_4749_4e54_52),
+        (0, 0x004c_4f47_494e_5452),
         (32, 0x1234),
         (24, 0x0102),
         (64 + 16, 0x123),
