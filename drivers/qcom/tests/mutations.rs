@@ -40,6 +40,12 @@ const A630: Way = Way {
     is_msm: false,
 };
 
+/// With a newer kernel.
+const NEWER: Way = Way {
+    config: "chip=a630,version=5.15,timeout=300",
+    is_msm: false,
+};
+
 /// With LPAC, over the other kernel driver.
 const A660: Way = Way {
     config: "chip=a660,kernel=msm,timeout=300",
@@ -89,7 +95,7 @@ fn broken(way: Way, bug: Option<&Bug>) -> (Vec<&'static str>, hcq::Result<bool>)
 
 #[test]
 fn without_a_bug_no_rule_is_broken() {
-    for way in [A630, A660] {
+    for way in [A630, NEWER, A660] {
         let (broken, done) = broken(way, None);
         assert!(broken.is_empty(), "{}: {broken:?}, {done:?}", way.config);
         assert!(done.unwrap(), "{}: the results are wrong", way.config);
@@ -115,6 +121,11 @@ fn every_bug_is_named(way: Way, bugs: &[Bug]) {
 #[test]
 fn bugs_of_packets_are_named() {
     every_bug_is_named(A630, packets::BUGS);
+}
+
+#[test]
+fn bugs_with_a_newer_kernel_are_named() {
+    every_bug_is_named(NEWER, memory::NEWER);
 }
 
 // In two, so that they run beside each other.

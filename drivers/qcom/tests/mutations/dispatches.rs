@@ -182,15 +182,6 @@ pub const BUGS: &[Bug] = &[
         }),
     },
     Bug {
-        what: "textures are bindless",
-        rule: "CS-BINDLESS-NOT-MODELLED",
-        how: How::Packets(|p| {
-            p.set(&regs::SP_CS_CONFIG, |word| {
-                word | config::BINDLESS_TEX.put(1)
-            })
-        }),
-    },
-    Bug {
         what: "fewer constants are declared than the kernel reads",
         rule: "IR3-CONST-RANGE",
         how: How::Packets(|p| {
