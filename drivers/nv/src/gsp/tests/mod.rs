@@ -166,7 +166,7 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         (
             Break::High,
             Stage::Memory,
-            "the page that flushes read is at 0x800100",
+            "the page that flushes read is at 0x8001",
         ),
         (
             Break::Wpr2(None),
