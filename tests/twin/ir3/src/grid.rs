@@ -43,6 +43,8 @@ pub struct Done {
     pub sy_cycles: u64,
     /// Waves that a shader processor holds at a time.
     pub occupancy: u32,
+    /// Cycles of the waves, each by its own time.
+    pub wave_cycles: u64,
     /// Cycles of the whole.
     pub cycles: u64,
 }
@@ -59,8 +61,6 @@ pub struct Grid {
     /// Seats for waves that are free.
     seats: Vec<u32>,
     done: Done,
-    /// Cycles of the waves' own times.
-    waited: u64,
 }
 
 impl Grid {
@@ -94,7 +94,6 @@ impl Grid {
                 occupancy: launch.occupancy(),
                 ..Done::default()
             },
-            waited: 0,
             launch,
         })
     }
@@ -197,7 +196,7 @@ impl Grid {
             self.done.issue_cycles += counts.issue;
             self.done.ss_cycles += counts.ss;
             self.done.sy_cycles += counts.sy;
-            self.waited += cycles;
+            self.done.wave_cycles += cycles;
         }
     }
 
@@ -207,7 +206,7 @@ impl Grid {
         let cores = u64::from(self.launch.chip.cores).clamp(1, self.done.groups.max(1));
         let waves = (u64::from(self.done.occupancy) * cores).clamp(1, self.done.waves.max(1));
         let issue = self.done.issue_cycles.div_ceil(cores);
-        let time = self.waited.div_ceil(waves);
+        let time = self.done.wave_cycles.div_ceil(waves);
         Done {
             cycles: issue.max(time),
             ..self.done

@@ -190,8 +190,15 @@ impl Pipe {
         if around.core.took {
             around.core.print(|| {
                 format!(
-                    "{who}: {} groups, {} waves, {} instructions, {} cycles of the model",
-                    done.groups, done.waves, done.instructions, done.cycles
+                    "{who}: {} groups, {} waves, {} instructions, {} cycles to issue, {} cycles of all waves, {} waves a core, \
+                     {} cycles of the model",
+                    done.groups,
+                    done.waves,
+                    done.instructions,
+                    done.issue_cycles,
+                    done.wave_cycles,
+                    done.occupancy,
+                    done.cycles
                 )
             });
         }
