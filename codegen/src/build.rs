@@ -438,9 +438,10 @@ fn fits(program: &Program, target: &Target) -> Result<()> {
     ];
     for (what, found, most) in limits {
         if target.kind == TargetKind::Gpu && found > most {
-            return Err(Error::Invalid {
+            return Err(Error::Limit {
                 kernel: program.name.clone(),
-                what: format!("{found} {what}; {} supports {most}", target.cpu),
+                of: target.cpu.to_string(),
+                what: format!("{found} {what}, expected at most {most}"),
             });
         }
     }
@@ -490,9 +491,10 @@ fn stage_of(
         .iter()
         .filter_map(|&slot| staged.params.get(usize::from(slot)));
     let bytes = params.map(|p| (p.len * p.dtype.size()) as f64).sum();
-    let too_many = |what: &str, n: i64| Error::Invalid {
+    let too_many = |what: &str, n: i64| Error::Limit {
         kernel: kernel.name.clone(),
-        what: format!("{n} {what}, more than a launch can hold"),
+        of: target.cpu.to_string(),
+        what: format!("{n} {what}, more than one launch can have"),
     };
     Ok(Stage {
         name: program.name.clone(),
@@ -511,8 +513,10 @@ fn stage_of(
             1,
         ],
         local_bytes: match target.kind {
-            TargetKind::Gpu => u32::try_from(program.local_bytes())
-                .map_err(|_| too_many("bytes of local memory", i64::MAX))?,
+            TargetKind::Gpu => {
+                let bytes = program.local_bytes();
+                u32::try_from(bytes).map_err(|_| too_many("bytes of local memory", bytes as i64))?
+            }
             // It is on the stack, and the code knows how much.
             TargetKind::Cpu => 0,
         },

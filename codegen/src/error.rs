@@ -6,16 +6,29 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel breaks a rule of the representation or of the lowering.
-    #[error("kernel {kernel}: {what}; bug in the code that built or rewrote this kernel")]
+    #[error("kernel {kernel}: {what}; this is a bug in Doorbell, please report it")]
     Invalid {
         /// Name of the kernel.
         kernel: String,
         /// The rule and the node that breaks it.
         what: String,
     },
+    /// The kernel is larger than the chip or the compiler allows.
+    #[error(
+        "kernel {kernel} exceeds a limit of {of}: {what}; realize an intermediate value to split it, or choose \
+         smaller tiles"
+    )]
+    Limit {
+        /// Name of the kernel.
+        kernel: String,
+        /// The chip, or `the compiler`.
+        of: String,
+        /// What there is too much of, and how much is possible.
+        what: String,
+    },
     /// An optimisation that was asked for does not apply.
     #[error(
-        "kernel {kernel}: optimisation {opt} does not apply: {why}; leave it out or use another axis"
+        "kernel {kernel}: optimisation {opt} does not apply: {why}; omit it or use another axis"
     )]
     Opt {
         /// Name of the kernel.

@@ -78,9 +78,10 @@ impl Rights {
             let shared = depth > 0 && meta.mode() & STICKY != 0;
             if meta.mode() & BY_OTHERS != 0 && !shared {
                 return Err(format!(
-                    "{} is writable by others (mode {:o}); run chmod go-w",
+                    "{} is writable by others (mode {:o}); run `chmod go-w {}`",
                     part.display(),
-                    meta.mode() & 0o7777
+                    meta.mode() & 0o7777,
+                    part.display()
                 ));
             }
         }

@@ -259,7 +259,7 @@ impl Comgr {
         let newest = isas.last().and_then(|name| name.split("--").nth(1));
         Err(format!(
             "cannot compile for {}: {path} (version {major}.{minor}) supports up to {}; install a newer ROCm, \
-             or use AMD:LLVM",
+             or use DEV=AMD:LLVM",
             t.cpu,
             newest.unwrap_or("none"),
         ))

@@ -39,8 +39,9 @@ use crate::ir::Kernel;
 /// Lowers an optimised kernel. Operations missing in `caps` are decomposed.
 pub fn lower(kernel: &Kernel, caps: &decomp::Caps) -> Result<Program> {
     let mut g = kernel.graph.clone();
-    let too_many = || Error::Invalid {
+    let too_many = || Error::Limit {
         kernel: kernel.name.clone(),
+        of: "the compiler".into(),
         what: "more than 128 loop ranges".into(),
     };
     let sink = arguments::integers(&mut g, kernel.sink);

@@ -379,7 +379,11 @@ impl Linear<'_> {
                 None => {
                     let stride = self.p.items;
                     let Some(items) = stride.checked_mul(extent).filter(|&i| i <= 1 << 16) else {
-                        return self.invalid("more than 65536 work-items in a group");
+                        return Err(Error::Limit {
+                            kernel: self.input.kernel.name.clone(),
+                            of: "the compiler".into(),
+                            what: "more than 65536 work-items in a group".into(),
+                        });
                     };
                     self.p.items = items;
                     dims.push((stride, extent, bit));
