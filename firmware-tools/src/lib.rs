@@ -39,8 +39,8 @@ pub enum Error {
     },
     /// The file was not found.
     #[error(
-        "{name}: not found in {folders}. Install it ({}), or point HCQDEV_FIRMWARE (or \
-         `doorbell fw --from`) to its folder",
+        "{name}: not found in {folders}. Install it ({}), or set HCQDEV_FIRMWARE to its folder \
+         (`doorbell fw list` and `verify`: --from FOLDER)",
         Vendor::of(.name).packages()
     )]
     Missing {
