@@ -60,13 +60,14 @@ fn running(driver: &Driver, found: &[Found]) -> Row {
         )),
         (_, 0) => row(Status::Fail).fix("see the GPU rows below"),
         _ if !driver.known => row(Status::Warn).fix(format!(
-            "assuming branch {} for this unknown version; if calls fail, update Doorbell or install branch {}",
+            "unknown driver version, using the structs of branch {}; if calls fail, update Doorbell or install a driver \
+             of branch {}",
             driver.branch,
             branches()
         )),
         _ if driver.open == Some(false) => row(Status::Warn).fix(
-            "if GPUs do not start or memory faults, install the open module (nvidia-open, Turing and newer): others \
-             saw both with the closed one",
+            "if the GPU does not start or reports memory faults, install the open module (nvidia-open, Turing and \
+             newer); both are known problems of the closed one",
         ),
         _ => row(Status::Ok),
     }
@@ -74,7 +75,10 @@ fn running(driver: &Driver, found: &[Found]) -> Row {
 
 fn branches() -> String {
     let all = Branch::ALL.map(|branch| branch.to_string());
-    all.join(", ")
+    match all.split_last() {
+        Some((last, first)) if !first.is_empty() => format!("{} or {last}", first.join(", ")),
+        _ => all.concat(),
+    }
 }
 
 /// The second module of the driver.

@@ -342,7 +342,7 @@ impl Card<'_> {
     }
 }
 
-const AS_ROOT: &str = "run as root; or `doorbell bind ADDRESS` (VFIO, behind an IOMMU), which needs the group's file \
+const AS_ROOT: &str = "run as root; or, with an IOMMU, `doorbell bind ADDRESS`: VFIO needs access to /dev/vfio/GROUP \
                        only";
 
 /// Whether this process has a capability; none where the system does not tell.
@@ -410,7 +410,8 @@ fn locked(files: &dyn Files) -> Check {
         }
         Some(limit) => Stopped(
             format!("at most {limit} bytes can be locked"),
-            "`ulimit -l unlimited` as root (LimitMEMLOCK=infinity for a service), or run as root"
+            "run as root what `doorbell setup --print pci` prints (memlock), then log in again; for a service, set \
+             LimitMEMLOCK=infinity"
                 .into(),
         ),
         None => Stopped(
@@ -441,7 +442,7 @@ fn iommu(files: &dyn Files) -> Row {
     kinds.dedup();
     let meaning = match kinds.iter().all(|kind| kind == "identity") {
         true => "bus addresses are physical: sysfs and VFIO both work",
-        false => "where not identity, use VFIO; sysfs does not work",
+        false => "for groups of another type than identity, use VFIO: sysfs does not work",
     };
     let count = groups.len();
     row(

@@ -73,7 +73,7 @@ fn row(files: &dyn Files, check: &str, number: usize, bridge: &UsbDevice) -> Row
     }
     let file = format!("/dev/bus/usb/{:03}/{:03}", bridge.bus, bridge.number);
     if let Err(error) = files.may_write(&file) {
-        let fix = "add the udev rule that `doorbell setup --print usb` prints, log in again, and plug the bridge in again";
+        let fix = "run the commands that `doorbell setup --print usb` prints, log in again, and replug the bridge";
         return Row::new(check, Status::Fail, format!("{seen}; {file}: {error}")).fix(fix);
     }
     if cfg!(not(feature = "usb")) {

@@ -66,7 +66,8 @@ impl fmt::Display for Missing {
         let Missing { seen, fix } = self;
         write!(
             f,
-            "{seen}, and only huge pages outlive a killed program: {fix}"
+            "{seen}; without an IOMMU, a card's memory must be in huge pages, which stay allocated if the program is \
+             killed: {fix}"
         )
     }
 }

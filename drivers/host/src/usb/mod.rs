@@ -45,8 +45,8 @@ pub fn open(device: &UsbDevice) -> Result<Pipe, TransportError> {
         move |error| match error {
             rusb::Error::Access => {
                 let why = format!(
-                    "{file}: permission denied: add the udev rule that `doorbell setup --print usb` prints, log in \
-                     again, and plug the bridge in again"
+                    "{file}: permission denied: run the commands that `doorbell setup --print usb` prints, log in \
+                     again, and replug the bridge"
                 );
                 TransportError::new(port, operation, Fault::Unsupported(why))
             }

@@ -92,7 +92,7 @@ fn hint(number: u32) -> &'static str {
             "The driver has none left: close other programs on the GPU (`nvidia-smi`)"
         }
         status::NV_ERR_NOT_READY | status::NV_ERR_INVALID_STATE => {
-            "The GPU may still be starting or resetting; with NVSwitch, start the fabric manager (`systemctl status \
+            "The GPU may still be starting or resetting; with NVSwitch, start the fabric manager (`sudo systemctl start \
              nvidia-fabricmanager`)"
         }
         status::NV_ERR_TIMEOUT | status::NV_ERR_RESET_REQUIRED => {

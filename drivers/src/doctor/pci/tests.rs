@@ -218,7 +218,7 @@ fn the_first_stage_that_is_not_passed_is_named_with_one_thing_to_do() {
             ],
             Status::Fail,
             "stage 7 of 8, memory: at most 8388608 bytes can be locked",
-            "ulimit -l",
+            "doorbell setup --print pci",
         ),
         (
             vec![("/proc/mounts".into(), "proc /proc proc rw 0 0\n")],
