@@ -114,8 +114,8 @@ impl Kernel<'_> {
             };
             if field.end().is_none_or(|end| end > bytes) || offset % 4 != 0 {
                 let why = format!(
-                    "the {width}-byte argument at offset {offset} is outside the {bytes} bytes of its \
-                     block, at a multiple of 4"
+                    "the {width}-byte argument at offset {offset} is outside its {bytes}-byte block, or \
+                     misaligned (expected a multiple of 4)"
                 );
                 return Err(self.refused(setup, why));
             }

@@ -23,7 +23,7 @@ pub(super) fn os(device: &DeviceId, error: TransportError) -> Error {
     let hint = match error.fault {
         Fault::Errno(ENOMEM) => "Free host memory or raise its limits (`ulimit -l`)",
         Fault::Errno(EBUSY) => {
-            "Another process, or another GPU library of this one, may hold the device: `sudo fuser \
+            "Another process, or another GPU library in this process, may hold the device: `sudo fuser \
              -v /dev/kfd`"
         }
         Fault::Errno(EINVAL) => "The kernel may expect other sizes than this version: see `dmesg`",

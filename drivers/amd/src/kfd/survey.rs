@@ -117,7 +117,7 @@ pub enum Unusable {
     /// Someone else holds it.
     #[error(
         "{path} is busy: another process has exclusive access (`sudo fuser -v {path}`), or another GPU \
-         library of this one has taken it before"
+         library in this process already opened it"
     )]
     Busy {
         /// The file.

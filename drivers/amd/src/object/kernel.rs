@@ -201,8 +201,8 @@ fn check_sizes(notes: &Described) -> std::result::Result<(), String> {
     match threads.filter(|&n| n > 0 && n <= most.min(MAX_THREADS)) {
         Some(_) => Ok(()),
         None => Err(format!(
-            "compiled for workgroups of {required:?} and at most {most} work-items, of which no \
-             chip can have one"
+            "required workgroup size {required:?} is not 1 to {} work-items",
+            most.min(MAX_THREADS)
         )),
     }
 }

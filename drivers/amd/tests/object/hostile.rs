@@ -249,7 +249,7 @@ fn metadata_that_no_compiler_writes_is_refused_by_name() {
     for none in [[0x93, 0, 4, 1], [0x93, 16, 4, 2]] {
         let bytes = replaced(&whole, &size(&[0x93, 16, 4, 1]), &size(&none));
         let text = refused(&bytes, &GFX1100);
-        assert!(text.contains("compiled for workgroups of ["), "{text}");
+        assert!(text.contains("required workgroup size ["), "{text}");
     }
 }
 

@@ -54,7 +54,7 @@ fn of(first: &Undone, all: usize) -> Explanation {
         Blocked::Memory { va, now, .. } => {
             let others = match all {
                 1 => "no other work of the program is in flight",
-                _ => "others wait as well, or have not changed it",
+                _ => "the other queues wait too, or did not write it",
             };
             let text = format!("{who} waits for memory at {va}, which holds {now}: {others}");
             Explanation::new("signal-never-raised", text)

@@ -70,7 +70,7 @@ impl<H: Hardware> Channel<H> {
         host.retired.push_back((submission, what));
         // Else the next submission brings the mark.
         if let Err(error) = self.mark(host) {
-            tracing::debug!(%error, "kept until the next mark");
+            tracing::debug!(%error, "could not submit a fence: freed memory is kept until the next one");
         }
     }
 
@@ -98,7 +98,7 @@ impl<H: Hardware> Channel<H> {
         if (ring || arguments || retired)
             && let Err(error) = self.mark(host)
         {
-            tracing::debug!(%error, "mark delayed");
+            tracing::debug!(%error, "fence delayed");
         }
     }
 

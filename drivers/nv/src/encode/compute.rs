@@ -169,10 +169,10 @@ impl Encoder {
                 return Err(self.setup.refused_exec(
                     program,
                     format!(
-                        "the argument at {} of {} bytes is outside its {} bytes of parameters, at a \
-                         multiple of 4",
-                        field.offset,
+                        "the {}-byte argument at offset {} is outside the {} bytes of parameters, or \
+                         misaligned (expected a multiple of 4)",
                         field.kind.bytes(),
+                        field.offset,
                         launch.param_bytes
                     ),
                 ));

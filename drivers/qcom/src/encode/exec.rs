@@ -153,7 +153,7 @@ fn check(
             .and_then(|end| end.checked_add(launch.arguments_at));
         if end.is_none_or(|end| end > launch.arguments_end) || field.offset % 4 != 0 {
             return Err(format!(
-                "the argument at {} of {} bytes is outside of the kernel's {} bytes of constants, or not at a multiple of 4",
+                "the argument at {} of {} bytes is outside the kernel's {} bytes of constants, or not at a multiple of 4",
                 field.offset,
                 field.kind.bytes(),
                 launch.arguments_end

@@ -151,9 +151,9 @@ fn a_program_that_does_not_fit_says_why() {
     let t = text(&|program, _| program.launch_words = Box::new([]));
     assert!(t.contains("loaded by another driver"), "{t}");
     let t = text(&|program, _| program.args.fields[2].offset = 18);
-    assert!(t.contains("is outside the 20 bytes"), "{t}");
+    assert!(t.contains("is outside its 20-byte block"), "{t}");
     let t = text(&|program, _| program.args.fields[2].offset = u32::MAX - 3);
-    assert!(t.contains("is outside the 20 bytes"), "{t}");
+    assert!(t.contains("is outside its 20-byte block"), "{t}");
     let t = text(&|program, _| program.args.align = 512);
     assert!(t.contains("alignment is 512 bytes"), "{t}");
     let t = text(&|_, launch| launch.required = Some([32, 2, 1]));
