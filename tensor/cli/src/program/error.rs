@@ -58,7 +58,7 @@ pub enum Error {
         fix: String,
     },
     /// A step does not return.
-    #[error("no answer{}: the program hangs outside of any deadline; please report it with a log \
+    #[error("no answer{}: doorbell hangs in code without a timeout, which is a bug; please report it with a log \
              (RUST_LOG=debug)", after.map_or(String::new(), |after| format!(" in {after:?}")))]
     Stuck {
         /// The time waited; without one its thread has ended.

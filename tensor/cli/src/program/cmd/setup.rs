@@ -88,7 +88,7 @@ fn text(ways: &[Way]) -> String {
         );
     }
     if has(Way::Pci) || has(Way::Usb) {
-        out += "\n# 3. No limit on locked memory, which devices access; effective from your next login\n";
+        out += "\n# 3. Unlimited locked memory (devices access pinned pages); effective from your next login\n";
         let limit = format!("@{GROUP} - memlock unlimited");
         out += &file("/etc/security/limits.d/70-doorbell.conf", &[limit]);
     }
