@@ -230,9 +230,9 @@ fn clear(card: &Card, may_reset: bool) -> Result<(), Cause> {
         return Ok(());
     };
     if !may_reset {
-        return Err(old.cause(card, "it may not be reset here".into()));
+        return Err(old.cause(card, "the card may not be reset here".into()));
     }
-    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), "an earlier driver has left GSP: reset the card");
+    tracing::info!(target: "hcq::nv::gsp", device = %card.device(), "GSP firmware of an earlier driver is still loaded: resetting the card");
     reset_any(card).map_err(|why| old.cause(card, why))
 }
 
@@ -245,7 +245,7 @@ fn reset_any(card: &Card) -> Result<(), String> {
     for kind in [ResetKind::Function, ResetKind::Bus] {
         match reset(card, kind).and_then(|()| old(card)) {
             Ok(None) => return Ok(()),
-            Ok(Some(_)) => why.push(format!("a {kind} reset did not end it")),
+            Ok(Some(_)) => why.push(format!("a {kind} reset did not stop it")),
             Err(error) => why.push(format!("a {kind} reset failed ({error})")),
         }
     }
@@ -269,9 +269,9 @@ impl Prepared {
         let pci = &**card.pci();
         let image = Image::new(pci, parts.gsp.image())?;
         let mut memory = BootMemory::new(pci)?;
-        let libos = memory.take("the arguments of GSP's operating system", PAGE)?;
+        let libos = memory.take("the LIBOS arguments", PAGE)?;
         let shared = memory.take("GSP's message queues", queue::BYTES)?;
-        let flush = memory.take("the page that flushes read", PAGE)?.at;
+        let flush = memory.take("the sysmem flush page", PAGE)?.at;
         let pages: Vec<_> = (0..queue::BYTES / PAGE)
             .map(|page| BusAddr(shared.at.0 + page * PAGE))
             .collect();
@@ -285,7 +285,7 @@ impl Prepared {
             dmem_stack: 1,
             ..GspArguments::default()
         };
-        let rm = memory.put("the argument of RM", &arguments.encode(parts.branch))?;
+        let rm = memory.put("the RM arguments", &arguments.encode(parts.branch))?;
         let mut named = Vec::new();
         for name in logs(parts.branch) {
             let log = memory.take("a log of GSP", LOG)?;
@@ -443,7 +443,7 @@ impl Started {
             _ => Left::Gsp,
         };
         if let Err(error) = self.end(left) {
-            tracing::warn!(target: "hcq::nv::gsp", %error, "after a start that has failed");
+            tracing::warn!(target: "hcq::nv::gsp", %error, "cleanup after a failed start failed");
         }
     }
 
@@ -459,14 +459,14 @@ impl Started {
             if first.is_none() {
                 first = error;
             } else if let Some(error) = error {
-                tracing::warn!(target: "hcq::nv::gsp", %error, "and then");
+                tracing::warn!(target: "hcq::nv::gsp", %error, "another error of the shutdown");
             }
             is_good
         };
         if left == Left::Rm {
             note(self.rpc.end());
             let gsp = Falcon::of(card, GSP);
-            note(gsp.wait_mailbox("RM on GSP to end", SUSPENDED));
+            note(gsp.wait_mailbox("RM on GSP to shut down", SUSPENDED));
         }
         self.rpc.close();
         let is_down = match left {
@@ -510,7 +510,7 @@ impl Way {
 impl Drop for Started {
     fn drop(&mut self) {
         if let Err(error) = self.end(Left::Rm) {
-            tracing::warn!(target: "hcq::nv::gsp", %error, "GSP was not ended in order: the next start resets the card");
+            tracing::warn!(target: "hcq::nv::gsp", %error, "GSP shutdown failed: the next start resets the card");
         }
     }
 }

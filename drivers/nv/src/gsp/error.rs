@@ -103,8 +103,8 @@ pub enum Cause {
     Gone,
     /// It sleeps, or is being reset.
     #[error(
-        "the card sleeps: NV_PMC_BOOT_0 reads 0xffffffff, expected the chip's number, while configuration space answers. \
-         Wake it (`echo on > /sys/bus/pci/devices/{address}/power/control`); if it stays so, reset it (`doorbell reset`)"
+        "the card is suspended (D3): NV_PMC_BOOT_0 reads 0xffffffff, but configuration space responds. Wake it (as root, \
+         `echo on > /sys/bus/pci/devices/{address}/power/control`); if that fails, reset it (`doorbell reset {address}`)"
     )]
     Asleep {
         /// Its PCI function.
@@ -120,8 +120,9 @@ pub enum Cause {
     },
     /// The FSP has refused a message.
     #[error(
-        "FSP: message {kind:#x} ended with error {code:#x} (answer to {of:#x}), expected 0. The firmware files are of another \
-         chip or version, or GSP was started before: check them (`fwtool verify`), then reset the card (`doorbell reset`)"
+        "FSP: message {kind:#x} failed with error {code:#x} (response to {of:#x}), expected 0. The firmware files are for \
+         another chip or version, or GSP is already running: check the files (`doorbell fw verify --chip CHIP`), then reset \
+         the card (`doorbell reset ADDRESS`)"
     )]
     FspRefused {
         /// Which message it was.
@@ -134,7 +135,7 @@ pub enum Cause {
     /// The FMC has reported an error.
     #[error(
         "FMC: NV_PGSP_FALCON_MAILBOX0 holds {code:#x}, expected 0. The firmware files are of another version, or damaged: \
-         check them (`fwtool verify`), then reset the card (`doorbell reset`)"
+         check them (`doorbell fw verify --chip CHIP`), then reset the card (`doorbell reset ADDRESS`)"
     )]
     Fmc {
         /// The error.
@@ -175,7 +176,7 @@ pub enum Cause {
     /// Firmware of another driver is still loaded.
     #[error(
         "WPR2 is at {lo:#x} to {hi:#x}, expected none: GSP firmware of an earlier driver is loaded, and {why}. Unbind that \
-         driver, or reset the card (`doorbell reset {address}`); if it stays so, power-cycle the machine"
+         driver, or reset the card (`doorbell reset {address}`); if that fails, power-cycle the machine"
     )]
     Wpr2 {
         /// Its first byte.
@@ -210,8 +211,8 @@ pub enum Cause {
     },
     /// Memory of the host in pieces.
     #[error(
-        "{bytes:#x} bytes of host memory in one piece on the bus, got pieces of at most {largest:#x}. Reserve huge pages \
-         (`sysctl vm.nr_hugepages=128`), or bind the card to VFIO behind an IOMMU"
+        "cannot allocate {bytes:#x} bytes of contiguous host memory: the largest contiguous block is {largest:#x} bytes. \
+         Reserve huge pages (as root, `sysctl vm.nr_hugepages=128`), or enable an IOMMU and bind the card to VFIO"
     )]
     Pieces {
         /// What was asked for.
@@ -231,7 +232,7 @@ pub enum Cause {
     },
     /// A message, or queues, that are longer than they can be.
     #[error(
-        "{what} of {bytes:#x} bytes, expected at most {room:#x}. The driver should not ask for it: please report this"
+        "{what} of {bytes:#x} bytes, expected at most {room:#x}. This is a bug in Doorbell: please report it"
     )]
     Long {
         /// What.
@@ -243,8 +244,8 @@ pub enum Cause {
     },
     /// Memory of the host beyond what the card can address.
     #[error(
-        "{what} is at {at:#x} on the bus, expected an address of at most {bits} bits. Bind the card to VFIO behind an IOMMU, \
-         which gives lower ones"
+        "{what} is at bus address {at:#x}, expected an address of at most {bits} bits. Enable an IOMMU and bind the card to \
+         VFIO, which uses lower addresses"
     )]
     Wide {
         /// What is there.
@@ -256,7 +257,7 @@ pub enum Cause {
     },
     /// GSP runs, of a start that was not finished.
     #[error(
-        "GSP's RISC-V core runs (NV_PRISCV_RISCV_CPUCTL {cpuctl:#010x}), expected it to be halted: a start was not finished, \
+        "GSP's RISC-V core is running (NV_PRISCV_RISCV_CPUCTL {cpuctl:#010x}), expected it halted: a start was not finished, \
          and {why}. Reset the card (`doorbell reset {address}`)"
     )]
     Runs {
@@ -268,9 +269,7 @@ pub enum Cause {
         address: String,
     },
     /// A call after the end.
-    #[error(
-        "GSP was ended, expected it to run: calls are made before `Started::stop`. Start the card again"
-    )]
+    #[error("GSP is stopped (`Started::stop` was called): start the card again")]
     Ended,
     /// FWSEC has reported an error.
     #[error(
@@ -299,8 +298,8 @@ pub enum Cause {
     },
     /// The booter has reported an error.
     #[error(
-        "{what}: NV_PSEC_FALCON_MAILBOX0 holds {code:#x}, expected 0. The firmware files are of another chip or version, or \
-         damaged: check them (`fwtool verify`), then power-cycle the machine"
+        "{what}: NV_PSEC_FALCON_MAILBOX0 holds {code:#x}, expected 0. The firmware files are for another chip or version, or \
+         damaged: check them (`doorbell fw verify --chip CHIP`), then power-cycle the machine"
     )]
     Booter {
         /// Which booter.
@@ -310,7 +309,8 @@ pub enum Cause {
     },
     /// WPR2 stays.
     #[error(
-        "{what}: WPR2 is still at {lo:#x} to {hi:#x}, expected none. Reset the card (`doorbell reset`)"
+        "{what}: WPR2 is still at {lo:#x} to {hi:#x}, expected none. Reset the card (`doorbell reset \
+         ADDRESS`)"
     )]
     Stays {
         /// What should have taken it down.
@@ -323,7 +323,7 @@ pub enum Cause {
     /// GSP does not run.
     #[error(
         "NV_PGSP: NV_PRISCV_RISCV_CPUCTL is {value:#010x}, expected ACTIVE_STAT: RM on GSP {what}. Reset the card (`doorbell \
-         reset`)"
+         reset ADDRESS`)"
     )]
     Inactive {
         /// The register.
@@ -333,7 +333,8 @@ pub enum Cause {
     },
     /// The header of GSP's queue.
     #[error(
-        "GSP's status queue: {field} is {found:#x}, expected {expected:#x}. The firmware is of another version than its structs"
+        "GSP's status queue: {field} is {found:#x}, expected {expected:#x}. The firmware version does not \
+         match the driver's structs"
     )]
     Header {
         /// The field.
@@ -345,7 +346,7 @@ pub enum Cause {
     },
     /// GSP does not take messages.
     #[error(
-        "GSP's command queue stays full: {free} free elements, needed {needed}; waited {limit:?}. GSP has crashed or hangs: reset the card (`doorbell reset`)"
+        "GSP's command queue stays full: {free} free elements, needed {needed}; waited {limit:?}. GSP has crashed or hangs: reset the card (`doorbell reset ADDRESS`)"
     )]
     Full {
         /// Free elements.
@@ -357,7 +358,7 @@ pub enum Cause {
     },
     /// An answer of the FSP that is none.
     #[error(
-        "an answer of the FSP: {field} is {found:#x}, expected {expected}. Reset the card (`doorbell reset`)"
+        "FSP response: {field} is {found:#x}, expected {expected}. Reset the card (`doorbell reset ADDRESS`)"
     )]
     FspAnswer {
         /// The field.
@@ -369,7 +370,7 @@ pub enum Cause {
     },
     /// A message that is none.
     #[error(
-        "a message of GSP: {field} is {found:#x}, expected {expected}. Its memory was overwritten, or GSP has crashed: reset the card (`doorbell reset`)"
+        "GSP message: {field} is {found:#x}, expected {expected}. Its memory was overwritten, or GSP has crashed: reset the card (`doorbell reset ADDRESS`)"
     )]
     Message {
         /// The field.
@@ -389,7 +390,7 @@ pub enum Cause {
     },
     /// A program of register accesses for the host.
     #[error(
-        "GSP's program for the host: {what} at dword {at}. The firmware is of another version than its structs"
+        "CPU sequencer buffer: {what} at dword {at}. The firmware version does not match the driver's structs"
     )]
     Program {
         /// What is wrong.
@@ -399,7 +400,7 @@ pub enum Cause {
     },
     /// A register of such a program.
     #[error(
-        "GSP's program for the host (error {number}): {timeout}: register {at:#x}, mask {mask:#x}, expected {expected:#x}"
+        "CPU sequencer buffer (error {number}): {timeout}: register {at:#x}, mask {mask:#x}, expected {expected:#x}"
     )]
     Polled {
         /// The register.
@@ -418,7 +419,7 @@ pub enum Cause {
     Waited(#[from] Timeout),
     /// GSP has crashed while it was waited for.
     #[error(
-        "{waited}; RM on GSP has crashed (NV_PRISCV_RISCV_CPUCTL {cpuctl:#010x}). Reset the card (`doorbell reset`)"
+        "{waited}; RM on GSP has crashed (NV_PRISCV_RISCV_CPUCTL {cpuctl:#010x}). Reset the card (`doorbell reset ADDRESS`)"
     )]
     Crashed {
         /// What was waited for.
@@ -433,15 +434,18 @@ impl Cause {
     pub(super) fn next(&self) -> &'static str {
         match self {
             Cause::Header { .. } | Cause::Program { .. } => {
-                ". Check the files (`fwtool verify`), or install those of another version"
+                ". Check the files (`doorbell fw verify --chip CHIP`), or install those of another version"
             }
             Cause::Rpc { .. } => {
-                ". Reset the card (`doorbell reset`); if it fails again, check the firmware files (`fwtool verify`)"
+                ". Reset the card (`doorbell reset ADDRESS`); if it fails again, check the firmware files (`doorbell fw verify \
+                 --chip CHIP`)"
             }
             Cause::Transport(_) | Cause::Register(_) | Cause::Waited(_) | Cause::Polled { .. } => {
                 ". Rerun, which resets the card; if it fails again, power-cycle the machine"
             }
-            Cause::Vram { .. } => ". Power-cycle the machine; if it stays so, the card is damaged",
+            Cause::Vram { .. } => {
+                ". Power-cycle the machine; if it recurs, the card may be defective"
+            }
             Cause::Room { .. } | Cause::Contents { .. } => {
                 ". The files are damaged or of another version: install them again"
             }

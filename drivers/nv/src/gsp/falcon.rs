@@ -236,7 +236,7 @@ impl<'a> Falcon<'a> {
         );
         match ready {
             Err(error) if matches!(*error.fault, RegFault::Timeout { .. }) => {
-                tracing::debug!(target: "hcq::nv::falcon", %error, "reset anyway");
+                tracing::debug!(target: "hcq::nv::falcon", %error, "falcon not ready for reset: resetting it anyway");
             }
             ready => {
                 ready?;
@@ -514,7 +514,7 @@ impl<'a> Falcon<'a> {
             io.write(&regs::NV_PFALCON_FALCON_DMATRFCMD, command)?;
         }
         // Requests to the two memories may overtake each other.
-        let what = "the falcon's DMA to end";
+        let what = "the falcon's DMA to finish";
         self.wait(&regs::NV_PFALCON_FALCON_DMATRFCMD, what, |value| {
             value.get(dmatrfcmd::IDLE) == 1
         })

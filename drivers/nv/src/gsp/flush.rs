@@ -37,7 +37,7 @@ pub(super) fn set(card: &Card, page: BusAddr) -> Result<(), Cause> {
         true => mmio::NISO_FLUSH_BITS,
         false => mmio::FBHUB_FLUSH_BITS,
     };
-    within("the page that flushes read", page, bits)?;
+    within("the sysmem flush page", page, bits)?;
     write(card, page.0)
 }
 

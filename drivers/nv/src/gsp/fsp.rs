@@ -60,7 +60,7 @@ impl<'a> Fsp<'a> {
             });
         }
         let io = self.card.io();
-        self.wait("the FSP to take messages", false)?;
+        self.wait("the FSP to accept messages", false)?;
         self.drain()?;
         io.write(&regs::NV_PFSP_EMEMC, regs::ememc::AINCW.put(1))?;
         for word in words {
@@ -80,7 +80,7 @@ impl<'a> Fsp<'a> {
         if head == tail {
             return Ok(());
         }
-        tracing::warn!(target: "hcq::nv::gsp", head, tail, "old answer of the FSP: left out");
+        tracing::warn!(target: "hcq::nv::gsp", head, tail, "stale FSP response discarded");
         Ok(io.write(&regs::NV_PFSP_MSGQ_TAIL, head)?)
     }
 

@@ -159,7 +159,7 @@ impl Queues {
     /// # Errors
     /// [`Cause::Waited`]; [`Cause::Header`]: it made another one than is known.
     pub(super) fn link(&self, clock: &dyn Clock, deadline: Deadline) -> Result<(), Cause> {
-        let what = "GSP to set its status queue up";
+        let what = "GSP to set up its status queue";
         // The last field of the header is written last, or all of it at once.
         let header = poll_until(clock, deadline, what, || {
             let mut bytes = [0; size_of::<MsgqTxHeader>()];
@@ -280,7 +280,7 @@ impl Queues {
                 let expected = format!("{:#x}", self.received);
                 return Err(wrong("seqNum", read.number, expected));
             }
-            tracing::warn!(target: "hcq::nv::gsp", number = read.number, due = self.received, "old message of GSP: left out");
+            tracing::warn!(target: "hcq::nv::gsp", number = read.number, due = self.received, "stale GSP message discarded");
             self.closest = behind;
             self.take(read.elements)?;
             return Ok(None);
@@ -334,7 +334,7 @@ impl Queues {
         bytes.truncate(MSG_ELEMENT_HEADER + length);
         let sum = sum(&bytes);
         if sum != 0 {
-            return Err(wrong("the sum over it (checkSum)", sum, 0));
+            return Err(wrong("its checksum (checkSum)", sum, 0));
         }
         for (field, found, expected) in [
             ("signature", rpc.signature, RPC_SIGNATURE),

@@ -285,7 +285,7 @@ impl Rpc {
         }
         if number < event::FIRST_EVENT {
             let name = function::name(number).unwrap_or("unknown");
-            tracing::warn!(target: "hcq::nv::gsp", number, name, "late or unexpected answer of GSP: ignored");
+            tracing::warn!(target: "hcq::nv::gsp", number, name, "late or unexpected GSP response ignored");
             return Ok(());
         }
         let told = Event::of(self.branch, number, bytes);

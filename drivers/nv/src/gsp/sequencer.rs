@@ -128,10 +128,10 @@ pub(super) fn run(
     deadline: Deadline,
 ) -> Result<(), Cause> {
     let steps = steps(bytes)?;
-    tracing::debug!(target: "hcq::nv::gsp", steps = steps.len(), "run GSP's program");
+    tracing::debug!(target: "hcq::nv::gsp", steps = steps.len(), "running the CPU sequencer buffer");
     for (number, step) in (0..).zip(&steps) {
         if deadline.expired(card.clock()) {
-            let what = "GSP's program for the host to end";
+            let what = "the CPU sequencer buffer to finish";
             return Err(deadline.timeout(card.clock(), what, Some(number)).into());
         }
         let longest = LONGEST.min(deadline.remaining(card.clock()));

@@ -149,7 +149,7 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         (
             Break::Asleep,
             Stage::Card,
-            "the card sleeps: NV_PMC_BOOT_0 reads 0xffffffff",
+            "the card is suspended (D3): NV_PMC_BOOT_0 reads 0xffffffff",
         ),
         (Break::Gone, Stage::Card, "the card has left the bus"),
         (Break::Gfw, Stage::Gfw, "GFW_BOOT_PROGRESS: 0x20"),
@@ -161,17 +161,17 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         (
             Break::Pieces,
             Stage::Memory,
-            "0x200000 bytes of host memory in one piece on the bus",
+            "0x200000 bytes of contiguous host memory: the largest contiguous block is",
         ),
         (
             Break::High,
             Stage::Memory,
-            "the page that flushes read is at 0x8001",
+            "the sysmem flush page is at bus address 0x8001",
         ),
         (
             Break::Wpr2(None),
             Stage::Reset,
-            "a function reset did not end it, a bus reset did not end it",
+            "a function reset did not stop it, a bus reset did not stop it",
         ),
         (
             Break::Frts(0x2a),
@@ -216,7 +216,7 @@ fn everything_that_goes_wrong_is_named_and_the_card_is_left_in_order() {
         (
             Break::Sum,
             Stage::Init,
-            "the sum over it (checkSum) is 0x1, expected 0",
+            "its checksum (checkSum) is 0x1, expected 0",
         ),
         (Break::Number, Stage::Init, "seqNum is 0x1, expected 0x0"),
     ];
@@ -266,7 +266,7 @@ fn what_an_earlier_driver_has_left_is_reset_where_that_is_allowed() {
         error.contains("WPR2 is at 0x1000 to 0x2000, expected none"),
         "{error}"
     );
-    assert!(error.contains("it may not be reset here"), "{error}");
+    assert!(error.contains("the card may not be reset here"), "{error}");
     assert!(stand.made.state().log.is_empty());
 }
 
@@ -354,7 +354,7 @@ fn everything_that_goes_wrong_on_hopper_is_named() {
         (
             Break::Fsp(0x1e),
             Stage::Fsp,
-            "FSP: message 0x14 ended with error 0x1e",
+            "FSP: message 0x14 failed with error 0x1e",
         ),
         (Break::Mute, Stage::Fsp, "waiting for the FSP to answer"),
         (
@@ -421,7 +421,7 @@ fn gsp_that_runs_without_wpr2_is_reset_before_a_start() {
     assert_eq!(error.stage, Stage::Reset);
     let said = error.to_string();
     assert!(said.contains("NV_PRISCV_RISCV_CPUCTL 0x00000080"), "{said}");
-    assert!(said.contains("it may not be reset here"), "{said}");
+    assert!(said.contains("the card may not be reset here"), "{said}");
 }
 
 #[test]
@@ -464,7 +464,7 @@ fn clients_have_handles_of_their_own_and_end_with_the_card() {
     let error = rpc.call("ECHO", function::GSP_RM_CONTROL, &[0; 0x18]);
     let error = error.unwrap_err().to_string();
     assert!(
-        error.starts_with("GSP was ended, expected it to run"),
+        error.starts_with("GSP is stopped (`Started::stop`"),
         "{error}"
     );
     assert_eq!(stand.made.state().rings, rings, "nothing is sent any more");
