@@ -79,7 +79,7 @@ impl ClockInfo {
 pub fn cannot_import(device: &DeviceId, interface: &str, memory: &Import) -> Error {
     Error::Unsupported {
         asked: format!("{device}: import of {memory:?}"),
-        why: format!("{interface} does not take it: allocate a buffer, and copy"),
+        why: format!("{interface} cannot import this kind of memory: allocate a buffer and copy"),
     }
 }
 

@@ -326,7 +326,7 @@ impl Buffer {
             call: format!("{what} of the buffer at {:#x}", self.va().0),
             source_text: error.to_string(),
             errno: error.fault.errno(),
-            hint: "Check the transport error".into(),
+            hint: "See `dmesg`; open the device again".into(),
         }
     }
 

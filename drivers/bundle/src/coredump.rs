@@ -261,7 +261,7 @@ impl Bundle {
             Unread::TooMuch(error) => error.into(),
         })?;
         if bytes.starts_with(&[0x1f, 0x8b]) {
-            let what = "bytes once it is unpacked";
+            let what = "bytes uncompressed";
             // A packed file ends with its size, modulo 2^32 (RFC 1952).
             let says = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
             if u64::from(says) > LARGEST {
@@ -271,7 +271,13 @@ impl Bundle {
             let text = text.map_err(|e| other(format!("a corrupt gzip file ({e})")))?;
             match text {
                 Some(text) => bytes = text,
-                None => return too_much(what, LARGEST, format!("more, though it says {says}")),
+                None => {
+                    return too_much(
+                        what,
+                        LARGEST,
+                        format!("more than its declared size of {says}"),
+                    );
+                }
             }
         }
         // What a text becomes is up to a hundred times as large.

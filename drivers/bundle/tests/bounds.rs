@@ -73,7 +73,7 @@ fn files_that_say_much_take_little() {
     let path = folder.path().join("bomb.json.gz");
     for (field, element, times, limit) in [
         // 60 KB, which were 4.5 GB.
-        (r#""queues":["#, "{}", 20 << 20, "bytes once it is unpacked"),
+        (r#""queues":["#, "{}", 20 << 20, "bytes uncompressed"),
         (r#""queues":["#, "{}", 10 << 20, "objects"),
         (r#""evidence":{"missing":["#, r#""""#, 10 << 20, "values"),
         (r#""evidence":{"shader_waves":["#, "{}", 1 << 20, "objects"),
@@ -111,7 +111,7 @@ fn files_that_say_much_take_little() {
     let (lies, most) = read(&path);
     let error = lies.unwrap_err().to_string();
     assert!(
-        error.contains("found more, though it says 65793"),
+        error.contains("found more than its declared size of 65793"),
         "{error}"
     );
     assert!(most < 80 << 20, "{most} bytes");

@@ -165,7 +165,7 @@ impl Progress {
         if !inside.is_empty() {
             let running = inside.iter().filter(|worker| runs(worker)).count();
             text += &format!(
-                " ({} of {} threads inside, {running} running)",
+                " ({} of {} worker threads in the kernel, {running} on a core)",
                 inside.len(),
                 self.workers.len()
             );

@@ -182,7 +182,10 @@ fn windows_are_mapped_or_read_and_written_and_the_configuration_too() {
     pci.reset(ResetKind::Function).unwrap();
     assert_eq!(registers.read::<u32>(0x10), Ok(0));
     let error = pci.reset(ResetKind::Power).unwrap_err().to_string();
-    assert!(error.contains("doorbell reset --kind pm"), "{error}");
+    assert!(
+        error.contains("doorbell reset ADDRESS --kind pm"),
+        "{error}"
+    );
     rig.unbroken();
 }
 

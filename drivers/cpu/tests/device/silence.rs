@@ -340,7 +340,10 @@ fn a_kernel_that_waits_without_running_is_dead() {
         let error = done.wait(brief()).unwrap_err();
         assert!(matches!(error, Error::Timeout { .. }), "{error}");
         let text = error.to_string();
-        assert!(text.contains(" threads inside, 0 running)"), "{text}");
+        assert!(
+            text.contains(" worker threads in the kernel, 0 on a core)"),
+            "{text}"
+        );
         writer.write_all(&[1; 12]).unwrap();
         done.wait(soon()).unwrap();
         rig.device.status().unwrap();

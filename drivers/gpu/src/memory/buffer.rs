@@ -129,8 +129,8 @@ impl Unseen {
         Error::NoHostAccess {
             device: self.core.id.clone(),
             va: self.va.0,
-            has: "what its owner offers",
-            needs: "a mapping here: copy it on the device, or map what it was imported from",
+            has: "none (imported memory without a host mapping)",
+            needs: "a host mapping: copy it on the device, or access the original allocation",
         }
     }
 }

@@ -27,7 +27,7 @@ impl<H: Hardware> Channel<H> {
     #[inline]
     pub fn submit(&self, turn: &mut Turn<'_>) -> Result<()> {
         if !turn.has_packets() {
-            return Err(self.refused("the turn has no packets; add at least one".into()));
+            return Err(self.refused("empty submission: add at least one command".into()));
         }
         self.launch(turn, &[])
     }
@@ -40,7 +40,7 @@ impl<H: Hardware> Channel<H> {
     pub fn launch(&self, turn: &mut Turn<'_>, words: &[u32]) -> Result<()> {
         let signal_value = turn.signal_value();
         let Some(parts) = turn.parts::<Host>(&self.timeline) else {
-            return Err(self.refused("the turn belongs to another queue".into()));
+            return Err(self.refused("the commands were recorded for another queue".into()));
         };
         let host = parts.own;
         let done = match parts

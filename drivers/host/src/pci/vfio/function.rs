@@ -184,7 +184,9 @@ impl Pci for Function {
             ResetKind::Function if self.resets => self.device.reset(),
             ResetKind::Function => refused("the kernel has no reset method for it"),
             ResetKind::Bus => self.hot_reset(),
-            ResetKind::Power => refused("not supported by VFIO; use `doorbell reset --kind pm`"),
+            ResetKind::Power => {
+                refused("not supported by VFIO; use `doorbell reset ADDRESS --kind pm`")
+            }
         }
     }
 
