@@ -398,7 +398,7 @@ pub enum Unsupported {
         id: u32,
     },
     /// One of this generation, or of none, that no table has.
-    #[error("chip id {id:#010x} is no Adreno that is known here")]
+    #[error("unknown Adreno chip id {id:#010x}")]
     Unknown {
         /// Its id.
         id: u32,

@@ -293,7 +293,7 @@ pub enum Error {
         found: u64,
     },
     /// Bits that no field has.
-    #[error("descriptor, dword {dword}: bits {bits:#x} mean nothing that is known here")]
+    #[error("descriptor, dword {dword}: unknown bits {bits:#x}")]
     Bits {
         /// Which dword.
         dword: usize,

@@ -110,15 +110,15 @@ pub struct Binary {
 #[non_exhaustive]
 pub enum Error {
     /// It ends too early.
-    #[error("the binary of Qualcomm's OpenCL ends inside of its {part}: compile the kernel again")]
+    #[error("binary of Qualcomm's OpenCL is truncated in its {part}: compile the kernel again")]
     Truncated {
         /// Where.
         part: &'static str,
     },
     /// A number that no binary has that is known.
     #[error(
-        "in the binary of Qualcomm's OpenCL, {what} is {found}, expected {expected}: compile the kernel again, or with the \
-         compiler of this project (DEV=QCOM:IR3)"
+        "binary of Qualcomm's OpenCL: {what} is {found}, expected {expected}: compile the kernel again, or use Doorbell's \
+         compiler (DEV=QCOM:IR3)"
     )]
     Number {
         /// Which.
@@ -298,7 +298,7 @@ fn name(read: &Reader<'_>, at: usize) -> Result<(String, usize), Error> {
         None => Err(number(
             "the length of the kernel's name",
             length as u64,
-            "text, and no multiple of 4",
+            "text, and not a multiple of 4",
         )),
     }
 }
@@ -489,9 +489,9 @@ mod tests {
         for (at, word, part) in [
             (COUNT_AT, 3, "sections is 3, expected 12 to 256"),
             (COUNT_AT, u32::MAX, "sections is 4294967295"),
-            (section(CODE) + 4, u32::MAX, "inside of its code"),
+            (section(CODE) + 4, u32::MAX, "truncated in its code"),
             (section(CODE_BYTES) + 8, 0, "length of the code"),
-            (section(KERNEL) + 4, u32::MAX, "inside of its"),
+            (section(KERNEL) + 4, u32::MAX, "truncated in its"),
             (constants + 16, 1024, "place of a constant"),
             (constants + 24, 2, "size of a constant"),
             (kernel + SAMPLERS, 2, "number of samplers"),

@@ -287,25 +287,31 @@ impl Packet<'_> {
     /// [`Error::TooLong`] if a header cannot hold the operation, the address or the number of dwords.
     pub fn encode(&self, out: &mut Vec<u32>) -> Result<(), Error> {
         let at = out.len();
-        let too_long = |most, found| Error::TooLong { at, most, found };
+        let too_long = |what, least, most, found| Error::TooLong {
+            at,
+            what,
+            least,
+            most,
+            found,
+        };
         match *self {
             Packet::Registers { first, values } => {
                 let end = first as usize + values.len();
                 if end > REGISTERS_END as usize {
-                    return Err(too_long(REGISTERS_END, end));
+                    return Err(too_long("the end of the registers", 1, REGISTERS_END, end));
                 }
                 if values.is_empty() || values.len() > MAX_REGISTERS as usize {
-                    return Err(too_long(MAX_REGISTERS, values.len()));
+                    return Err(too_long("number of values", 1, MAX_REGISTERS, values.len()));
                 }
                 out.push(type4(first, values.len() as u32));
                 out.extend(values);
             }
             Packet::Command { op, body } => {
                 if op >= 0x80 {
-                    return Err(too_long(0x7f, op.into()));
+                    return Err(too_long("opcode", 0, 0x7f, op.into()));
                 }
                 if body.len() > MAX_BODY as usize {
-                    return Err(too_long(MAX_BODY, body.len()));
+                    return Err(too_long("number of dwords", 0, MAX_BODY, body.len()));
                 }
                 out.push(type7(op, body.len() as u32));
                 out.extend(body);
@@ -370,10 +376,14 @@ pub enum Error {
         left: usize,
     },
     /// A packet that no header can describe.
-    #[error("packet at dword {at}: {found} is more than {most}, or nothing")]
+    #[error("packet at dword {at}: {what} is {found}, expected {least} to {most}")]
     TooLong {
         /// Where.
         at: usize,
+        /// What a header has too few bits for.
+        what: &'static str,
+        /// The least.
+        least: u32,
         /// The most.
         most: u32,
         /// What was given.
@@ -396,7 +406,7 @@ pub enum Error {
         found: usize,
     },
     /// Bits of a command that no field has.
-    #[error("CP_{name}: bits {bits:#x} of {word} mean nothing")]
+    #[error("CP_{name}: unknown bits {bits:#x} of {word}")]
     Bits {
         /// Which command.
         name: &'static str,
