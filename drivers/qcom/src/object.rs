@@ -148,7 +148,7 @@ pub enum Error {
         found: String,
     },
     /// It ends too early.
-    #[error("the object ends inside of its {part}: compile the kernel again")]
+    #[error("the object is truncated in its {part}: compile the kernel again")]
     Truncated {
         /// Where.
         part: &'static str,
@@ -164,7 +164,7 @@ pub enum Error {
         expected: String,
     },
     /// An image that has no descriptor.
-    #[error("image {index}: {why}; make it anew")]
+    #[error("image {index}: {why}; recreate the image")]
     Image {
         /// Which: textures first.
         index: usize,
@@ -402,32 +402,28 @@ impl Object {
             ));
         }
         if self.code.is_empty() {
-            return Err(number("the number of instructions", 0u32, "at least 1"));
+            return Err(number("instruction count", 0u32, "at least 1"));
         }
         if self.entry as u64 >= self.code_bytes() || !self.entry.is_multiple_of(8) {
             let expected = format!("a multiple of 8 within {} bytes", self.code_bytes());
-            return Err(number("the first instruction", self.entry, expected));
+            return Err(number("entry point", self.entry, expected));
         }
         if self.full == 0 {
-            return Err(number("the footprint of full registers", 0u32, "1 to 48"));
+            return Err(number("full register count", 0u32, "1 to 48"));
         }
-        at_most("the footprint of full registers", self.full, 48)?;
-        at_most("the footprint of half registers", self.half, 48)?;
-        at_most(
-            "the number of constant vectors",
-            self.vectors,
-            MAX_CONSTANTS,
-        )?;
+        at_most("full register count", self.full, 48)?;
+        at_most("half register count", self.half, 48)?;
+        at_most("constant vector count", self.vectors, MAX_CONSTANTS)?;
         let counts = [
-            ("the number of textures", self.textures.len(), MOST_TEXTURES),
-            ("the number of written images", self.uavs.len(), MOST_UAVS),
-            ("the number of samplers", self.samplers.len(), MOST_SAMPLERS),
+            ("texture count", self.textures.len(), MOST_TEXTURES),
+            ("written image count", self.uavs.len(), MOST_UAVS),
+            ("sampler count", self.samplers.len(), MOST_SAMPLERS),
         ];
         for (what, found, most) in counts {
             at_most(what, found as u32, most)?;
         }
         if self.max_threads == 0 {
-            return Err(number("the size of a group", 0u32, "at least 1"));
+            return Err(number("maximum group size", 0u32, "at least 1"));
         }
         let bytes = u64::from(self.vectors) * 16;
         let block = |what, at: u32, dwords: u64| {
@@ -442,21 +438,21 @@ impl Object {
             }
         };
         block(
-            "the place of arguments",
+            "argument offset",
             self.arguments_at,
             u64::from(self.argument_bytes).div_ceil(4),
         )?;
         block(
-            "the place of initial constants",
+            "initial constant offset",
             self.constants_at,
             self.constants.len() as u64,
         )?;
-        block("the place of the grid", self.grid_at, 3)?;
-        block("the place of the group's size", self.block_at, 3)?;
+        block("grid size offset", self.grid_at, 3)?;
+        block("group size offset", self.block_at, 3)?;
         for (what, id) in [
-            ("the register of a group's number", self.group_id),
-            ("the register of a group's size", self.group_size),
-            ("the register of a group's first fiber", self.group_offset),
+            ("group ID register", self.group_id),
+            ("group size register", self.group_size),
+            ("group offset register", self.group_offset),
         ] {
             let shared = SHARED_REGISTERS..SHARED_REGISTERS + 32 - 2;
             if id != NO_REGISTER && !shared.contains(&id) {
@@ -464,11 +460,11 @@ impl Object {
             }
         }
         for (what, id, count) in [
-            ("the register of a fiber's place", self.local_id, 3),
-            ("the register of a fiber's number", self.linear_id, 1),
+            ("local ID register", self.local_id, 3),
+            ("linear local ID register", self.linear_id, 1),
         ] {
             if id != NO_REGISTER && id.saturating_add(count) > self.full * 4 {
-                let expected = format!("{count} registers of the footprint, or 0xfc");
+                let expected = format!("{count} of the full registers, or 0xfc");
                 return Err(number(what, id, expected));
             }
         }
@@ -618,16 +614,16 @@ mod tests {
             change(&mut one);
             one.check().unwrap_err().to_string()
         };
-        assert!(wrong(&|one| one.full = 0).contains("full registers is 0, expected 1 to 48"));
-        assert!(wrong(&|one| one.half = 49).contains("half registers is 49"));
+        assert!(wrong(&|one| one.full = 0).contains("full register count is 0, expected 1 to 48"));
+        assert!(wrong(&|one| one.half = 49).contains("half register count is 49"));
         assert!(wrong(&|one| one.vectors = 257).contains("at most 256"));
-        assert!(wrong(&|one| one.vectors = 1).contains("initial constants is 0"));
-        assert!(wrong(&|one| one.grid_at = 24).contains("grid is 24"));
+        assert!(wrong(&|one| one.vectors = 1).contains("initial constant offset is 0"));
+        assert!(wrong(&|one| one.grid_at = 24).contains("grid size offset is 24"));
         assert!(wrong(&|one| one.group_id = 0).contains("r48.x"));
-        assert!(wrong(&|one| one.local_id = 28).contains("fiber's place is 28"));
+        assert!(wrong(&|one| one.local_id = 28).contains("local ID register is 28"));
         assert!(wrong(&|one| one.flags = 16).contains("flags is 16"));
-        assert!(wrong(&|one| one.entry = 128).contains("first instruction is 128"));
-        assert!(wrong(&|one| one.code.clear()).contains("instructions is 0"));
+        assert!(wrong(&|one| one.entry = 128).contains("entry point is 128"));
+        assert!(wrong(&|one| one.code.clear()).contains("instruction count is 0"));
         let image = Image {
             argument: 1,
             format: Format::from_number(0x82).unwrap(),

@@ -302,28 +302,28 @@ mod tests {
                     full: 49,
                     ..binary()
                 },
-                "footprint of full",
+                "full register count",
             ),
             (
                 opencl::Binary {
                     half: 49,
                     ..binary()
                 },
-                "footprint of half",
+                "half register count",
             ),
             (
                 opencl::Binary {
                     entry: 128,
                     ..binary()
                 },
-                "first instruction",
+                "entry point",
             ),
             (
                 opencl::Binary {
                     entry: 4,
                     ..binary()
                 },
-                "first instruction",
+                "entry point",
             ),
             (
                 opencl::Binary {

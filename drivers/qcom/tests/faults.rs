@@ -361,7 +361,7 @@ fn a_hang_of_another_handle_is_a_loss_only_of_what_was_under_way() {
     assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
     let error = busy.device.status().unwrap_err();
     assert!(
-        error.to_string().contains("another context did it"),
+        error.to_string().contains("innocent (another context)"),
         "{error}"
     );
     drop((one, busy, first));

@@ -293,13 +293,13 @@ const REFUSALS: [(&str, &str, &str, &str); 16] = [
         "Run the kernel alone; DEBUG=4 prints its source",
     ),
     (
-        "guilty, this context did it",
+        "guilty (this context)",
         "gpu-hang",
         "a submission has hung the GPU, or has run for longer than the kernel driver allows",
         "Look for an endless loop, a barrier that some threads miss, or a wait for a signal that comes late",
     ),
     (
-        "innocent, another context did it",
+        "innocent (another context)",
         "gpu-reset",
         "another program has hung the GPU",
         "Rerun without the other program",
@@ -411,11 +411,8 @@ mod tests {
             ("unknown packet", "bad-packet"),
             ("the channel has died: Xid 32 (CHANNEL)", "bad-packet"),
             ("the channel has died: Xid 999", "channel-died"),
-            ("its reset status: guilty, this context did it", "gpu-hang"),
-            (
-                "its reset status: innocent, another context did it",
-                "gpu-reset",
-            ),
+            ("reset status: guilty (this context)", "gpu-hang"),
+            ("reset status: innocent (another context)", "gpu-reset"),
             (
                 "dropped 1 submissions after a hang or fault of the GPU",
                 "gpu-hang",

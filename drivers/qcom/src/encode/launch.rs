@@ -338,7 +338,7 @@ fn check(chip: &Chip, object: &Object) -> Result<u32, Error> {
     };
     let is_double = object.flags & flags::THREAD128 != 0;
     if is_double && !chip.double_threadsize {
-        return number("the number of fibers of a wave", 128, chip.wave.to_string());
+        return number("wave size", 128, chip.wave.to_string());
     }
     if object.shared_bytes > chip.shared {
         return number(
@@ -356,11 +356,7 @@ fn check(chip: &Chip, object: &Object) -> Result<u32, Error> {
     let waves = if is_double { 2 } else { 1 };
     if used * waves > chip.facts().registers {
         let most = chip.facts().registers / waves;
-        return number(
-            "the number of register vectors",
-            used,
-            format!("at most {most}"),
-        );
+        return number("register vector count", used, format!("at most {most}"));
     }
     Ok(object
         .max_threads

@@ -33,7 +33,9 @@ pub enum Error {
         handle: u64,
     },
     /// Nothing can be read there.
-    #[error("cl_mem {handle:#x}: its object cannot be read ({why}): is it released?")]
+    #[error(
+        "cl_mem {handle:#x}: its object cannot be read ({why}): the handle may have been released"
+    )]
     Unreadable {
         /// The handle.
         handle: u64,
@@ -42,8 +44,8 @@ pub enum Error {
     },
     /// What is there is no address of the GPU.
     #[error(
-        "cl_mem {handle:#x}: found {found:#x} at {ADDRESS_AT:#x} of its object, expected an address of the GPU: is it from \
-         Qualcomm's OpenCL, of a version that is known?"
+        "cl_mem {handle:#x}: found {found:#x} at {ADDRESS_AT:#x} of its object, expected a GPU address: not a \
+         cl_mem of Qualcomm's OpenCL, or an unsupported version of it"
     )]
     Address {
         /// The handle.

@@ -100,7 +100,7 @@ impl Context {
             is_stopped: AtomicBool::new(false),
         };
         if full_power && let Err(error) = one.constrain(constraint::PWR_MAX) {
-            tracing::debug!(%error, "the clock stays as the kernel driver likes");
+            tracing::debug!(%error, "could not set the GPU power level: the kernel driver chooses the clock");
         }
         Ok(one)
     }
@@ -150,7 +150,7 @@ impl Context {
         let known = state.fault.get_or_insert_with(|| {
             let status = match status {
                 Ok(status) => told(status).into(),
-                Err(error) => format!("its reset status cannot be read: {error}"),
+                Err(error) => format!("reset status: not readable ({error})"),
             };
             let last = self.last.load(Ordering::Acquire);
             format!(
@@ -179,10 +179,10 @@ impl Context {
 /// A reset status in words.
 fn told(status: u32) -> &'static str {
     match status {
-        reset::NO_ERROR => "its reset status tells nothing",
-        reset::GUILTY => "its reset status: guilty, this context did it",
-        reset::INNOCENT => "its reset status: innocent, another context did it",
-        _ => "its reset status: unknown, some context did it",
+        reset::NO_ERROR => "reset status: none reported",
+        reset::GUILTY => "reset status: guilty (this context)",
+        reset::INNOCENT => "reset status: innocent (another context)",
+        _ => "reset status: unknown",
     }
 }
 
@@ -321,17 +321,19 @@ impl ContextHandle for Context {
             // Nothing was under way: nothing was run twice.
             tracing::warn!(
                 context = self.name,
-                "the GPU was reset, another context did it"
+                "the GPU was reset because of another context"
             );
             return Ok(None);
         }
         let again = match status {
             reset::GUILTY => "",
-            _ => "; what was under way ran again, after a part of it had run",
+            _ => {
+                "; the work in flight was replayed from its start, after part of it had already run"
+            }
         };
         let known = state.fault.get_or_insert_with(|| {
             format!(
-                "the GPU was reset after a fault or hang while {} was in use: {}{again}. See `dmesg | grep {LOG}`",
+                "the GPU was reset after a fault or hang while {} was in use; {}{again}. See `dmesg | grep {LOG}`",
                 self.name,
                 told(status)
             )

@@ -128,7 +128,7 @@ impl Memory {
         if info.gpuaddr == 0 || bytes == 0 || bytes > info.size {
             let (at, size) = (info.gpuaddr, info.size);
             return Err(misfit(format!(
-                "{bytes:#x} bytes of the dma-buf {fd}, expected 1 to {size:#x}, as it has (at {at:#x})"
+                "{bytes:#x} bytes of dma-buf {fd} (GPU address {at:#x}), expected 1 to {size:#x}, its size"
             )));
         }
         one.va = info.gpuaddr;
@@ -145,7 +145,7 @@ impl Memory {
     ) -> Result<Arc<Memory>, TransportError> {
         if process.heap.at(va).is_some() {
             return Err(misfit(format!(
-                "memory at {va:#x}, which is a buffer of this driver: use that"
+                "memory at {va:#x}, which is a buffer of this driver: use that buffer"
             )));
         }
         let last = bytes.checked_sub(1).and_then(|last| va.checked_add(last));
@@ -176,7 +176,7 @@ fn check_there(file: &dyn DevFile, at: u64) -> Result<(), TransportError> {
     there.map_err(|error| match error.fault {
         Fault::Errno(EINVAL) => TransportError {
             operation: format!(
-                "{}: the process has no memory of the GPU at {at:#x}: is it the GPU's address, and not freed?",
+                "{}: no GPU memory of this process at {at:#x}: pass a GPU address of memory that is not freed",
                 error.operation
             ),
             ..error

@@ -130,7 +130,7 @@ impl Drop for Kgsl {
             ..Default::default()
         };
         if let Err(error) = ioctl(&*self.process.file, kgsl::PERFCOUNTER_PUT, &mut put) {
-            tracing::debug!(%error, "the counter that is always on stays reserved until the file is closed");
+            tracing::debug!(%error, "could not release the always-on counter: it stays reserved until the file is closed");
         }
     }
 }

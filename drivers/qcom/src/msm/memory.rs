@@ -150,10 +150,11 @@ impl Memory {
                 return Memory::of_dmabuf(process, *fd, *bytes);
             }
             Import::Host(_) => {
-                "msm takes no memory of the process: copy it to a buffer, or share it as a dma-buf"
+                "msm cannot import host memory: copy it to a buffer, or pass it as a dma-buf"
             }
             Import::Device { .. } => {
-                "msm has an address space for each open file, and another library another one: share the memory as a dma-buf"
+                "msm has one GPU address space per open file, so addresses of another library are not valid here: share the memory \
+                 as a dma-buf"
             }
         };
         let why = Fault::Unsupported(why.into());
@@ -295,7 +296,7 @@ fn check_size(
         return Ok(());
     }
     let operation = format!(
-        "import of {bytes:#x} bytes of the dma-buf {fd}, expected 1 to {size:#x}, as it has: import fewer, or export a larger one"
+        "import of {bytes:#x} bytes of dma-buf {fd}, expected 1 to {size:#x}, its size: import fewer, or export a larger one"
     );
     Err(TransportError::new(path, operation, Fault::Errno(EINVAL)))
 }

@@ -121,7 +121,8 @@ impl Queue {
                 queue: self.name.clone(),
                 command: "submission".into(),
                 why: format!(
-                    "{} dwords at {:#x} are in no memory of this device: keep it until the submission is done",
+                    "indirect buffer of {} dwords at {:#x} is not in a live buffer of this device: keep the buffer until the \
+                     submission is done",
                     buffer.dwords, buffer.address
                 ),
             })
