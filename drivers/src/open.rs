@@ -41,11 +41,11 @@ fn support(kind: DeviceKind) -> Support {
         DeviceKind::Amd => Support::Here(open_amd),
         DeviceKind::Nv => Support::Here(nv::open),
         DeviceKind::Qcom => Support::Here(qcom::open),
-        DeviceKind::Cuda => Support::NotYet("NVIDIA GPUs by the CUDA driver (DEV=NV needs none)"),
-        DeviceKind::Hip => Support::NotYet("AMD GPUs by the HIP runtime"),
-        DeviceKind::Cl => Support::NotYet("OpenCL devices"),
-        DeviceKind::Metal => Support::NotYet("Apple GPUs by Metal"),
-        DeviceKind::WebGpu => Support::NotYet("GPUs by WebGPU"),
+        DeviceKind::Cuda => Support::NotYet("the CUDA driver API (DEV=NV works without it)"),
+        DeviceKind::Hip => Support::NotYet("the HIP runtime (DEV=AMD works without it)"),
+        DeviceKind::Cl => Support::NotYet("OpenCL"),
+        DeviceKind::Metal => Support::NotYet("Metal"),
+        DeviceKind::WebGpu => Support::NotYet("WebGPU"),
     }
 }
 
