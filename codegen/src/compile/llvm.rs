@@ -89,7 +89,10 @@ fn machine(s: &Source, t: &Target) -> Result<TargetMachine> {
     target
         .create_target_machine(&triple, &t.cpu, &t.features, level(t), reloc, model)
         .ok_or_else(|| {
-            let message = format!("no machine for {} {}", t.triple, t.cpu);
+            let message = format!(
+                "LLVM has no target machine for {} (CPU {})",
+                t.triple, t.cpu
+            );
             failed(s, "target", message)
         })
 }

@@ -65,7 +65,7 @@ const ADRENO: &str = "Adreno(TM) ";
 const OPTIONS: &CStr = c"-cl-std=CL1.2";
 
 const FIX: [&str; 2] = [
-    "run on the board, and install its vendor's OpenCL (a comma device has it)",
+    "run on the board, with the vendor's OpenCL library installed (comma devices ship it)",
     "DEV=QCOM:IR3, which needs no library and compiles anywhere",
 ];
 
@@ -204,7 +204,7 @@ fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
     }
     let Some(platform) = found else {
         return Err(format!(
-            "expected a platform {PLATFORM}, found [{}]: it is not the OpenCL of Qualcomm",
+            "expected a platform {PLATFORM}, found [{}]: not Qualcomm's OpenCL",
             names.join(", ")
         ));
     };
@@ -225,7 +225,7 @@ fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
         .and_then(|(_, rest)| rest.split_whitespace().next());
     let Some(chip) = chip.map(|number| format!("a{}", number.to_ascii_lowercase())) else {
         return Err(format!(
-            "expected a device with {ADRENO}and a number in its version, found {device_version:?}"
+            "expected an Adreno device, found CL_DEVICE_VERSION {device_version:?}"
         ));
     };
     let version = [

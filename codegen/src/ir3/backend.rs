@@ -27,7 +27,7 @@ use crate::machine::{Bits, Class, Part, Shape, Value};
 #[non_exhaustive]
 pub enum BackendError {
     /// A value is read before it is written.
-    #[error("value {value} is read before it is written; this is a bug of the selection")]
+    #[error("value {value} is read before it is written; this is a bug in instruction selection")]
     Undefined {
         /// Its number.
         value: u32,

@@ -123,7 +123,7 @@ pub enum EncodeError {
 #[non_exhaustive]
 pub enum DecodeError {
     /// It has no opcode of this instruction set.
-    #[error("{word:016x} is no instruction of Adreno 6xx")]
+    #[error("{word:016x} is not an instruction of Adreno 6xx")]
     Unknown {
         /// The word.
         word: u64,

@@ -96,7 +96,7 @@ pub struct Object {
 #[non_exhaustive]
 pub enum ObjectError {
     /// They end too early, or do not begin as they should.
-    #[error("no kernel for Adreno 6xx: {what} at byte {at}; compile it again")]
+    #[error("not an Adreno 6xx kernel: {what} at byte {at}; compile it again")]
     Format {
         /// What is wrong.
         what: &'static str,
@@ -156,22 +156,22 @@ impl Object {
         let word = |n: usize| -> Result<u32, ObjectError> {
             let found = bytes.get(n * 4..n * 4 + 4).and_then(|b| b.try_into().ok());
             found.map(u32::from_le_bytes).ok_or(ObjectError::Format {
-                what: "the file ends",
+                what: "truncated",
                 at: n * 4,
             })
         };
         let wrong = |what, n: usize| ObjectError::Format { what, at: n * 4 };
         if word(0)? != MAGIC {
-            return Err(wrong("other first bytes", 0));
+            return Err(wrong("wrong magic", 0));
         }
         let (size, start) = (word(1)? as usize, word(2)? as usize);
         let code = start
             .checked_add(size)
             .and_then(|end| bytes.get(start..end));
-        let code = code.ok_or(wrong("code beyond the end", 1))?;
+        let code = code.ok_or(wrong("code outside the file", 1))?;
         let count = word(12)? as usize;
         if !size.is_multiple_of(UNIT) || !start.is_multiple_of(UNIT) || count > start / 4 {
-            return Err(wrong("sizes that do not match", 1));
+            return Err(wrong("inconsistent sizes", 1));
         }
         let words = code
             .chunks_exact(8)
