@@ -70,7 +70,7 @@ fn seeded(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
         return shape_error(
             "gradients",
             format!(
-                "a seed of {:?} {} for {:?} {}",
+                "the seed is {:?} {}, expected {:?} {}",
                 seed.shape(),
                 seed.dtype(),
                 of.shape(),

@@ -330,7 +330,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Err(format!("{inst:?} is no load"));
+            return Err(format!("{inst:?} is not a load"));
         };
         let Ty { dtype: t, lanes } = self.p.ty(*dst);
         let index = item.get(index);
@@ -360,7 +360,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Err(format!("{inst:?} is no store"));
+            return Err(format!("{inst:?} is not a store"));
         };
         let t = self.p.ty(*value).dtype;
         let (index, new) = (item.get(index), item.get(value));
@@ -391,7 +391,7 @@ impl Machine<'_> {
             gate,
         } = inst
         else {
-            return Err(format!("{inst:?} is no copy"));
+            return Err(format!("{inst:?} is not a copy"));
         };
         let yes = |gate: &Option<Reg>| gate.is_none_or(|r| item.get(&r)[0] != 0);
         if !yes(gate) {
@@ -536,7 +536,7 @@ fn arithmetic(p: &Program, inst: &Inst, item: &Item) -> Result<Vec<u64>, String>
             }
             vec![sum]
         }
-        other => return Err(format!("{other:?} is no arithmetic")),
+        other => return Err(format!("{other:?} is not arithmetic")),
     })
 }
 

@@ -424,7 +424,7 @@ impl<'a> Image<'a> {
                 let placed = &self.sections[i];
                 // One past the end is where an end label points.
                 if symbol.address() > placed.size {
-                    return Err(refused("outside of its section"));
+                    return Err(refused("outside its section"));
                 }
                 Ok(base + placed.at + symbol.address())
             }

@@ -146,7 +146,7 @@ fn step(plan: &TargetPlan, step: &Step) -> Read<()> {
             match apart {
                 true => Ok(()),
                 false => Err(Fault::new(
-                    "a copy between places that share no bytes",
+                    "a copy whose source and destination do not overlap",
                     format!("{bytes} bytes from {b} to {a} of one region"),
                 )),
             }
@@ -296,6 +296,6 @@ mod tests {
                 (*bytes, from.offset) = (8, 4);
             }
         };
-        assert!(refused(overlap).contains("share no bytes"));
+        assert!(refused(overlap).contains("do not overlap"));
     }
 }

@@ -14,7 +14,7 @@ use crate::{Error, Vendor, search};
 /// Show what files hold.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The files, packed or not
+    /// Files, compressed or not
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Print JSON (schema doorbell.fw-dump/1)

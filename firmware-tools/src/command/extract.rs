@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, out: &mut dyn Write) -> Result<bool, Failure> {
     if written == 0 {
         let what = args.part.as_deref().unwrap_or("part");
         return Err(Failure::Usage(format!(
-            "no {what} in the files; `fwtool dump` lists their parts"
+            "no {what} in the files; the command `dump` lists their parts"
         )));
     }
     Ok(true)

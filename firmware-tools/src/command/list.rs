@@ -18,8 +18,7 @@ const MISSING: &str = "missing";
 /// List the firmware files needed to boot.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only this chip (gfx1100, ga102), whose files must all be there, of one version at least: exit code 1 if one is
-    /// missing
+    /// Only this chip (gfx1100, ga102); exit code 1 if its files are incomplete (at least one complete version is needed)
     #[arg(long)]
     chip: Option<String>,
     /// Include files of special boards that are installed

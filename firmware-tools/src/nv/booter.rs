@@ -125,7 +125,7 @@ impl<'a> Booter<'a> {
             field: "the fuse's version".into(),
             found: fuse.to_string(),
             expected: format!(
-                "a version that is signed: {} signatures from {} down",
+                "a signed version ({} signatures, from {} down)",
                 self.signatures.len(),
                 self.fuse_version
             ),

@@ -24,7 +24,7 @@ where
     H: FileHeader<Endian = LittleEndian>,
 {
     let bad = |error: object::read::Error| {
-        let expected = "a little-endian file whose sections are all there";
+        let expected = "a complete little-endian ELF file";
         file.field("the ELF", error, expected)
     };
     // The library reads headers where they are, if that is aligned; bytes within others need not be.

@@ -46,7 +46,10 @@ impl Channels {
     fn check(&self, op: &'static str) -> Result<()> {
         let g = self.groups;
         if g == 0 || !self.inputs.is_multiple_of(g) || !self.outputs.is_multiple_of(g) {
-            return shape_error(op, format!("{self:?}: the groups must divide both"));
+            return shape_error(
+                op,
+                format!("{self:?}: groups must divide inputs and outputs"),
+            );
         }
         Ok(())
     }

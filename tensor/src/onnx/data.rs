@@ -194,7 +194,7 @@ impl External {
             && !file.starts_with(folder)
         {
             return wrong(format!(
-                "expected external data in the model's folder, found {shown}, a link outside of it; \
+                "expected external data in the model's folder, found {shown}, a link that leads outside it; \
                  copy the file next to the model"
             ));
         }

@@ -124,7 +124,10 @@ impl Tensor {
             Some(weight) if weight.shape() != [classes] => {
                 return shape_error(
                     op,
-                    format!("weights {:?} for {classes} classes", weight.shape()),
+                    format!(
+                        "weights have shape {:?}, expected [{classes}]",
+                        weight.shape()
+                    ),
                 );
             }
             Some(weight) => weight.clone(),

@@ -338,7 +338,11 @@ impl Tensor {
         if amounts.len() != self.rank() {
             return shape_error(
                 "pad",
-                format!("{} amounts for {} axes", amounts.len(), self.rank()),
+                format!(
+                    "{} amounts for {} axes: pass one per axis",
+                    amounts.len(),
+                    self.rank()
+                ),
             );
         }
         let mut out = self.clone();
@@ -554,7 +558,11 @@ impl Tensor {
         if times.len() < self.rank() {
             return shape_error(
                 "repeat",
-                format!("{} numbers for {} axes", times.len(), self.rank()),
+                format!(
+                    "{} numbers for {} axes: pass at least one per axis",
+                    times.len(),
+                    self.rank()
+                ),
             );
         }
         let mut base = vec![1; times.len() - self.rank()];

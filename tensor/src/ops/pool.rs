@@ -147,7 +147,11 @@ impl Tensor {
         if self.rank() < 3 || indices.shape() != self.shape() {
             return shape_error(
                 "max_unpool",
-                format!("values {:?}, indices {:?}", self.shape(), indices.shape()),
+                format!(
+                    "values {:?}, indices {:?}: expected equal shapes [n, c, s..]",
+                    self.shape(),
+                    indices.shape()
+                ),
             );
         }
         let outer = &self.shape()[..2];

@@ -230,7 +230,10 @@ impl Tensor {
     pub fn scan(&self, op: ReduceOp, axis: usize) -> Result<Tensor> {
         check_reduce(op, self.dtype())?;
         if axis >= self.rank() {
-            return shape_error("scan", format!("axis {axis} of shape {:?}", self.shape()));
+            return shape_error(
+                "scan",
+                format!("axis {axis} is out of range for shape {:?}", self.shape()),
+            );
         }
         Ok(Tensor::make(
             self.engine(),
@@ -439,7 +442,10 @@ impl Tensor {
         dilation: usize,
     ) -> Result<Tensor> {
         let Some(&len) = self.shape().get(axis) else {
-            return shape_error("windows", format!("axis {axis} of {:?}", self.shape()));
+            return shape_error(
+                "windows",
+                format!("axis {axis} is out of range for shape {:?}", self.shape()),
+            );
         };
         if size == 0 || stride == 0 || dilation == 0 {
             return shape_error(

@@ -96,7 +96,7 @@ impl Tensor {
         if k > self.shape()[at] {
             return shape_error(
                 "topk",
-                format!("{k} of the {} elements of axis {at}", self.shape()[at]),
+                format!("k is {k}, axis {at} has {} elements", self.shape()[at]),
             );
         }
         let order = self.top_positions(k, at, largest)?;

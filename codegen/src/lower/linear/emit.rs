@@ -447,7 +447,7 @@ impl Linear<'_> {
 
     fn scan(&mut self, n: Id, op: ReduceOp, lanes: u32) -> Result<Reg> {
         let Some(&acc) = self.accs.get(&n) else {
-            return self.invalid("a scan outside of its loop");
+            return self.invalid("a scan outside its loop");
         };
         let dtype = self.input.g.dtype(n);
         let b = self.reg(self.src(n)[0], lanes)?;

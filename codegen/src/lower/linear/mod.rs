@@ -441,7 +441,7 @@ impl Linear<'_> {
                     .push(Item::Node(operand));
                 Ok(())
             }
-            None => self.invalid(format!("node {} is used outside of its loop", operand.0)),
+            None => self.invalid(format!("node {} is used outside its loop", operand.0)),
         }
     }
 

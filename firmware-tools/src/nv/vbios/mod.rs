@@ -163,7 +163,7 @@ impl<'a> Vbios<'a> {
             facts.push(("card", format!("{:04x}:{:04x}", image.ids.0, image.ids.1)));
         }
         let bad = self.images.iter().find(|image| image.sum == Some(false));
-        facts.extend(bad.map(|image| ("the sum is wrong of image", image.name())));
+        facts.extend(bad.map(|image| ("bad checksum in image", image.name())));
         let tokens: Vec<String> = self
             .bit
             .tokens
