@@ -4,6 +4,8 @@ mod words;
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use doorbell_run::error::EXIT_CODES;
@@ -12,6 +14,8 @@ use doorbell_run::save::{apart, save};
 use doorbell_run::times::Times;
 use doorbell_run::{Chain, Error, Model, ModelBundle, Port};
 use hcq::text::plain;
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 
 use words::{Args, Asked};
 
@@ -157,6 +161,11 @@ fn usage() -> String {
 }
 
 fn main() -> ExitCode {
+    // A file that may not become so large (`ulimit -f`) is an error with its name then.
+    if let Err(e) = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))) {
+        complain(&format!("error: cannot handle SIGXFSZ: {e}"));
+        return ExitCode::FAILURE;
+    }
     let done = match words::read(std::env::args_os().skip(1)) {
         Ok(Asked::Run(args)) => run(&args),
         Ok(Asked::Help) => say(&usage()),

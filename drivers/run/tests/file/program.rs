@@ -291,6 +291,20 @@ fn a_device_that_is_not_understood_is_no_cpu() {
     }
 }
 
+#[test]
+fn an_output_that_may_not_be_so_large_is_an_error_and_nothing_is_left() {
+    let place = place();
+    fs::write(place.at("y.bin"), "before").unwrap();
+    let script = "ulimit -f 0; exec \"$0\" model.dbx --output y=y.bin";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_doorbell-run")]);
+    let ran = ran(shell.current_dir(place.0.path()).env_remove("DEV"));
+    assert_eq!(ran.code, 1, "{}{}", ran.out, ran.err);
+    assert!(ran.err.contains("y.bin: File too large"), "{}", ran.err);
+    assert_eq!(fs::read(place.at("y.bin")).unwrap(), b"before");
+    assert_eq!(place.names(), ["model.dbx", "x.bin", "y.bin"]);
+}
+
 /// Names of the file act on no terminal.
 #[test]
 fn what_a_file_calls_itself_is_printed_as_text() {
