@@ -34,6 +34,20 @@ pub fn placed(bundle: &ModelBundle, setup: &Setup) -> Result<Model, Error> {
     Ok(model)
 }
 
+/// Runs a model once. A run that is late on the CPU is reported, and ends the program: giving the model back would wait for its
+/// threads, which cannot be taken away, maybe forever.
+pub fn once(model: &mut Model, limit: Duration) -> Result<(), Error> {
+    match model.run(limit) {
+        Err(late @ doorbell_run::Error::Late { .. })
+            if model.device().info().id.vendor() == "CPU" =>
+        {
+            say!("error: {late}");
+            std::process::exit(late.exit_code().into())
+        }
+        other => Ok(other.map_err(crate::Error::from)?),
+    }
+}
+
 /// Runs a bundle `repeat` times, each in `limit`; its outputs.
 pub fn run(
     path: &Path,
@@ -59,11 +73,11 @@ pub fn run(
     let limit = limit.unwrap_or(LIMIT);
     let mut later = Times::default();
     let start = Instant::now();
-    model.run(limit).map_err(crate::Error::from)?;
+    once(&mut model, limit)?;
     let first = start.elapsed().as_secs_f64();
     for _ in 1..repeat {
         let start = Instant::now();
-        model.run(limit).map_err(crate::Error::from)?;
+        once(&mut model, limit)?;
         later.add(start.elapsed());
     }
     say!("loaded   {loaded:.3} s");

@@ -12,7 +12,7 @@ use tensor::onnx::{Carried, Model, Session};
 use tensor::{Engine, Tensor};
 
 use crate::program::bound::bound;
-use crate::program::cmd::bundle::placed;
+use crate::program::cmd::bundle::{once, placed};
 use crate::program::error::Error;
 use crate::program::inputs::InputArgs;
 use crate::program::output::{self, say};
@@ -128,7 +128,7 @@ fn compare(args: &Args, bundle: &ModelBundle, setup: &Setup) -> Result<(), Error
                 .write_input(name, &tensor.to_bytes()?)
                 .map_err(crate::Error::from)?;
         }
-        model.run(limit).map_err(crate::Error::from)?;
+        once(&mut model, limit)?;
         let expected = reference.run(&inputs, bundle.outputs(), limit)?;
         for ((port, expected), worst) in bundle.outputs().iter().zip(expected).zip(&mut worst) {
             let found = read(&mut model, port, &engine)?;
@@ -294,7 +294,7 @@ impl Reference {
                         .write_input(name, &tensor.to_bytes()?)
                         .map_err(crate::Error::from)?;
                 }
-                model.run(limit).map_err(crate::Error::from)?;
+                once(model, limit)?;
                 let engine = Engine::reference();
                 outputs
                     .iter()

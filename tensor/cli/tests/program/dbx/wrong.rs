@@ -6,10 +6,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+#[path = "../../../../../drivers/run/tests/small/mod.rs"]
+mod small;
+
 use super::*;
 use crate::place::Ran;
 
-/// Pixels, as cameras give them: their sum.
+/// Pixels, as cameras give them: the largest.
 fn pixels() -> Vec<u8> {
     let dims = [Dim::Fixed(1), Dim::Fixed(512)];
     let mut w = Writer::new("pixels", 17);
@@ -161,6 +164,18 @@ fn a_file_that_is_read_is_not_written() {
             .any(|name| name.display().to_string().contains("partial")),
         "{names:?}"
     );
+}
+
+/// A kernel that never ends: the program does.
+#[test]
+fn a_late_run_is_reported_while_it_goes_on() {
+    let place = Place::new();
+    let spin = small::file(small::SPIN, |_| ());
+    fs::write(path(&place, "spin.dbx"), spin).unwrap();
+    let args = ["run", "spin.dbx", "--input", "x=0", "--limit", "20"];
+    let said = ["not over after 20ms", "raise the limit: --limit MS"];
+    let ran = refused(&place, &args, 5, &said);
+    assert!(!ran.err.contains("HCQDEV"), "{}", ran.err);
 }
 
 #[test]
