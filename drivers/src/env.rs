@@ -3,6 +3,7 @@
 //! Parsed once, from an iterator: nothing in this project reads the environment directly, so tests and embedders
 //! control it.
 
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -84,6 +85,39 @@ pub struct EnvError {
     pub value: String,
     /// What it may hold.
     pub expected: String,
+}
+
+/// Paths of the system, which may have any name, and what counts by being there: not UTF-8 is no mistake of a person there.
+const ANY_BYTES: [&str; 3] = ["NO_COLOR", "XDG_CACHE_HOME", "XDG_STATE_HOME"];
+
+/// The environment of a process as texts, without what is not UTF-8.
+///
+/// # Errors
+/// A variable that has a meaning and is not UTF-8: it would count as unset.
+pub fn texts(
+    vars: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, EnvError> {
+    let mut all = Vec::new();
+    for (name, value) in vars {
+        let Ok(name) = name.into_string() else {
+            continue;
+        };
+        let value = match value.into_string() {
+            Ok(value) => value,
+            Err(value) => match KNOWN.iter().find(|known| **known == name) {
+                Some(&name) if !ANY_BYTES.contains(&name) => {
+                    return Err(EnvError {
+                        name,
+                        value: value.to_string_lossy().into_owned(),
+                        expected: "UTF-8".into(),
+                    });
+                }
+                _ => continue,
+            },
+        };
+        all.push((name, value));
+    }
+    Ok(all)
 }
 
 /// Settings from the environment. An empty variable counts as unset.
@@ -316,6 +350,24 @@ mod tests {
         let empty: Vec<(&str, &str)> = KNOWN.iter().map(|name| (*name, "")).collect();
         assert_eq!(parse(&empty).unwrap(), Settings::default());
         assert_eq!(Settings::default().wait_timeout, Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_variable_of_ours_is_text() {
+        use std::os::unix::ffi::OsStringExt;
+        let odd = || OsString::from_vec(b"CPU\xff".to_vec());
+        let read = |name: &str| texts([(name.into(), odd()), ("DEBUG".into(), "1".into())]);
+        let error = read("DEV").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "DEV=CPU\u{fffd}: expected UTF-8, found \"CPU\u{fffd}\"; correct it or unset DEV"
+        );
+        // Those of others, and folders of the system.
+        for name in ["PATH", "HOME", "XDG_CACHE_HOME"] {
+            assert_eq!(read(name), Ok(vec![("DEBUG".into(), "1".into())]));
+        }
+        let named = texts([(odd(), "x".into())]);
+        assert_eq!(named, Ok(vec![]));
     }
 
     #[test]

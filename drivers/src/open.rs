@@ -19,6 +19,15 @@ use hcq::{Device, DeviceId, Error, Result};
 use crate::env::Settings;
 use crate::select::{DeviceKind, Target, Transport};
 
+/// What errors of devices that are not there end with, for who can use the CPU instead.
+const USE_CPU: [&str; 2] = ["; use DEV=CPU", ", or use DEV=CPU"];
+
+/// An error's text without the advice to use the CPU, for who cannot.
+pub fn without_cpu(text: &str) -> &str {
+    let found = USE_CPU.iter().find_map(|advice| text.strip_suffix(advice));
+    found.unwrap_or(text)
+}
+
 /// A simulated machine, for targets that ask for a twin: made by the program, since no library
 /// knows of any.
 pub type Twin = Arc<dyn Machine>;
@@ -61,7 +70,7 @@ pub fn open(target: &Target) -> Result<Arc<dyn Device>> {
 /// has the architecture which the target names, if it names one. `twin` is the machine of targets that ask for a simulated device, and of no others.
 ///
 /// # Errors
-/// [`Error::NoDevice`] for a kind without driver in this version, for a simulated device without
+/// [`Error::Unsupported`] for a chip that no driver knows; [`Error::NoDevice`] for a kind without driver in this version, for a simulated device without
 /// `twin`, for several indices, for what is not there, and for an architecture that the device does
 /// not have; [`Error::NoPermission`] and [`Error::Unsupported`] for what is there and cannot be
 /// used; else what the driver says.
@@ -70,6 +79,7 @@ pub fn open_with(
     settings: &Settings,
     twin: Option<&Twin>,
 ) -> Result<Arc<dyn Device>> {
+    known_chip(target)?;
     let index = match target.indices.as_deref() {
         None | Some([]) => None,
         Some([index]) => Some(*index),
@@ -88,6 +98,45 @@ pub fn open_with(
             format!("this version has no driver for {what}; use DEV=CPU"),
         )),
     }
+}
+
+/// Refuses a chip that no driver here knows, wherever it may be.
+///
+/// # Errors
+/// [`Error::Unsupported`], with those that are supported.
+pub fn known_chip(target: &Target) -> Result<()> {
+    let arch = target.arch.as_deref().unwrap_or_default();
+    // Of `gfx90a:xnack+` and `a630,...` what follows is for the compiler.
+    let chip = arch.split([':', ',']).next().unwrap_or_default();
+    let mut known: Vec<String> = match target.device {
+        _ if chip.is_empty() => return Ok(()),
+        DeviceKind::Amd => drivers_amd::chip::CHIPS
+            .iter()
+            .map(|known| known.name.into())
+            .collect(),
+        DeviceKind::Qcom => drivers_spec::qcom::chip::CHIPS
+            .iter()
+            .map(drivers_qcom::backend::arch)
+            .collect(),
+        // A chip or a part of a product's name as well: what has it is known once it is open.
+        DeviceKind::Nv if chip.starts_with("sm_") => drivers_spec::nv::chip::CHIPS
+            .iter()
+            .map(|known| format!("sm_{}", known.sm))
+            .collect(),
+        _ => return Ok(()),
+    };
+    if known.iter().any(|known| known.eq_ignore_ascii_case(chip)) {
+        return Ok(());
+    }
+    // Several chips of NVIDIA have one instruction set.
+    known.dedup();
+    Err(Error::Unsupported {
+        asked: target.to_string(),
+        why: format!(
+            "expected one of {}, found {chip}; correct it, or leave out the chip to use the one that is there",
+            known.join(", ")
+        ),
+    })
 }
 
 /// A device that is there.
@@ -187,7 +236,7 @@ fn machine(
         return Err(none(
             target,
             format!(
-                "{vendor} GPUs are supported by {names} only; use DEV={name}+{device}, or DEV=CPU"
+                "{vendor} GPUs are supported by {names} only; use DEV={name}+{device}, or use DEV=CPU"
             ),
         ));
     };
@@ -418,6 +467,49 @@ mod tests {
         let device = open(&second).unwrap();
         assert_eq!(device.info().id.to_string(), "CPU:2");
         assert_eq!(device.info().arch, std::env::consts::ARCH);
+    }
+
+    #[test]
+    fn a_chip_without_a_driver_is_unsupported_wherever_it_is() {
+        for (text, listed) in [
+            ("QCOM::a740", "a630"),
+            ("QCOM::a63", "a630"),
+            ("MSM+QCOM::a730,x", "a702"),
+            ("AMD::gfx9999", "gfx1100"),
+            ("PCI+AMD::gfx900:xnack+", "gfx1201"),
+            ("NV::sm_75", "sm_80, sm_86, sm_90, sm_89, sm_100, sm_120"),
+        ] {
+            let error = open(&target(text)).unwrap_err();
+            assert!(matches!(error, Error::Unsupported { .. }), "{error}");
+            let error = error.to_string();
+            assert!(
+                error.starts_with(&format!("{text} is not supported: expected one of ")),
+                "{error}"
+            );
+            assert!(error.contains(listed), "{error}");
+        }
+        for text in [
+            "QCOM::A630",
+            "AMD::gfx942:xnack-",
+            "NV::sm_90",
+            "NV::h200",
+            "CPU::riscv64",
+        ] {
+            assert!(known_chip(&target(text)).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn who_cannot_use_the_cpu_is_not_told_to() {
+        let error = qcom::open(&target("QCOM"), Some(99), &Settings::default(), None);
+        let text = error.unwrap_err().to_string();
+        assert!(!without_cpu(&text).contains("DEV=CPU"), "{text}");
+        for kind in [DeviceKind::Cuda, DeviceKind::Cl] {
+            let text = open(&Target::any(kind)).unwrap_err().to_string();
+            assert!(text.len() > without_cpu(&text).len(), "{text}");
+        }
+        let text = open(&target("USB+NV")).unwrap_err().to_string();
+        assert!(text.len() > without_cpu(&text).len(), "{text}");
     }
 
     #[test]

@@ -337,6 +337,10 @@ pub fn select<K: AsRef<str>, V: AsRef<str>>(
     let (source, origin, mut targets) = match asked.next() {
         Some((source, origin, text)) => {
             let targets = parse_targets(&origin, text)?;
+            // A program may open several, each with threads of its own.
+            if source != Source::Api {
+                one_cpu(&origin, &targets)?;
+            }
             (source, origin, targets)
         }
         None => {
@@ -403,6 +407,46 @@ pub fn parse_targets(origin: &str, text: &str) -> Result<Vec<Target>, SelectErro
     text.split(';')
         .map(|target| parse_target(origin, target.trim()))
         .collect()
+}
+
+/// Parses devices in the order in which they are tried, separated by `|`; `origin` names them in errors.
+///
+/// # Errors
+/// As [`parse_targets`]; another separator; a number of a CPU.
+pub fn parse_chain(origin: &str, text: &str) -> Result<Vec<Target>, SelectError> {
+    if text.contains(';') {
+        return Err(SelectError::Malformed {
+            origin: origin.to_string(),
+            expected: "one device, or several with | between them in the order in which they are tried",
+            found: text.to_string(),
+            hint: "separate them by |, in quotes: DEV='QCOM|CPU'",
+        });
+    }
+    let all = text
+        .split('|')
+        .map(|target| parse_target(origin, target.trim()));
+    let all = all.collect::<Result<Vec<_>, _>>()?;
+    one_cpu(origin, &all)?;
+    Ok(all)
+}
+
+/// Refuses the number of a CPU that a person asks for: there is one.
+///
+/// # Errors
+/// [`SelectError::Malformed`].
+pub fn one_cpu(origin: &str, targets: &[Target]) -> Result<(), SelectError> {
+    let numbered = |target: &&Target| {
+        target.device == DeviceKind::Cpu && !matches!(target.indices.as_deref(), None | Some([0]))
+    };
+    match targets.iter().find(numbered) {
+        Some(target) => Err(SelectError::Malformed {
+            origin: origin.to_string(),
+            expected: "CPU without a number, since there is one CPU device",
+            found: target.to_string(),
+            hint: "leave out the number; CPU_COUNT=N sets its number of threads",
+        }),
+        None => Ok(()),
+    }
 }
 
 fn parse_target(origin: &str, text: &str) -> Result<Target, SelectError> {

@@ -193,7 +193,7 @@ impl Opening {
             call: format!("starting {what}"),
             source_text: source.to_string(),
             errno: source.raw_os_error(),
-            hint: "Raise `ulimit -u` or the pids limit of the container".into(),
+            hint: drivers_host::thread::spawn_hint().into(),
         };
         let workers = match kind {
             QueueKind::Compute => Some(

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
 use nix::libc::clockid_t;
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit};
 use nix::time::{ClockId, clock_gettime};
 
 /// A thread of this process, by the system's number. Numbers of threads that have ended are given again.
@@ -55,13 +56,40 @@ impl Thread {
     }
 }
 
+/// What helps where the system gives no more threads. It says the same (EAGAIN) where a thread's stack finds no addresses.
+pub fn spawn_hint() -> &'static str {
+    match getrlimit(Resource::RLIMIT_AS) {
+        Ok((limit, _)) if limit != RLIM_INFINITY => {
+            "Raise `ulimit -v` (RLIMIT_AS is set, and each thread has a stack of its own) or use fewer threads (CPU_COUNT); \
+             otherwise raise `ulimit -u` or the pids limit of the container"
+        }
+        _ => {
+            "Raise `ulimit -u` or the pids limit of the container, or use fewer threads (CPU_COUNT)"
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::mpsc;
     use std::time::{Duration, Instant};
 
+    use nix::sys::resource::setrlimit;
+
     use super::*;
+
+    #[test]
+    fn a_limit_of_the_address_space_is_named_where_threads_do_not_start() {
+        let (soft, hard) = getrlimit(Resource::RLIMIT_AS).unwrap();
+        assert_eq!(spawn_hint().contains("ulimit -v"), soft != RLIM_INFINITY);
+        assert!(spawn_hint().contains("ulimit -u"));
+        // One that no test of this process is near.
+        setrlimit(Resource::RLIMIT_AS, hard.min(1 << 46), hard).unwrap();
+        let limited = spawn_hint();
+        setrlimit(Resource::RLIMIT_AS, soft, hard).unwrap();
+        assert!(limited.starts_with("Raise `ulimit -v`"), "{limited}");
+    }
 
     #[test]
     fn a_thread_that_runs_is_told_from_one_that_waits() {

@@ -7,6 +7,7 @@ use crate::check;
 use crate::container::{Container, Kind, MAGIC, damaged};
 use crate::error::Result;
 use crate::plan::{About, Port, State, TargetPlan};
+use crate::ports::named;
 use crate::source::Source;
 use crate::wire::{self, Interface};
 
@@ -139,6 +140,22 @@ impl ModelBundle {
     /// What each run gives.
     pub fn outputs(&self) -> &[Port] {
         &self.interface.outputs
+    }
+
+    /// The input with a name.
+    ///
+    /// # Errors
+    /// There is none; which there are.
+    pub fn input(&self, name: &str) -> Result<&Port> {
+        Ok(named(self.inputs().iter(), "input", name)?.1)
+    }
+
+    /// The output with a name.
+    ///
+    /// # Errors
+    /// As [`ModelBundle::input`].
+    pub fn output(&self, name: &str) -> Result<&Port> {
+        Ok(named(self.outputs().iter(), "output", name)?.1)
     }
 
     /// What a run leaves to the next one.

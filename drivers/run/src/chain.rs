@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use drivers::Twin;
-use drivers::env::Settings;
-use drivers::select::{DeviceKind, Target, parse_targets};
+use drivers::env::{Settings, texts};
+use drivers::select::{DeviceKind, Target, parse_chain};
 use hcq::{Device, DeviceInfo};
 
 use crate::bundle::ModelBundle;
@@ -23,6 +23,8 @@ struct Choice {
     target: Target,
     settings: Settings,
     twin: Option<Twin>,
+    /// Who has asked makes machines for targets that ask for one.
+    simulates: bool,
 }
 
 /// A model on the device that was chosen.
@@ -33,19 +35,13 @@ pub struct Placement {
     pub notes: Vec<String>,
 }
 
-/// The environment. Names and values that are not UTF-8 cannot be ours.
-fn environment() -> impl Iterator<Item = (String, String)> {
-    let all = std::env::vars_os();
-    all.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-}
-
 impl Chain {
     /// Targets in the form of `DEV`, separated by `|`: `QCOM|CPU`. The other variables are those of the environment.
     ///
     /// # Errors
     /// A target or a variable that is not understood.
     pub fn parse(text: &str) -> Result<Chain> {
-        Chain::with(text, Settings::parse(environment())?)
+        Chain::with(text, Settings::parse(texts(std::env::vars_os())?)?)
     }
 
     /// The chain of the variable `DEV`; the CPU without it.
@@ -53,11 +49,11 @@ impl Chain {
     /// # Errors
     /// As [`Chain::parse`].
     pub fn from_env() -> Result<Chain> {
-        let dev = std::env::var("DEV").unwrap_or_default();
-        match dev.trim() {
-            "" => Chain::parse("CPU"),
-            dev => Chain::parse(dev),
-        }
+        let variables = texts(std::env::vars_os())?;
+        let dev = variables.iter().find(|(name, _)| name == "DEV");
+        let dev = dev.map_or("", |(_, value)| value.trim());
+        let settings = Settings::parse(variables.iter().map(|(k, v)| (k, v)))?;
+        Chain::with(if dev.is_empty() { "CPU" } else { dev }, settings)
     }
 
     /// A chain with these settings.
@@ -65,24 +61,12 @@ impl Chain {
     /// # Errors
     /// A target that is not understood.
     pub fn with(text: &str, settings: Settings) -> Result<Chain> {
-        let mut targets = Vec::new();
-        for one in text.split('|') {
-            let parsed = parse_targets(&format!("DEV={text}"), one.trim())?;
-            match &parsed[..] {
-                [_] => targets.extend(parsed),
-                _ => {
-                    return Err(Error::Chain {
-                        asked: text.into(),
-                        why: "expected one device between |, found several; separate them by |"
-                            .into(),
-                    });
-                }
-            }
-        }
+        let targets = parse_chain(&format!("DEV={text}"), text)?;
         let choices = targets.into_iter().map(|target| Choice {
             target,
             settings: settings.clone(),
             twin: None,
+            simulates: false,
         });
         Ok(Chain(choices.collect()))
     }
@@ -93,6 +77,7 @@ impl Chain {
             target,
             settings,
             twin,
+            simulates: true,
         }])
     }
 
@@ -134,6 +119,13 @@ impl Chain {
 impl Choice {
     fn try_one(&self, bundle: &ModelBundle) -> Result<Model> {
         let target = &self.target;
+        if !self.simulates && target.interface.is_some_and(|way| way.twin) {
+            return Err(Error::Simulated {
+                asked: target.to_string(),
+            });
+        }
+        // Before advice to compile for it.
+        drivers::open::known_chip(target)?;
         let kind = target.device.name();
         let mut codes = bundle.targets().iter().filter(|plan| plan.device == kind);
         if codes.next().is_none() {
@@ -144,15 +136,37 @@ impl Choice {
                     None => kind.into(),
                 },
                 has: listed(bundle.targets().iter()),
+                fix: match (&target.arch, target.device) {
+                    (Some(arch), _) => format!("{kind}::{arch}"),
+                    (None, DeviceKind::Cpu) => kind.into(),
+                    // Nothing is compiled for a GPU without its chip.
+                    (None, _) => format!("{kind}::CHIP, the chip of the GPU"),
+                },
             });
         }
-        let device = drivers::open_with(target, &self.settings, self.twin.as_ref())?;
-        self.on(bundle, device, kind)
+        let device = drivers::open_with(target, &self.settings, self.twin.as_ref());
+        self.on(bundle, device.map_err(|e| unopened(e, bundle))?, kind)
     }
 
     fn on(&self, bundle: &ModelBundle, device: Arc<dyn Device>, kind: &str) -> Result<Model> {
         let n = choose(bundle, kind, device.info())?;
         Model::load(bundle, n, device, self.settings.wait_timeout)
+    }
+}
+
+/// A device that is not here, of a file that has no code for the CPU either.
+fn unopened(error: hcq::Error, bundle: &ModelBundle) -> Error {
+    let cpu = DeviceKind::Cpu.name();
+    let runs_on_cpu = bundle.targets().iter().any(|plan| plan.device == cpu);
+    match error {
+        error @ (hcq::Error::NoDevice { .. } | hcq::Error::Unsupported { .. }) if !runs_on_cpu => {
+            Error::Alone {
+                file: bundle.name().into(),
+                has: listed(bundle.targets().iter()),
+                source: Box::new(error),
+            }
+        }
+        error => error.into(),
     }
 }
 
@@ -206,7 +220,7 @@ mod tests {
         let two = chain("QCOM | CPU").unwrap().or(chain("NV").unwrap());
         let names: Vec<String> = two.0.iter().map(|one| one.target.to_string()).collect();
         assert_eq!(names, ["QCOM", "CPU", "NV"]);
-        for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
+        for wrong in ["QCOM|", "CPU;AMD", "no such device", "CPU:9"] {
             assert!(chain(wrong).is_err(), "{wrong}");
         }
     }

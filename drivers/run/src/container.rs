@@ -170,9 +170,13 @@ impl Container {
         let sha256 = reader.hash("the hash").map_err(fault)?;
         let table_end = HEADER as u64 + u64::from(count) * ENTRY as u64;
         let wrong = |expected: String, found: String| Err(fault(Fault::new(expected, found)));
-        if count > MOST_SECTIONS || table_end > source.len() {
-            let expected = format!("a table of at most {MOST_SECTIONS} sections in the file");
+        if count > MOST_SECTIONS {
+            let expected = format!("a table of at most {MOST_SECTIONS} sections");
             return wrong(expected, format!("{count}"));
+        }
+        if table_end > source.len() {
+            let expected = format!("{table_end} bytes of header and table, {len} in the file");
+            return wrong(expected, format!("{} bytes", source.len()));
         }
         let mut table = vec![0; count as usize * ENTRY];
         source.read(HEADER as u64, &mut table)?;

@@ -1,9 +1,12 @@
 //! What can go wrong between a file and a result.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use drivers::env::EnvError;
+use drivers::open::without_cpu;
 use drivers::select::SelectError;
+use hcq::progress::Over;
 
 /// An error: which file, section, port or device; what was expected; what was there; what to do.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +63,7 @@ pub enum Error {
         found: String,
     },
     /// The file has no code for a kind of device.
-    #[error("{file}: no code for {asked}, only for {has}. Compile it with --target {asked}")]
+    #[error("{file}: no code for {asked}, only for {has}. Compile it with --target {fix}")]
     NoCode {
         /// The file.
         file: String,
@@ -68,6 +71,8 @@ pub enum Error {
         asked: String,
         /// What the file has code for.
         has: String,
+        /// What to compile for.
+        fix: String,
     },
     /// The code is for another chip.
     #[error(
@@ -107,8 +112,44 @@ pub enum Error {
         /// Each device with its reason.
         reasons: Vec<String>,
     },
+    /// The only kind of device that a file has code for cannot be opened here.
+    #[error(
+        "{}. {file} has code for {has} only: to run it here, compile it with --target CPU as well",
+        elsewhere(.source)
+    )]
+    Alone {
+        /// The file.
+        file: String,
+        /// What it has code for.
+        has: String,
+        /// Why it cannot be opened.
+        source: Box<hcq::Error>,
+    },
+    /// A simulated device, asked of who has none.
+    #[error(
+        "{asked}: doorbell-run and its library have no simulator. `DEV='{asked}' doorbell run FILE.dbx` and `doorbell \
+         verify FILE.dbx` of a PC have one; on the board, use DEV=QCOM or another device of it"
+    )]
+    Simulated {
+        /// The target.
+        asked: String,
+    },
+    /// A file to write that is one of those that are read.
+    #[error(
+        "{file}: expected another file to write than {read}, which is read, found the same one. Name another file"
+    )]
+    Same {
+        /// The file to write.
+        file: String,
+        /// The file that is read.
+        read: String,
+    },
     /// A run that did not end in time.
-    #[error("{device}: the run was not over after {limit:?}: {source}")]
+    #[error(
+        "{device}: the run was not over after {limit:?}, and goes on: {}. If the model may take longer, raise the limit: \
+         --limit MS, or that of the call",
+        progress(.source)
+    )]
     Late {
         /// The device.
         device: String,
@@ -125,14 +166,6 @@ pub enum Error {
         /// The device.
         device: String,
     },
-    /// A choice of devices that is not understood.
-    #[error("{asked:?}: {why}")]
-    Chain {
-        /// The text.
-        asked: String,
-        /// What is wrong with it.
-        why: String,
-    },
     /// A target that is not understood.
     #[error(transparent)]
     Select(Box<SelectError>),
@@ -142,6 +175,67 @@ pub enum Error {
     /// From a driver or a queue.
     #[error(transparent)]
     Device(Box<hcq::Error>),
+}
+
+/// Why a device cannot be opened, for who has no code for the CPU.
+fn elsewhere(source: &hcq::Error) -> String {
+    without_cpu(&source.to_string()).to_owned()
+}
+
+/// How far a queue is, without the advice of the queue's own limits: they are not what ended the wait.
+fn progress(source: &hcq::Error) -> String {
+    let hcq::Error::Timeout {
+        what,
+        wanted,
+        seen,
+        over,
+        ..
+    } = source
+    else {
+        return source.to_string();
+    };
+    let moved = match over {
+        Over::Silent(silence) | Over::Blind(silence) => {
+            format!(", without progress for {silence:?}")
+        }
+        Over::Long(_) => String::new(),
+    };
+    format!("{what} is at {seen}, expected {wanted}{moved}")
+}
+
+/// What the exit codes of `doorbell` and `doorbell-run` mean.
+pub const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, \
+     6 unsupported hardware.";
+
+/// The exit code of a device's error: see [`EXIT_CODES`].
+pub fn device_code(e: &hcq::Error) -> u8 {
+    match e {
+        hcq::Error::NoDevice { .. } => 3,
+        hcq::Error::NoPermission { .. } => 4,
+        hcq::Error::Unsupported { .. } => 6,
+        hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
+        _ => 1,
+    }
+}
+
+impl Error {
+    /// The exit code of a program that ends with it: see [`EXIT_CODES`].
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Error::Foreign { .. }
+            | Error::Port { .. }
+            | Error::Same { .. }
+            | Error::Simulated { .. }
+            | Error::Select(_)
+            | Error::Variable(_) => 2,
+            Error::NoDevice { .. } => 3,
+            Error::Late { .. } | Error::Busy { .. } => 5,
+            Error::NoCode { .. } | Error::Chip { .. } | Error::Version { .. } => 6,
+            Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
+            Error::Device(source) | Error::Alone { source, .. } => device_code(source),
+            Error::Io { .. } | Error::Damaged { .. } => 1,
+        }
+    }
 }
 
 fn listed(reasons: &[String]) -> String {
@@ -162,3 +256,44 @@ impl From<hcq::Error> for Error {
 
 /// The result of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_run_names_the_limit_that_ended_it() {
+        let late = |over| {
+            let source = hcq::Error::Timeout {
+                device: hcq::DeviceId::new("QCOM", 0),
+                what: "compute queue".into(),
+                wanted: 4,
+                seen: 3,
+                after: Duration::from_millis(50),
+                over,
+            };
+            let late = Error::Late {
+                device: "QCOM:0".into(),
+                limit: Duration::from_millis(50),
+                source: Box::new(source),
+            };
+            assert_eq!(late.exit_code(), 5);
+            late.to_string()
+        };
+        for (over, moved) in [
+            (Over::Long(Duration::from_millis(50)), ""),
+            (
+                Over::Silent(Duration::from_secs(30)),
+                ", without progress for 30s",
+            ),
+        ] {
+            assert_eq!(
+                late(over),
+                format!(
+                    "QCOM:0: the run was not over after 50ms, and goes on: compute queue is at 3, expected 4{moved}. If the \
+                     model may take longer, raise the limit: --limit MS, or that of the call"
+                )
+            );
+        }
+    }
+}

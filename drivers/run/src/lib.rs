@@ -27,7 +27,7 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | [`plan`] | what a bundle says: ports, memory, code objects, launches |
+//! | [`plan`], `ports` | what a bundle says: ports, memory, code objects, launches |
 //! | `bytes`, `wire` | the same as bytes |
 //! | `check` | that a plan touches nothing but its own memory |
 //! | `container` | header, table of sections, hashes |
@@ -35,6 +35,8 @@
 //! | [`bundle`], [`write`](mod@write) | reading and writing a whole file |
 //! | [`model`], `load` | a bundle on a device |
 //! | [`chain`], `processor` | which device, and what to do if it cannot be used |
+//! | [`error`] | errors, and the exit codes of programs |
+//! | [`given`], [`save`], [`times`] | for programs: inputs from files, files to write, times of runs |
 #![forbid(unsafe_code)]
 
 pub mod bundle;
@@ -43,11 +45,15 @@ pub mod chain;
 mod check;
 mod container;
 pub mod error;
+pub mod given;
 mod load;
 pub mod model;
 pub mod plan;
+mod ports;
 mod processor;
+pub mod save;
 pub mod source;
+pub mod times;
 mod wire;
 pub mod write;
 

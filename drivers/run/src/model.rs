@@ -10,6 +10,7 @@ use crate::bundle::ModelBundle;
 use crate::error::{Error, Result};
 use crate::load::{self, Loaded};
 use crate::plan::Port;
+use crate::ports::{named, sized};
 
 /// A loaded bundle: code, weights and commands are on the device.
 pub struct Model {
@@ -38,6 +39,7 @@ impl Model {
                 file: bundle.name().into(),
                 asked: format!("target {n}"),
                 has: format!("{} targets", bundle.targets().len()),
+                fix: "DEVICE once more, or load one that is there".into(),
             });
         }
         let loaded = load::load(bundle, n, &device, timeout)?;
@@ -104,6 +106,34 @@ impl Model {
         Ok(())
     }
 
+    fn states(&self) -> impl Iterator<Item = &Port> + Clone {
+        self.bundle.states().iter().map(|state| &state.port)
+    }
+
+    /// Whether an input has so many bytes, for who has an address alone.
+    ///
+    /// # Errors
+    /// An input that the model does not have, or of another size.
+    pub fn check_input(&self, name: &str, bytes: usize) -> Result<()> {
+        sized(self.bundle.inputs().iter(), "input", name, bytes).map(drop)
+    }
+
+    /// The same of an output.
+    ///
+    /// # Errors
+    /// As [`Model::check_input`].
+    pub fn check_output(&self, name: &str, bytes: usize) -> Result<()> {
+        sized(self.bundle.outputs().iter(), "output", name, bytes).map(drop)
+    }
+
+    /// The same of a state.
+    ///
+    /// # Errors
+    /// As [`Model::check_input`].
+    pub fn check_state(&self, name: &str, bytes: usize) -> Result<()> {
+        sized(self.states(), "state", name, bytes).map(drop)
+    }
+
     /// Copies the value of an input.
     ///
     /// # Errors
@@ -130,8 +160,7 @@ impl Model {
     /// As [`Model::write_input`].
     pub fn write_state(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.settle()?;
-        let ports = self.bundle.states().iter().map(|s| &s.port);
-        let n = sized(ports, "state", name, bytes.len())?;
+        let n = sized(self.states(), "state", name, bytes.len())?;
         Ok(self.loaded.states[n].write(0, bytes)?)
     }
 
@@ -141,8 +170,7 @@ impl Model {
     /// As [`Model::write_input`].
     pub fn read_state(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
         self.settle()?;
-        let ports = self.bundle.states().iter().map(|s| &s.port);
-        let n = sized(ports, "state", name, into.len())?;
+        let n = sized(self.states(), "state", name, into.len())?;
         Ok(self.loaded.states[n].read(0, into)?)
     }
 
@@ -151,7 +179,7 @@ impl Model {
     /// # Errors
     /// An input that the model does not have; memory that the host cannot map.
     pub fn input_memory(&self, name: &str) -> Result<View> {
-        let n = found(self.bundle.inputs().iter(), "input", name)?;
+        let (n, _) = named(self.bundle.inputs().iter(), "input", name)?;
         Ok(self.loaded.inputs[n].view()?)
     }
 
@@ -160,7 +188,7 @@ impl Model {
     /// # Errors
     /// As [`Model::input_memory`].
     pub fn output_memory(&self, name: &str) -> Result<View> {
-        let n = found(self.bundle.outputs().iter(), "output", name)?;
+        let (n, _) = named(self.bundle.outputs().iter(), "output", name)?;
         Ok(self.loaded.outputs[n].view()?)
     }
 
@@ -243,49 +271,4 @@ fn zero(buffer: &Buffer) -> Result<()> {
         at += n;
     }
     Ok(())
-}
-
-/// The number of a port.
-fn found<'p>(
-    mut ports: impl Iterator<Item = &'p Port> + Clone,
-    what: &'static str,
-    name: &str,
-) -> Result<usize> {
-    let all = ports.clone();
-    ports.position(|port| port.name == name).ok_or_else(|| {
-        let names: Vec<&str> = all.map(|port| port.name.as_str()).collect();
-        Error::Port {
-            what,
-            name: name.into(),
-            expected: match names.is_empty() {
-                true => format!("no {what}: the model has none"),
-                false => format!("one of {}", names.join(", ")),
-            },
-            found: "another name".into(),
-        }
-    })
-}
-
-/// The number of a port that has so many bytes.
-fn sized<'p>(
-    ports: impl Iterator<Item = &'p Port> + Clone,
-    what: &'static str,
-    name: &str,
-    bytes: usize,
-) -> Result<usize> {
-    let n = found(ports.clone(), what, name)?;
-    let port = ports.clone().nth(n);
-    let wanted = port.and_then(Port::bytes).unwrap_or_default();
-    match wanted == bytes as u64 {
-        true => Ok(n),
-        false => Err(Error::Port {
-            what,
-            name: name.into(),
-            expected: match port {
-                Some(port) => format!("{wanted} bytes, {port}"),
-                None => format!("{wanted} bytes"),
-            },
-            found: format!("{bytes} bytes"),
-        }),
-    }
 }

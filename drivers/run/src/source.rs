@@ -1,6 +1,7 @@
 //! Where the bytes of a bundle are.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Source {
     /// [`Error::Io`], also where there are not so many.
     pub fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
         let read = match &self.bytes {
-            Bytes::File(file) => file.read_exact_at(into, offset),
+            Bytes::File(file) => fill(file, offset, into),
             Bytes::Memory(bytes) => {
                 let from = usize::try_from(offset).ok();
                 let end = from.and_then(|from| from.checked_add(into.len()));
@@ -91,7 +92,10 @@ impl Source {
                         into.copy_from_slice(found);
                         Ok(())
                     }
-                    None => Err(std::io::ErrorKind::UnexpectedEof.into()),
+                    None => {
+                        let found = from.map_or(0, |from| bytes.len().saturating_sub(from));
+                        Err(cut(offset, into.len(), found))
+                    }
                 }
             }
         };
@@ -120,5 +124,59 @@ impl Source {
     }
 }
 
+/// Reads as many bytes as there is room for.
+fn fill(file: &File, offset: u64, into: &mut [u8]) -> std::io::Result<()> {
+    let mut done = 0;
+    while done < into.len() {
+        match file.read_at(&mut into[done..], offset + done as u64) {
+            Ok(0) => return Err(cut(offset, into.len(), done)),
+            Ok(n) => done += n,
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+/// A file that ends before it should: its size was taken when it was opened.
+fn cut(offset: u64, wanted: usize, found: usize) -> std::io::Error {
+    let text = format!(
+        "expected {wanted} bytes from byte {offset} on, found {found}: the file has become shorter since it was opened. Copy \
+         it again, and leave it as it is while it is used"
+    );
+    std::io::Error::new(ErrorKind::UnexpectedEof, text)
+}
+
 /// Bytes that are read at once.
 pub(crate) const PIECE: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_becomes_shorter_says_what_is_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model.dbx");
+        std::fs::write(&path, [7; 100]).unwrap();
+        let source = Source::open(&path).unwrap();
+        File::options()
+            .write(true)
+            .open(&path)
+            .unwrap()
+            .set_len(60)
+            .unwrap();
+        let error = source.read(40, &mut [0; 32]).unwrap_err().to_string();
+        let said = format!(
+            "{}: expected 32 bytes from byte 40 on, found 20",
+            path.display()
+        );
+        assert!(error.starts_with(&said), "{error}");
+        let memory = Source::memory("memory", [0u8; 8]).read(4, &mut [0; 8]);
+        let error = memory.unwrap_err().to_string();
+        assert!(
+            error.starts_with("memory: expected 8 bytes from byte 4 on, found 4"),
+            "{error}"
+        );
+    }
+}

@@ -68,6 +68,38 @@ fn the_grammar_and_its_canonical_spelling() {
 }
 
 #[test]
+fn there_is_one_cpu() {
+    for text in ["CPU:9", "CPU:0-1", ":3+CPU", "cpu:1:LLVM"] {
+        for (cli, dev) in [(text, ""), ("", text)] {
+            let error = run("", cli, &[("DEV", dev)]).unwrap_err();
+            let said = "expected CPU without a number, since there is one CPU device, found \"CPU:";
+            assert!(error.contains(said), "{error}");
+            assert!(error.contains("leave out the number"), "{error}");
+        }
+    }
+    assert!(run("", "", &[("DEV", "CPU:0")]).is_ok());
+    assert!(run("CPU:1", "", &[]).is_ok());
+}
+
+#[test]
+fn a_chain_has_its_own_separator() {
+    let chain = |text: &str| parse_chain(&format!("DEV={text}"), text).map_err(|e| e.to_string());
+    let two = chain("QCOM | CPU").unwrap();
+    assert_eq!(
+        two.iter().map(Target::to_string).collect::<Vec<_>>(),
+        ["QCOM", "CPU"]
+    );
+    assert_eq!(
+        chain("QCOM;CPU").unwrap_err(),
+        "DEV=QCOM;CPU: expected one device, or several with | between them in the order in which they are tried, \
+         found \"QCOM;CPU\"; separate them by |, in quotes: DEV='QCOM|CPU'"
+    );
+    for wrong in ["QCOM|", "", "QCOM|CPU:2", "QCOM|nothing"] {
+        assert!(chain(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_named_with_the_nearest() {
     for (text, error) in [
         (

@@ -22,13 +22,16 @@ mod target;
 
 use std::path::Path;
 
-use doorbell_run::plan::{About, Port};
+use codegen::Backend;
+use doorbell_run::plan::{About, Port, TargetPlan};
 use doorbell_run::source::Source;
 use doorbell_run::write::BundleWriter;
 use tensor::onnx::{Carried, Carry, Model, PortType, Value};
 use tensor::{Engine, Tensor};
 
 use crate::open::{Error, Result};
+#[cfg(feature = "cli")]
+pub(crate) use convert::element;
 pub use target::Target;
 
 /// Threads that a processor's code is laid out for.
@@ -82,6 +85,7 @@ impl Recipe {
         engine: &Engine,
         inputs: impl IntoIterator<Item = (String, Value)>,
     ) -> Result<Made> {
+        let backends = self.backends()?;
         let inputs: Vec<(String, Value)> = inputs.into_iter().collect();
         let session = model.on(engine);
         let given = inputs.iter().map(|(name, value)| (name, value.clone()));
@@ -118,15 +122,14 @@ impl Recipe {
         let mut writer = BundleWriter::new(about, own, results, states);
         let mut targets = Vec::with_capacity(self.targets.len());
         let compilers = std::thread::available_parallelism().map_or(1, |n| n.get());
-        for target in &self.targets {
-            let backend = target.backend(self.threads)?;
+        for (target, backend) in self.targets.iter().zip(&backends) {
             let options = codegen::Options {
                 deterministic: true,
                 threads: target.threads(self.threads),
                 ..codegen::Options::default()
             };
-            let plan = exported.compile(&backend, &options, compilers)?;
-            let (plan, code) = convert::plan(target, &backend, plan, &mut writer)?;
+            let plan = exported.compile(backend, &options, compilers)?;
+            let (plan, code) = convert::plan(target, backend, plan, &mut writer)?;
             targets.push((plan.name(), plan.steps.len()));
             let code: Vec<&[u8]> = code.iter().map(|code| &**code).collect();
             writer.target(plan, &code);
@@ -135,6 +138,33 @@ impl Recipe {
             bytes: writer.finish()?,
             targets,
         })
+    }
+
+    /// The compiler of each target. Two for the same code would be one too many: a device runs one of them.
+    fn backends(&self) -> Result<Vec<Backend>> {
+        let mut known: Vec<(String, &Target)> = Vec::new();
+        let mut all = Vec::with_capacity(self.targets.len());
+        for target in &self.targets {
+            let backend = target.backend(self.threads)?;
+            let plan = TargetPlan {
+                device: target.device().into(),
+                arch: target.arch(&backend),
+                features: target.features(&backend),
+                ..TargetPlan::default()
+            };
+            let name = plan.name();
+            if let Some((_, first)) = known.iter().find(|(known, _)| *known == name) {
+                return Err(Error::Recipe {
+                    asked: format!("--target {target}"),
+                    why: format!(
+                        "expected other code than that of --target {first}, found the same, {name}; leave one of them out"
+                    ),
+                });
+            }
+            known.push((name, target));
+            all.push(backend);
+        }
+        Ok(all)
     }
 
     /// The options as the file has them; [`states_of`] reads those of states.

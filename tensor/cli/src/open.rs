@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use codegen::Backend;
 use drivers::Front;
-use drivers::env::{Recorded, Settings};
+use drivers::env::{Recorded, Settings, texts};
 use drivers::select::{self, DeviceKind, Selection, Target};
 use hcq::{Device, DeviceInfo};
 use tensor::Engine;
@@ -43,11 +43,9 @@ fn asks_for_a_twin(target: &Target) -> bool {
     target.interface.is_some_and(|way| way.twin)
 }
 
-/// The environment. Names and values that are not UTF-8 cannot be ours.
-fn environment() -> Vec<(String, String)> {
-    let all = std::env::vars_os();
-    all.filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)))
-        .collect()
+/// The environment.
+fn environment() -> Result<Vec<(String, String)>> {
+    Ok(texts(std::env::vars_os())?)
 }
 
 /// An engine on the device that the environment names (`DEV=AMD`, `AMD=1`, `DEV=CPU:CLANG`...), the CPU
@@ -102,7 +100,7 @@ impl Setup {
     /// # Errors
     /// One that is not understood, or two that contradict each other.
     pub fn from_env() -> Result<Setup> {
-        Ok(Setup::read(None, None, environment(), true)?.warned())
+        Ok(Setup::read(None, None, environment()?, true)?.warned())
     }
 
     /// The setup of the environment variables, for the device of `target`: see [`open_target`].
@@ -110,7 +108,7 @@ impl Setup {
     /// # Errors
     /// A target or a variable that is not understood.
     pub fn of(target: &str) -> Result<Setup> {
-        Ok(Setup::read(Some(target), None, environment(), true)?.warned())
+        Ok(Setup::read(Some(target), None, environment()?, true)?.warned())
     }
 
     /// For a program that has the option `--dev`: its value, which comes before the variables. The program should
@@ -119,7 +117,7 @@ impl Setup {
     /// # Errors
     /// A target or a variable that is not understood.
     pub fn from_option(dev: Option<&str>) -> Result<Setup> {
-        Setup::read(None, dev, environment(), true)
+        Setup::read(None, dev, environment()?, true)
     }
 
     /// One device.
@@ -169,7 +167,7 @@ impl Setup {
     /// # Errors
     /// One that is not understood.
     pub fn variables() -> Result<Vec<[String; 2]>> {
-        Ok(Settings::parse(environment())?.said)
+        Ok(Settings::parse(environment()?)?.said)
     }
 
     /// What these variables say, in the place of the environment's. Without `simulated` no simulated machine is made,

@@ -67,16 +67,17 @@ const char *dbx_device(const dbx_model *model);
 /* Waits for a run that is under way, as long as the device may make no progress. */
 void dbx_free(dbx_model *model);
 
-/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port. While a run is under way, calls that copy and dbx_reset
- * do not wait for it, but return DBX_LATE. */
+/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port: for any other, bytes is not looked at. While a run is
+ * under way, calls that copy and dbx_reset do not wait for it, but return DBX_LATE. */
 int dbx_write(dbx_model *model, int kind, const char *name, const void *bytes, size_t size);
-/* Copies the value of a DBX_OUTPUT or DBX_STATE. */
+/* Copies the value of a DBX_OUTPUT or DBX_STATE. If the call fails, into is as before. */
 int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t size);
 /* The memory of a DBX_INPUT or DBX_OUTPUT that the device uses, where the host can map it: nothing is copied. Not to be
  * touched during a run. */
 int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, size_t *size);
 
-/* Runs once. All of it takes limit_ms at most, the end of a late run before it as well. */
+/* Runs once. All of it takes limit_ms at most, the end of a late run before it as well. With 0, dbx_wait only asks whether the run is
+ * over, and dbx_run and dbx_start submit it only if the one before is. */
 int dbx_run(dbx_model *model, uint32_t limit_ms);
 /* The same in two steps. A model has one run under way at most: dbx_start waits for the one before. */
 int dbx_start(dbx_model *model, uint32_t limit_ms);

@@ -5,8 +5,10 @@
 //! is a bug of the library and is `DBX_BUG` for the caller.
 
 use std::cell::RefCell;
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::time::Duration;
 
 use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port};
@@ -33,10 +35,18 @@ impl From<Error> for Failure {
             Error::Version { .. } => VERSION,
             Error::NoDevice { .. } => NO_DEVICE,
             Error::NoCode { .. } | Error::Chip { .. } => CHIP,
-            Error::Port { .. } | Error::Chain { .. } | Error::Select(_) | Error::Variable(_) => {
-                ARGUMENT
-            }
+            Error::Port { .. }
+            | Error::Same { .. }
+            | Error::Simulated { .. }
+            | Error::Select(_)
+            | Error::Variable(_) => ARGUMENT,
             Error::Late { .. } | Error::Busy { .. } => LATE,
+            // Of a chain of one device.
+            Error::Device(source) | Error::Alone { source, .. } => match **source {
+                hcq::Error::NoDevice { .. } => NO_DEVICE,
+                hcq::Error::Unsupported { .. } => CHIP,
+                _ => DEVICE,
+            },
             _ => DEVICE,
         };
         Failure(code, e.to_string())
@@ -97,6 +107,8 @@ pub struct Bundle {
 /// A model on a device, as C holds it.
 pub struct Loaded {
     model: Model,
+    /// What was read from the device, before it goes into memory of the caller.
+    read: Vec<u8>,
     notes: CString,
     device: CString,
 }
@@ -153,6 +165,19 @@ unsafe fn string<'a>(text: *const c_char) -> Result<&'a str, Failure> {
         .map_err(|e| Failure(ARGUMENT, format!("expected UTF-8: {e}")))
 }
 
+/// The name of a file, which may be any bytes.
+///
+/// # Safety
+/// As that of [`string`].
+unsafe fn path<'a>(text: *const c_char) -> Result<&'a Path, Failure> {
+    if text.is_null() {
+        return wrong("expected the name of a file, found a null pointer");
+    }
+    // SAFETY: the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    Ok(Path::new(OsStr::from_bytes(text.to_bytes())))
+}
+
 /// # Safety
 /// Null, or a pointer of this library that lives through the call.
 unsafe fn shared<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
@@ -203,10 +228,10 @@ pub extern "C" fn dbx_version() -> u32 {
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dbx_open(path: *const c_char, out: *mut *mut Bundle) -> c_int {
+pub unsafe extern "C" fn dbx_open(file: *const c_char, out: *mut *mut Bundle) -> c_int {
     guard(|| {
         // SAFETY: the caller's promise.
-        let bundle = ModelBundle::open(unsafe { string(path) }?)?;
+        let bundle = ModelBundle::open(unsafe { path(file) }?)?;
         // SAFETY: the caller's promise.
         unsafe { give(out, Bundle::of(bundle)) }
     })
@@ -226,7 +251,10 @@ pub unsafe extern "C" fn dbx_open_memory(
         if bytes.is_null() {
             return wrong("expected bytes, found a null pointer");
         }
-        // SAFETY: the caller's promise: so many bytes, which nobody changes during the call.
+        if isize::try_from(size).is_err() {
+            return wrong("expected a size that memory can have, found a negative or larger one");
+        }
+        // SAFETY: the caller's promise: so many bytes, which nobody changes during the call. They are an object's.
         let bytes = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) };
         let bundle = ModelBundle::from_bytes("memory", bytes.to_vec())?;
         // SAFETY: the caller's promise.
@@ -349,6 +377,7 @@ pub unsafe extern "C" fn dbx_place(
         let notes = text(&notes.join("\n"));
         let loaded = Loaded {
             model,
+            read: Vec::new(),
             notes,
             device,
         };
@@ -406,18 +435,23 @@ pub unsafe extern "C" fn dbx_write(
     guard(|| {
         // SAFETY: the caller's promise.
         let (loaded, name) = unsafe { (alone(model)?, string(name)?) };
+        match kind {
+            INPUT => loaded.model.check_input(name, size)?,
+            STATE => loaded.model.check_state(name, size)?,
+            _ => return wrong("expected DBX_INPUT or DBX_STATE"),
+        }
         if bytes.is_null() && size > 0 {
             return wrong("expected bytes, found a null pointer");
         }
         let bytes = match size {
             0 => &[],
-            // SAFETY: the caller's promise: so many bytes, which nobody changes during the call.
+            // SAFETY: the caller's promise: so many bytes, which nobody changes during the call. They are as many as the
+            // value has, which memory can have.
             _ => unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) },
         };
         match kind {
             INPUT => Ok(loaded.model.write_input(name, bytes)?),
-            STATE => Ok(loaded.model.write_state(name, bytes)?),
-            _ => wrong("expected DBX_INPUT or DBX_STATE"),
+            _ => Ok(loaded.model.write_state(name, bytes)?),
         }
     })
 }
@@ -437,22 +471,27 @@ pub unsafe extern "C" fn dbx_read(
     guard(|| {
         // SAFETY: the caller's promise.
         let (loaded, name) = unsafe { (alone(model)?, string(name)?) };
+        match kind {
+            OUTPUT => loaded.model.check_output(name, size)?,
+            STATE => loaded.model.check_state(name, size)?,
+            _ => return wrong("expected DBX_OUTPUT or DBX_STATE"),
+        }
         if into.is_null() && size > 0 {
             return wrong("expected a place for bytes, found a null pointer");
         }
-        let into: &mut [u8] = match size {
-            0 => &mut [],
-            // SAFETY: the caller's promise: so many bytes, which are the caller's alone.
-            _ => unsafe {
-                std::ptr::write_bytes(into.cast::<u8>(), 0, size);
-                std::slice::from_raw_parts_mut(into.cast::<u8>(), size)
-            },
-        };
+        // What is not initialised is no `&mut [u8]`, and after a failure the caller's memory is as before.
+        loaded.read.resize(size, 0);
         match kind {
-            OUTPUT => Ok(loaded.model.read_output(name, into)?),
-            STATE => Ok(loaded.model.read_state(name, into)?),
-            _ => wrong("expected DBX_OUTPUT or DBX_STATE"),
+            OUTPUT => loaded.model.read_output(name, &mut loaded.read)?,
+            _ => loaded.model.read_state(name, &mut loaded.read)?,
         }
+        if size > 0 {
+            // SAFETY: the caller's promise: so many bytes, which are the caller's alone; so many were just read.
+            unsafe {
+                std::ptr::copy_nonoverlapping(loaded.read.as_ptr(), into.cast::<u8>(), size);
+            }
+        }
+        Ok(())
     })
 }
 

@@ -5,7 +5,8 @@
 mod small;
 
 use std::collections::BTreeSet;
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, OsStr, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
 use std::ptr::null_mut;
@@ -80,6 +81,117 @@ fn ok(code: c_int) {
     assert_eq!(code, 0, "{}", error());
 }
 
+/// Sizes, names and kinds are checked before memory of the caller is touched: here it ends where the value would.
+///
+/// # Safety
+/// A model of the library.
+unsafe fn checks_come_before_memory(model: *mut Loaded) {
+    let [y, queue, other] = ["y", "queue", "other"].map(|name| CString::new(name).unwrap());
+    let value = small::ROW as usize * 8;
+    for (kind, name, size) in [
+        (1, &y, value + 1),
+        (1, &y, value - 1),
+        (1, &y, 1 << 40),
+        (1, &y, usize::MAX),
+        (1, &other, value),
+        (2, &queue, value),
+        (2, &queue, usize::MAX),
+        (0, &y, value),
+        (7, &y, value),
+    ] {
+        let mut output = vec![0xa5u8; value];
+        // SAFETY: what is refused does not touch the buffer, which is what is tested.
+        let code =
+            unsafe { dbx_read(model, kind, name.as_ptr(), output.as_mut_ptr().cast(), size) };
+        assert_eq!(code, -6, "{kind} {name:?} {size}: {}", error());
+        assert!(
+            output.iter().all(|byte| *byte == 0xa5),
+            "{kind} {name:?} {size}"
+        );
+        // SAFETY: as above.
+        let code = unsafe { dbx_write(model, kind, name.as_ptr(), output.as_ptr().cast(), size) };
+        assert_eq!(code, -6, "{kind} {name:?} {size}: {}", error());
+    }
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(dbx_read(model, 1, y.as_ptr(), null_mut(), value), -6);
+        let mut bundle = null_mut();
+        let bytes = [0u8; 1];
+        assert_eq!(
+            dbx_open_memory(bytes.as_ptr().cast(), usize::MAX, &mut bundle),
+            -6
+        );
+        assert_eq!(dbx_open(null_mut(), &mut bundle), -6);
+        assert!(bundle.is_null());
+    }
+}
+
+#[test]
+fn a_run_under_way_leaves_the_caller_s_memory_alone() {
+    let file = small::file(small::SPIN, |_| ());
+    let (mut bundle, mut model) = (null_mut(), null_mut());
+    let cpu = CString::new("CPU").unwrap();
+    let (x, y) = (CString::new("x").unwrap(), CString::new("y").unwrap());
+    // SAFETY: pointers of the library, strings and buffers that live through the calls.
+    unsafe {
+        ok(dbx_open_memory(
+            file.as_ptr().cast(),
+            file.len(),
+            &mut bundle,
+        ));
+        ok(dbx_place(bundle, cpu.as_ptr(), &mut model));
+        dbx_close(bundle);
+        let (mut memory, mut size) = (null_mut(), 0);
+        ok(dbx_memory(model, 0, x.as_ptr(), &mut memory, &mut size));
+        ok(dbx_start(model, 60_000));
+        assert_eq!(dbx_wait(model, 0), -7);
+        let mut output = vec![0xa5u8; small::ROW as usize * 8];
+        let into = output.as_mut_ptr().cast();
+        assert_eq!(dbx_read(model, 1, y.as_ptr(), into, output.len()), -7);
+        assert!(output.iter().all(|byte| *byte == 0xa5));
+        // The kernel ends when its input changes.
+        memory.cast::<u64>().write_volatile(1);
+        ok(dbx_wait(model, 60_000));
+        ok(dbx_read(
+            model,
+            1,
+            y.as_ptr(),
+            output.as_mut_ptr().cast(),
+            output.len(),
+        ));
+        assert_eq!(small::values(&output), [7; small::ROW as usize]);
+        dbx_free(model);
+    }
+}
+
+#[test]
+fn files_of_any_name_are_opened_and_codes_say_what_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(OsStr::from_bytes(b"\xff.dbx"));
+    std::fs::write(&path, small::good()).unwrap();
+    let name = CString::new(path.as_os_str().as_bytes()).unwrap();
+    let mut bundle = null_mut();
+    // SAFETY: pointers of the library and strings that live through the calls.
+    unsafe {
+        ok(dbx_open(name.as_ptr(), &mut bundle));
+        for (devices, code) in [
+            ("CPU:9", -6),
+            ("QCOM;CPU", -6),
+            ("TWINKGSL+QCOM::a630", -6),
+            ("QCOM::a740", -5),
+            ("QCOM", -5),
+            ("QCOM|AMD", -4),
+        ] {
+            let devices = CString::new(devices).unwrap();
+            let mut model = null_mut();
+            let found = dbx_place(bundle, devices.as_ptr(), &mut model);
+            assert_eq!(found, code, "{devices:?}: {}", error());
+            assert!(model.is_null());
+        }
+        dbx_close(bundle);
+    }
+}
+
 #[test]
 fn a_bundle_is_opened_placed_and_run() {
     let file = small::good();
@@ -149,6 +261,7 @@ fn a_bundle_is_opened_placed_and_run() {
         );
         assert!(error().contains("expected one of x"), "{}", error());
         assert_eq!(dbx_run(null_mut(), 1), -6);
+        checks_come_before_memory(model);
         dbx_free(model);
         dbx_free(null_mut());
         let mut again = null_mut();

@@ -61,6 +61,32 @@ fn truncated_and_longer_files_are_refused() {
         let error = ModelBundle::from_bytes("test.dbx", good[..n].to_vec());
         assert!(error.is_err(), "{n} bytes");
     }
+    // Also where the end is missing long before the last byte.
+    for (n, said) in [
+        (
+            30,
+            "test.dbx: header: expected 64 bytes, found 30".to_owned(),
+        ),
+        (
+            100,
+            format!(
+                "test.dbx: header: expected 344 bytes of header and table, {} in the file, found 100 bytes",
+                good.len()
+            ),
+        ),
+        (
+            good.len() - 1,
+            format!(
+                "expected {} bytes in the file, found {}",
+                good.len(),
+                good.len() - 1
+            ),
+        ),
+    ] {
+        let error = ModelBundle::from_bytes("test.dbx", good[..n].to_vec());
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains(&said), "{error}");
+    }
     let mut longer = good.clone();
     longer.push(0);
     let error = ModelBundle::from_bytes("test.dbx", longer)

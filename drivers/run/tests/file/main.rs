@@ -3,6 +3,7 @@
 
 mod damage;
 mod golden;
+mod program;
 mod run;
 #[path = "../small/mod.rs"]
 mod small;

@@ -125,9 +125,12 @@ fn a_run_that_does_not_end_is_late_and_the_next_one_is_not() {
     let limit = Duration::from_millis(300);
     let error = model.run(limit).unwrap_err();
     assert!(matches!(error, Error::Late { .. }), "{error}");
+    let said = error.to_string();
+    assert!(said.contains("not over after 300ms"), "{said}");
+    // What ended it, and no variable that did not.
     assert!(
-        error.to_string().contains("not over after 300ms"),
-        "{error}"
+        said.contains("--limit MS") && !said.contains("HCQDEV"),
+        "{said}"
     );
     // Nobody stands at a copy meanwhile.
     let mut y = [0; ROW as usize * 8];
@@ -145,6 +148,65 @@ fn a_run_that_does_not_end_is_late_and_the_next_one_is_not() {
 }
 
 #[test]
+fn who_has_no_code_for_the_cpu_is_told_to_compile_for_it() {
+    let gpu = |cpu: bool| {
+        let plan = |plan: &mut doorbell_run::plan::TargetPlan| {
+            (plan.device, plan.arch) = ("QCOM".into(), "a630".into());
+        };
+        let bundle = opened(small::file_for("void kernel(void) {}", plan, cpu));
+        // No machine has so many.
+        let placed = Chain::parse("MSM:99+QCOM").unwrap().place(&bundle);
+        placed.err().unwrap()
+    };
+    let alone = gpu(false);
+    assert_eq!(alone.exit_code(), 3);
+    let said = alone.to_string();
+    assert!(
+        said.ends_with("test.dbx has code for QCOM::a630 only: to run it here, compile it with --target CPU as well"),
+        "{said}"
+    );
+    assert!(!said.contains("DEV=CPU"), "{said}");
+    let both = gpu(true);
+    assert_eq!(both.exit_code(), 3);
+    assert!(!both.to_string().contains("--target"), "{both}");
+}
+
+#[test]
+fn a_chip_that_nothing_is_compiled_for_is_unsupported() {
+    let bundle = opened(small::good());
+    let place = |dev: &str| Chain::parse(dev).unwrap().place(&bundle).err().unwrap();
+    for (dev, known) in [("QCOM::a740", "a630"), ("AMD::gfx900", "gfx1100")] {
+        let error = place(dev);
+        assert_eq!(error.exit_code(), 6, "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("expected one of") && said.contains(known),
+            "{said}"
+        );
+        assert!(!said.contains("--target"), "{said}");
+    }
+}
+
+#[test]
+fn a_simulated_device_is_somewhere_else() {
+    let bundle = opened(small::good());
+    let place = |dev: &str| Chain::parse(dev).unwrap().place(&bundle);
+    let error = place("TWINKGSL+QCOM::a630").err().unwrap();
+    assert_eq!(error.exit_code(), 2);
+    let said = error.to_string();
+    assert!(
+        said.starts_with("TWINKGSL+QCOM::a630: doorbell-run and its library have no simulator"),
+        "{said}"
+    );
+    assert!(
+        said.contains("doorbell verify") && !said.contains("feature"),
+        "{said}"
+    );
+    let notes = place("TWINKGSL+QCOM::a630|CPU").unwrap().notes;
+    assert!(notes[0].contains("no simulator"), "{notes:?}");
+}
+
+#[test]
 fn a_chain_says_once_what_is_lost() {
     let bundle = opened(small::good());
     let placement = Chain::parse("QCOM|AMD::gfx1100|CPU")
@@ -155,6 +217,11 @@ fn a_chain_says_once_what_is_lost() {
     assert_eq!(placement.notes.len(), 3, "{notes}");
     assert!(
         notes.starts_with("QCOM: test.dbx: no code for QCOM"),
+        "{notes}"
+    );
+    // Nothing is compiled for a GPU without its chip.
+    assert!(
+        notes.contains("--target QCOM::CHIP, the chip of the GPU"),
         "{notes}"
     );
     assert!(notes.contains("runs on CPU:0"), "{notes}");

@@ -104,6 +104,11 @@ pub fn plan() -> TargetPlan {
 
 /// The file, with changes to the plan, and with other code.
 pub fn file(source: &str, change: impl FnOnce(&mut TargetPlan)) -> Vec<u8> {
+    file_for(source, change, false)
+}
+
+/// The same, with the unchanged plan behind the changed one if `cpu` is true.
+pub fn file_for(source: &str, change: impl FnOnce(&mut TargetPlan), cpu: bool) -> Vec<u8> {
     let first: Vec<u8> = (0..ROWS * ROW)
         .flat_map(|i| (i / ROW).to_le_bytes())
         .collect();
@@ -119,11 +124,13 @@ pub fn file(source: &str, change: impl FnOnce(&mut TargetPlan)) -> Vec<u8> {
         outputs,
         vec![(port("queue", ROWS), Some(first))],
     );
-    let mut plan = plan();
-    change(&mut plan);
+    let mut changed = plan();
+    change(&mut changed);
     let code = cc::compile(&["-O1", "-fPIC"], source);
-    let codes: Vec<&[u8]> = plan.objects.iter().map(|_| &code[..]).collect();
-    writer.target(plan, &codes);
+    for plan in std::iter::once(changed).chain(cpu.then(plan)) {
+        let codes: Vec<&[u8]> = plan.objects.iter().map(|_| &code[..]).collect();
+        writer.target(plan, &codes);
+    }
     writer.finish().unwrap()
 }
 

@@ -120,7 +120,7 @@ fn place(at: Val) -> Place {
 }
 
 /// A type of tensors in a bundle.
-pub(super) fn element(dtype: DType) -> Element {
+pub(crate) fn element(dtype: DType) -> Element {
     match dtype {
         DType::Bool => Element::Bool,
         DType::I8 => Element::I8,

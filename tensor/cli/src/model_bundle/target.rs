@@ -1,5 +1,7 @@
 //! What code is compiled for, without a device.
 
+use std::fmt;
+
 use codegen::Backend;
 use codegen::target::TargetKind;
 use drivers::select::{self, DeviceKind};
@@ -20,6 +22,13 @@ fn a_chip(kind: DeviceKind) -> Option<&'static str> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target(select::Target);
 
+/// As in `DEV`.
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
 impl Target {
     /// Reads a target.
     ///
@@ -31,6 +40,7 @@ impl Target {
             why,
         };
         let targets = select::parse_targets(&format!("--target {text}"), text)?;
+        select::one_cpu(&format!("--target {text}"), &targets)?;
         let [target] = &targets[..] else {
             return Err(refused(
                 "expected one target; repeat --target for more".into(),
@@ -139,6 +149,7 @@ mod tests {
             ("QCOM", "QCOM::a630"),
             ("METAL", "expected CPU, AMD, NV or QCOM"),
             ("CPU;CPU", "repeat --target"),
+            ("CPU:3", "CPU without a number"),
             ("nothing", "expected"),
         ] {
             let error = Target::parse(wrong).unwrap_err().to_string();

@@ -1,8 +1,7 @@
 //! Several devices in the order in which they are tried, for model bundles: `DEV='QCOM|CPU'`.
 
 use doorbell_run::Chain;
-use drivers::env::Settings;
-use drivers::select::SelectError;
+use drivers::select::{SelectError, parse_chain};
 
 use super::{Error, Result, Setup, Twin};
 
@@ -17,15 +16,20 @@ impl Setup {
         let dev = env.iter().find(|(name, _)| name == "DEV");
         let dev = dev.map(|(_, value)| value.clone());
         // The first that says something is followed.
-        let asked = [api, cli, dev.as_deref()];
+        let asked = [
+            ("the caller's choice", api),
+            ("--dev", cli),
+            ("DEV", dev.as_deref()),
+        ];
         let said = |text: &Option<&str>| text.is_some_and(|text| !text.trim().is_empty());
-        let followed = asked.iter().position(said);
-        let place = followed.and_then(|n| Some((n, asked[n]?)));
-        let Some((place, text)) = place.filter(|(_, text)| text.contains('|')) else {
+        let followed = asked.iter().position(|(_, text)| said(text));
+        let place = followed.and_then(|n| Some((n, asked[n].1?)));
+        let several = |text: &str| text.contains(['|', ';']);
+        let Some((place, text)) = place.filter(|(_, text)| several(text)) else {
             return Setup::one(api, cli, &env, simulated);
         };
         // Each is one device, and known.
-        Chain::with(text, Settings::default())?;
+        parse_chain(&format!("{}={text}", asked[place].0), text)?;
         let all = text.split('|').map(|part| {
             let part = Some(part.trim());
             match place {
@@ -103,6 +107,22 @@ mod tests {
         assert_eq!(names(&read(Some("NV"), "QCOM|CPU").unwrap()), ["NV"]);
         for wrong in ["QCOM|", "QCOM|CPU;AMD", "QCOM|nothing"] {
             assert!(read(None, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn another_separator_is_refused_with_the_right_one() {
+        for (cli, dev, origin) in [
+            (None, "QCOM;CPU", "DEV=QCOM;CPU: "),
+            (Some("NV;CPU"), "CPU", "--dev=NV;CPU: "),
+        ] {
+            let error = read(cli, dev).err().unwrap().to_string();
+            assert!(error.starts_with(origin), "{error}");
+            assert!(error.contains("separate them by |"), "{error}");
+        }
+        for dev in ["CPU:9", "QCOM|CPU:9"] {
+            let error = read(None, dev).err().unwrap().to_string();
+            assert!(error.contains("there is one CPU device"), "{error}");
         }
     }
 

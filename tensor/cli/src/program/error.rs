@@ -3,12 +3,16 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
+use doorbell_run::error::device_code;
 use drivers::regs::RegsError;
 use drivers_bundle::ReadError;
 use drivers_bundle::limits::TooMuch;
 use drivers_host::pci::LockError;
 use drivers_host::pci::claim::ClaimError;
 use hcq::transport::TransportError;
+use tensor::io::FileError;
+use tensor::io::npy::NpyError;
+use tensor::io::npz::NpzError;
 use tensor::onnx::OnnxError;
 use thiserror::Error as ThisError;
 
@@ -87,7 +91,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported.
+    /// As [`doorbell_run::error::EXIT_CODES`] says.
     pub fn exit_code(&self) -> u8 {
         match self {
             Error::Usage(_)
@@ -125,11 +129,19 @@ where
 
 fn library_code(e: &crate::Error) -> u8 {
     use crate::Error::{
-        Device, Model, ModelBundle, NoCompiler, Recipe, Select, Tensor, Twin, Variable,
+        Device, File, Model, ModelBundle, NoCompiler, Npy, Npz, Recipe, Select, Tensor, Twin,
+        Variable,
     };
     match e {
         Variable(_) | Select(_) | Twin { .. } | NoCompiler { .. } | Recipe { .. } => 2,
-        ModelBundle(e) => bundle_code(e),
+        ModelBundle(e) => e.exit_code(),
+        File(e) => file_code(e),
+        Npy(e) => array_code(e),
+        Npz(e) => match &**e {
+            NpzError::File(e) => file_code(e),
+            NpzError::Array(e) => array_code(e),
+            _ => 1,
+        },
         Device(e) | Tensor(tensor::Error::Device(e)) => device_code(e),
         Model(e) => match &**e {
             OnnxError::Engine { source, .. } => match &**source {
@@ -142,25 +154,16 @@ fn library_code(e: &crate::Error) -> u8 {
     }
 }
 
-fn bundle_code(e: &doorbell_run::Error) -> u8 {
-    use doorbell_run::Error;
+fn array_code(e: &NpyError) -> u8 {
     match e {
-        Error::Foreign { .. } | Error::Port { .. } | Error::Chain { .. } | Error::Select(_) => 2,
-        Error::NoDevice { .. } => 3,
-        Error::Late { .. } | Error::Busy { .. } => 5,
-        Error::NoCode { .. } | Error::Chip { .. } | Error::Version { .. } => 6,
-        Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
-        Error::Device(e) => device_code(e),
+        NpyError::File(e) => file_code(e),
         _ => 1,
     }
 }
 
-fn device_code(e: &hcq::Error) -> u8 {
-    match e {
-        hcq::Error::NoDevice { .. } => 3,
-        hcq::Error::NoPermission { .. } => 4,
-        hcq::Error::Unsupported { .. } => 6,
-        hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
+fn file_code(e: &FileError) -> u8 {
+    match e.source.kind() {
+        ErrorKind::PermissionDenied => 4,
         _ => 1,
     }
 }

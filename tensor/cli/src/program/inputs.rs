@@ -2,21 +2,22 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use doorbell_run::Port;
+use doorbell_run::{Port, given};
 use tensor::io::{npy, npz};
 use tensor::onnx::{Array, Dim, Elem, Model, Type, Value, backend};
 use tensor::{DType, Engine, Scalar, Tensor};
 
-use crate::model_bundle::dtype;
+use crate::model_bundle::{dtype, element};
 use crate::program::error::Error;
 
 /// What the command line says of the inputs of a model.
 #[derive(clap::Args, Default)]
 pub struct InputArgs {
-    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=NUMBER for all of its elements,
-    /// or NAME=rand:SEED; those that are not given are random
-    #[arg(long = "input", value_name = "NAME=FROM", value_parser = given)]
+    /// An input: NAME=FILE.npy, NAME=FILE.npz, NAME=FILE.pb, NAME=FILE.bin (the bytes of its elements), NAME=NUMBER for all of
+    /// its elements, or NAME=rand:SEED; those that are not given are random
+    #[arg(long = "input", value_name = "NAME=FROM", value_parser = from)]
     given: Vec<Given>,
     /// A size that the model leaves open: NAME=N, or INPUT.AXIS=N; default: 1
     #[arg(long = "dim", value_name = "NAME=N", value_parser = dim)]
@@ -57,9 +58,11 @@ enum Source {
 }
 
 /// Reads the value of `--input`.
-fn given(text: &str) -> Result<Given, String> {
+fn from(text: &str) -> Result<Given, String> {
     let bad = || {
-        format!("expected NAME=FILE.npy, FILE.npz, FILE.pb, a number or rand:SEED, found {text:?}")
+        format!(
+            "expected NAME=FILE.npy, FILE.npz, FILE.pb, FILE.bin, a number or rand:SEED, found {text:?}"
+        )
     };
     let (name, from) = text.split_once('=').ok_or_else(bad)?;
     let number = || match from.parse::<i64>() {
@@ -82,7 +85,7 @@ fn given(text: &str) -> Result<Given, String> {
 
 /// The same without files.
 fn made(text: &str) -> Result<Given, String> {
-    let given = given(text)?;
+    let given = from(text)?;
     match given.from {
         Source::File(_) => Err("expected NAME=NUMBER or NAME=rand:SEED, found a file".into()),
         Source::Number(_) | Source::Random(_) => Ok(given),
@@ -165,11 +168,32 @@ impl InputArgs {
         self.given.iter().any(|g| g.name == name)
     }
 
+    /// The files that are read.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.given.iter().filter_map(|given| match &given.from {
+            Source::File(path) => Some(path.as_path()),
+            Source::Number(_) | Source::Random(_) => None,
+        })
+    }
+
+    /// Each input is given once: of two values one would not be used.
+    fn once(&self) -> Result<(), Error> {
+        let mut names = HashSet::new();
+        match self.given.iter().find(|given| !names.insert(&given.name)) {
+            Some(twice) => Err(Error::Usage(format!(
+                "expected --input {} once, found it twice",
+                twice.name
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Whether a model has the inputs and the open sizes that are given.
     ///
     /// # Errors
     /// It does not; what it has.
     pub fn check(&self, model: &Model) -> Result<(), Error> {
+        self.once()?;
         let has = |name: &str| {
             let mut all = model.inputs().chain(model.defaults());
             all.any(|(input, _)| input == name)
@@ -229,6 +253,10 @@ impl InputArgs {
             }
         };
         let mut value = |from: &Source, name: &str, ty: &Type| match from {
+            Source::File(path) if is_raw(path) => {
+                let shape = shape(name, ty, &self.dims, &mut one)?;
+                raw(path, &shape, ty, name, engine)
+            }
             Source::File(path) => read(path, name, ty, engine),
             Source::Number(number) => {
                 let shape = shape(name, ty, &self.dims, &mut one)?;
@@ -264,13 +292,12 @@ impl InputArgs {
 }
 
 impl InputArgs {
-    /// A value for each input of a model bundle: what is given, else random numbers, which `seed` tells apart.
-    pub fn of_ports(
-        &self,
-        ports: &[Port],
-        engine: &Engine,
-        seed: u64,
-    ) -> Result<Vec<(String, Tensor)>, Error> {
+    /// Whether a model bundle has the inputs that are given.
+    ///
+    /// # Errors
+    /// It does not; what it has.
+    pub fn check_ports(&self, ports: &[Port]) -> Result<(), Error> {
+        self.once()?;
         if let Some(unknown) = self
             .given
             .iter()
@@ -280,9 +307,28 @@ impl InputArgs {
             return Err(Error::Usage(format!(
                 "--input {}: expected one of {}; the bundle has no such input",
                 unknown.name,
-                names.join(", ")
+                listed(&names)
             )));
         }
+        match self.dims.first() {
+            Some((name, _)) => Err(Error::Usage(format!(
+                "--dim {name}: a bundle has no open sizes; compile the model with it"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// A value for each input of a model bundle: what is given, else random numbers, which `seed` tells apart.
+    ///
+    /// # Errors
+    /// As [`InputArgs::check_ports`]; files that cannot be read.
+    pub fn of_ports(
+        &self,
+        ports: &[Port],
+        engine: &Engine,
+        seed: u64,
+    ) -> Result<Vec<(String, Tensor)>, Error> {
+        self.check_ports(ports)?;
         let mut values = Vec::with_capacity(ports.len());
         for port in ports {
             let (name, shape) = (&port.name, port.shape.iter().map(|&n| n as usize));
@@ -291,6 +337,7 @@ impl InputArgs {
             let ty = Type::Tensor(Elem::Plain(dtype(port.element)), Some(dims));
             let given = self.given.iter().find(|g| g.name == *name);
             let value = match given.map(|g| &g.from) {
+                Some(Source::File(path)) if is_raw(path) => raw(path, &shape, &ty, name, engine)?,
                 Some(Source::File(path)) => read(path, name, &ty, engine)?,
                 Some(Source::Number(number)) => filled(&shape, &ty, *number, name, engine)?,
                 Some(Source::Random(seed)) => random(&shape, &ty, *seed, name, engine)?,
@@ -317,15 +364,39 @@ fn listed(names: &[impl AsRef<str>]) -> String {
     }
 }
 
+/// Whether a file has the bytes of an input and nothing else, as those of `doorbell-run`.
+fn is_raw(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "bin")
+}
+
+/// How long a pipe may take to give an input.
+const PIPE: Duration = Duration::from_secs(10);
+
+fn raw(
+    path: &Path,
+    shape: &[usize],
+    ty: &Type,
+    name: &str,
+    engine: &Engine,
+) -> Result<Value, Error> {
+    let (dtype, _) = elements(shape, ty, name)?;
+    let port = Port {
+        name: name.into(),
+        element: element(dtype),
+        shape: shape.iter().map(|&n| n as u64).collect(),
+    };
+    let bytes = given::read(&port, path, PIPE)?;
+    Ok(Tensor::from_bytes(engine, bytes, shape, dtype)?.into())
+}
+
 fn read(path: &Path, name: &str, ty: &Type, engine: &Engine) -> Result<Value, Error> {
-    let fault = |e: &dyn std::fmt::Display| Error::Usage(e.to_string());
     let array = match path.extension().and_then(|e| e.to_str()) {
         Some("pb") => return Ok(backend::read(path, ty, engine)?),
-        Some("npy") => npy::read(path).map_err(|e| fault(&e))?,
+        Some("npy") => npy::read(path)?,
         Some("npz") => member(path, name)?,
         _ => {
             return Err(Error::Usage(format!(
-                "input {name}: expected a .npy, .npz or .pb file, found {}",
+                "input {name}: expected a .npy, .npz or .pb file, or a .bin file with the bytes of its elements, found {}",
                 path.display()
             )));
         }
@@ -336,13 +407,12 @@ fn read(path: &Path, name: &str, ty: &Type, engine: &Engine) -> Result<Value, Er
 
 /// The array of the input's name, or the only one.
 fn member(path: &Path, name: &str) -> Result<npy::Array, Error> {
-    let fault = |e: npz::NpzError| Error::Usage(e.to_string());
-    let mut file = npz::File::open(path).map_err(fault)?;
+    let mut file = npz::File::open(path)?;
     let names: Vec<String> = file.names().map(String::from).collect();
-    match &names[..] {
-        [only] if only != name => file.array(only).map_err(fault),
-        _ => file.array(name).map_err(fault),
-    }
+    Ok(match &names[..] {
+        [only] if only != name => file.array(only)?,
+        _ => file.array(name)?,
+    })
 }
 
 /// The type that the elements of an input have, if numbers can be made for it, and how many there are.
@@ -374,7 +444,8 @@ fn filled(
     Ok(Tensor::from_bytes(engine, tensor.to_bytes()?, shape, dtype)?.into())
 }
 
-/// Numbers for an input: floats in 0..1; of integers only 0 and 1, which are positions in anything.
+/// Numbers for an input: floats in 0..1; of `i32` and `i64` only 0 and 1, which are positions in anything; of other integers, which
+/// are pixels, samples or codes, all there are.
 fn random(
     shape: &[usize],
     ty: &Type,
@@ -400,8 +471,12 @@ fn random(
         }
         d => {
             let mut bytes = vec![0; count * d.size()];
+            let one_of_two = matches!(d, DType::Bool | DType::I32 | DType::I64);
             for (element, word) in bytes.chunks_exact_mut(d.size()).zip(words) {
-                element[0] = (word >> 63) as u8;
+                match one_of_two {
+                    true => element[0] = (word >> 63) as u8,
+                    false => element.copy_from_slice(&word.to_be_bytes()[..d.size()]),
+                }
             }
             Tensor::from_bytes(engine, bytes, shape, dtype)?
         }
@@ -430,29 +505,68 @@ mod tests {
     #[test]
     fn arguments_are_read() {
         assert!(matches!(
-            given("x=rand:7"),
+            from("x=rand:7"),
             Ok(Given {
                 from: Source::Random(7),
                 ..
             })
         ));
         assert!(
-            matches!(given("x=a=b.npy"), Ok(Given { from: Source::File(f), .. }) if f == Path::new("a=b.npy"))
+            matches!(from("x=a=b.npy"), Ok(Given { from: Source::File(f), .. }) if f == Path::new("a=b.npy"))
         );
         assert!(matches!(
-            given("sr=16000"),
+            from("sr=16000"),
             Ok(Given {
                 from: Source::Number(Scalar::Int(16000)),
                 ..
             })
         ));
-        assert!(given("x").is_err() && given("x=rand:many").is_err());
+        assert!(from("x").is_err() && from("x=rand:many").is_err());
         assert!(made("sr=16000").is_ok() && made("x=rand:7").is_ok());
         assert!(made("x=a.npy").is_err());
         assert_eq!(dim("a.0=3"), Ok(("a.0".into(), 3)));
         assert_eq!(dim("?=3"), Ok(("?".into(), 3)));
         assert_eq!(dim("batch size=3"), Ok(("batch size".into(), 3)));
         assert!(dim("a").is_err() && dim("a=-1").is_err());
+    }
+
+    #[test]
+    fn random_numbers_cover_the_range_of_what_is_no_position() {
+        let engine = Engine::reference();
+        let made = |dtype: DType, seed| {
+            let ty = Type::Tensor(dtype.into(), None);
+            let value = random(&[4096], &ty, seed, "x", &engine).unwrap();
+            value.as_tensor().unwrap().to_f64_vec().unwrap()
+        };
+        for (dtype, least, most) in [
+            (DType::U8, 0.0, 255.0),
+            (DType::I8, -128.0, 127.0),
+            (DType::U16, 0.0, 65535.0),
+            (DType::I16, -32768.0, 32767.0),
+            (DType::U32, 0.0, 4294967295.0),
+            (DType::F32, 0.0, 1.0),
+        ] {
+            let numbers = made(dtype, 3);
+            let width = (most - least) / 100.0;
+            let near = |end: f64| numbers.iter().any(|n| (n - end).abs() <= width);
+            assert!(
+                near(least) && near(most) && near((least + most) / 2.0),
+                "{dtype:?}"
+            );
+            assert!(
+                numbers.iter().all(|n| (least..=most).contains(n)),
+                "{dtype:?}"
+            );
+            assert_eq!(numbers, made(dtype, 3));
+            assert_ne!(numbers, made(dtype, 4));
+        }
+        // All 256 of them.
+        let bytes: HashSet<u64> = made(DType::U8, 0).iter().map(|n| *n as u64).collect();
+        assert_eq!(bytes.len(), 256);
+        for dtype in [DType::I32, DType::I64, DType::Bool] {
+            let numbers = made(dtype, 3);
+            assert!(numbers.iter().all(|n| [0.0, 1.0].contains(n)), "{dtype:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `doorbell`: the command line. Data goes to stdout, talk to stderr; `--json` on every query.
 
+mod bound;
 mod cmd;
 mod digits;
 mod error;
@@ -19,6 +20,7 @@ mod signals;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use doorbell_run::error::EXIT_CODES;
 use drivers::select::DeviceKind;
 
 use crate::Setup;
@@ -28,7 +30,7 @@ use crate::program::output::say;
 
 /// Runs tensor programs directly on the hardware.
 #[derive(Parser)]
-#[command(name = "doorbell", version, after_help = AFTER_HELP, disable_help_subcommand = true)]
+#[command(name = "doorbell", version, after_help = after_help(), disable_help_subcommand = true)]
 struct Cli {
     /// The device, as in the variable DEV: `[IFACE[:IDX]+]DEVICE[:IDX][:RENDERER[:ARCH]]`
     #[arg(long, global = true, value_name = "TARGET")]
@@ -43,9 +45,12 @@ Variables:
   DEBUG  1 to 7: devices, kernels, applied optimisations, source, IR, linear IR, assembly
   All others: `doorbell help variables`.
 
-Pages: `doorbell help targets` (how to name a device), `variables`, `models`, `hangs`, `tracing`.
+Pages: `doorbell help targets` (how to name a device), `variables`, `models`, `hangs`, `tracing`.";
 
-Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, 6 unsupported hardware.";
+/// What stands behind the commands.
+fn after_help() -> String {
+    format!("{AFTER_HELP}\n\n{EXIT_CODES}")
+}
 
 #[derive(Subcommand)]
 enum Command {

@@ -222,7 +222,7 @@ fn wrong_selections_say_what_was_expected() {
             2,
             "expected a renderer of AMD (LLVM, CLANG, HIP)",
         ),
-        (";", 2, "expected a device"),
+        (";", 2, "separate them by |"),
         ("USB+AMD", 3, "no ASM24xx bridge on USB"),
         ("TWINPCI+AMD::gfx1030", 2, "known behind PCI: gfx1100"),
         ("TWINPCI:9+AMD", 2, "expected 1 to 8"),

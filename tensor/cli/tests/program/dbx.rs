@@ -356,6 +356,7 @@ fn what_cannot_be_compiled_is_refused() {
         (&["--target", "AMD"][..], 2, "AMD::gfx1100"),
         (&["--target", "AMD::gfx9999"], 2, "gfx9999"),
         (&["--target", "CPU::x86_64,neon"], 1, "neon"),
+        (&["--target", "CPU:9"], 2, "CPU without a number"),
         (&["--target", "METAL"], 2, "expected CPU, AMD, NV or QCOM"),
         (&["--target", "QCOM"], 2, "QCOM::a630"),
         (&["--target", "QCOM::a740"], 2, "A630"),
@@ -372,3 +373,4 @@ fn what_cannot_be_compiled_is_refused() {
 
 #[cfg(feature = "twin")]
 mod gpus;
+mod wrong;

@@ -146,6 +146,7 @@ const EXCEPTIONS: &[(&str, Run)] = &[
         ),
     ),
     ("DEV=QCOM ./doorbell-run model.dbx --repeat 100", RUN),
+    ("scp PROGRAM model.dbx BOARD:", Not("needs a board")),
     (
         "DEV=AMD doorbell trace record FILE -- bench launch",
         As("doorbell trace record FILE -- bench launch", "needs a card"),

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::Setup;
 use crate::model_bundle::dtype;
 use doorbell_run::plan::{Content, Step, TargetPlan};
+use doorbell_run::times::Times;
 use doorbell_run::{Model, ModelBundle, Placement, Port};
 use serde::Serialize;
 use tensor::onnx::{Outputs, Value};
@@ -33,36 +34,56 @@ pub fn placed(bundle: &ModelBundle, setup: &Setup) -> Result<Model, Error> {
     Ok(model)
 }
 
-/// Runs a bundle `repeat` times; its outputs.
-pub fn run(path: &Path, inputs: &InputArgs, repeat: u32, setup: &Setup) -> Result<Outputs, Error> {
+/// Runs a model once. A run that is late on the CPU is reported, and ends the program: giving the model back would wait for its
+/// threads, which cannot be taken away, maybe forever.
+pub fn once(model: &mut Model, limit: Duration) -> Result<(), Error> {
+    match model.run(limit) {
+        Err(late @ doorbell_run::Error::Late { .. })
+            if model.device().info().id.vendor() == "CPU" =>
+        {
+            say!("error: {late}");
+            std::process::exit(late.exit_code().into())
+        }
+        other => Ok(other.map_err(crate::Error::from)?),
+    }
+}
+
+/// Runs a bundle `repeat` times, each in `limit`; its outputs.
+pub fn run(
+    path: &Path,
+    inputs: &InputArgs,
+    repeat: u32,
+    limit: Option<Duration>,
+    setup: &Setup,
+) -> Result<Outputs, Error> {
     let start = Instant::now();
     let bundle = ModelBundle::open(path).map_err(crate::Error::from)?;
+    inputs.check_ports(bundle.inputs())?;
     let mut model = placed(&bundle, setup)?;
     let loaded = start.elapsed().as_secs_f64();
     let engine = Engine::reference();
     for (name, tensor) in inputs.of_ports(bundle.inputs(), &engine, 0)? {
+        if !inputs.gives(&name) {
+            say!("input {name}: random with seed 0");
+        }
         model
             .write_input(&name, &tensor.to_bytes()?)
             .map_err(crate::Error::from)?;
     }
-    let mut seconds = Vec::new();
-    for _ in 0..repeat {
+    let limit = limit.unwrap_or(LIMIT);
+    let mut later = Times::default();
+    let start = Instant::now();
+    once(&mut model, limit)?;
+    let first = start.elapsed().as_secs_f64();
+    for _ in 1..repeat {
         let start = Instant::now();
-        model.run(LIMIT).map_err(crate::Error::from)?;
-        seconds.push(start.elapsed().as_secs_f64());
+        once(&mut model, limit)?;
+        later.add(start.elapsed());
     }
     say!("loaded   {loaded:.3} s");
-    if let Some((first, later)) = seconds.split_first_mut() {
-        say!("first    {:.3} ms", *first * 1e3);
-        later.sort_by(f64::total_cmp);
-        if let (Some(least), Some(middle)) = (later.first(), later.get(later.len() / 2)) {
-            let n = later.len();
-            say!(
-                "later    {:.3} ms minimum, {:.3} ms median of {n} runs",
-                least * 1e3,
-                middle * 1e3
-            );
-        }
+    say!("first    {:.3} ms", first * 1e3);
+    if !later.is_empty() {
+        say!("later    {later}");
     }
     let mut outputs = Vec::with_capacity(bundle.outputs().len());
     for port in bundle.outputs() {
@@ -208,10 +229,8 @@ fn print(row: &Row) -> Result<(), Error> {
     }
     output::line(format_args!("constants   {:.3} MB", mb(row.constant_bytes)))?;
     for target in &row.targets {
-        // Options of the compiler follow its version.
-        let compiler = target.compiler.split(" -x ").next().unwrap_or_default();
-        let compiler: String = compiler.chars().take(60).collect();
-        output::line(format_args!("target      {}, by {compiler}", target.target))?;
+        output::line(format_args!("target      {}", target.target))?;
+        output::line(format_args!("            by {}", target.compiler))?;
         output::line(format_args!(
             "            {} kernels, {:.3} MB of code; a run: {} launches, {} copies; once: {} launches",
             target.kernels,

@@ -5,6 +5,8 @@ use std::time::Instant;
 
 use crate::Setup;
 use crate::model_bundle::{Recipe, THREADS, parse_queue, parse_state};
+use doorbell_run::ModelBundle;
+use doorbell_run::save::{apart, save};
 use tensor::onnx::{Carried, Model};
 
 use crate::program::error::Error;
@@ -51,9 +53,27 @@ fn queue(text: &str) -> Result<Carried, String> {
         .ok_or_else(|| format!("expected INPUT=OUTPUT or INPUT=OUTPUT@AXIS, found {text:?}"))
 }
 
+/// Refuses to write over what is read, and over what is no bundle: it may be weights that the model has beside it.
+fn writable(args: &Args) -> Result<(), Error> {
+    apart(
+        &args.output,
+        args.inputs.files().chain([args.model.as_path()]),
+    )?;
+    let there = std::fs::metadata(&args.output);
+    let is_filled = there.is_ok_and(|about| about.is_file() && about.len() > 0);
+    match is_filled && !ModelBundle::is_one(&args.output).unwrap_or(false) {
+        true => Err(Error::Usage(format!(
+            "{}: expected a new file, or a model bundle to replace, found another file; name another one, or remove it",
+            args.output.display()
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Compiles and writes.
 pub fn run(args: &Args) -> Result<(), Error> {
     let start = Instant::now();
+    writable(args)?;
     let mut recipe = Recipe::new(args.targets.iter().map(String::as_str))?;
     recipe.half = args.half;
     recipe.threads = args.threads as usize;
@@ -80,10 +100,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     steps.show("compiling");
     let made = recipe.compile(&model, &engine, inputs)?;
     steps.done();
-    std::fs::write(&args.output, &made.bytes).map_err(|source| Error::File {
-        path: args.output.display().to_string(),
-        source,
-    })?;
+    save(&args.output, &made.bytes)?;
     let seconds = start.elapsed().as_secs_f64();
     for (name, launches) in &made.targets {
         output::line(format_args!("target   {name}: {launches} commands"))?;

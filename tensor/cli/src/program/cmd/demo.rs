@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use crate::Setup;
+use doorbell_run::save::save;
 use indicatif::{ProgressBar, ProgressStyle};
 use tensor::jit::Jit;
 use tensor::nn::optim::{Adam, Optimizer};
@@ -13,6 +14,7 @@ use tensor::nn::{Module, state};
 use tensor::onnx::Model;
 use tensor::{Engine, Tensor};
 
+use crate::program::bound::bound;
 use crate::program::digits::{self, Set, Shuffle};
 use crate::program::error::Error;
 use crate::program::net::Net;
@@ -41,7 +43,7 @@ pub struct Work {
     #[arg(long, default_value_t = 7)]
     seed: u64,
     /// Fail if the accuracy on held-out images is below this fraction
-    #[arg(long, default_value_t = 0.97)]
+    #[arg(long, default_value_t = 0.97, value_parser = bound)]
     at_least: f64,
 }
 
@@ -204,10 +206,7 @@ fn progress(steps: u64) -> ProgressBar {
 /// Writes the net as an ONNX model, runs that as `doorbell run` does, and compares: the logits must
 /// agree, not only the digits.
 fn export(net: &Net, engine: &Engine, held: &Set, path: &Path) -> Result<(), Error> {
-    std::fs::write(path, net.to_onnx()?).map_err(|source| Error::File {
-        path: path.display().to_string(),
-        source,
-    })?;
+    save(path, &net.to_onnx()?)?;
     let x = Tensor::from_slice(engine, &held.images, &[held.len(), 1, 8, 8])?;
     let wanted = net.logits(&x)?.to_vec::<f32>()?;
     let outputs = Model::load(path)?.on(engine).run([("image", x)])?;

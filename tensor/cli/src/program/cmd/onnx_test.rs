@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use tensor::onnx::backend::{self, Tolerance, Verdict};
 
+use crate::program::bound::bound;
 use crate::program::error::Error;
 use crate::program::output;
 
@@ -29,10 +30,10 @@ pub struct Work {
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Relative tolerance
-    #[arg(long, default_value_t = Tolerance::default().relative)]
+    #[arg(long, default_value_t = Tolerance::default().relative, value_parser = bound)]
     rtol: f64,
     /// Absolute tolerance
-    #[arg(long, default_value_t = Tolerance::default().absolute)]
+    #[arg(long, default_value_t = Tolerance::default().absolute, value_parser = bound)]
     atol: f64,
     /// Print one JSON row per case
     #[arg(long)]

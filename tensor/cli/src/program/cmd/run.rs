@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Setup;
+use doorbell_run::save::{apart, save as write};
+use doorbell_run::times::Times;
 use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
 use tensor::{DType, Tensor};
 
@@ -30,9 +32,12 @@ pub struct Args {
 /// How it is run.
 #[derive(clap::Args)]
 pub struct Work {
-    /// Number of runs; prints their times
+    /// Number of runs, the first included; prints their times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
+    /// How long a run of a bundle may take, in milliseconds; default: 600000
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
     /// Print the K largest elements of the last axis of each output, with their positions
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top: Option<u32>,
@@ -68,7 +73,19 @@ pub fn model(
                 "--profile: a bundle has no profile; profile its model".into(),
             ));
         }
-        return shown(&bundle::run(path, inputs, work.repeat, setup)?, work, files);
+        let limit = work.limit.map(|ms| Duration::from_millis(ms.into()));
+        let outputs = bundle::run(path, inputs, work.repeat, limit, setup)?;
+        return shown(&outputs, work, files, inputs);
+    }
+    if work.limit.is_some() {
+        return Err(Error::Usage(
+            "--limit: a run of a model has no limit of its own, only one of a bundle has; HCQDEV_WORK_TIMEOUT_MS limits \
+             waits for a device"
+                .into(),
+        ));
+    }
+    if let Some(profile) = &files.profile {
+        apart(profile, inputs.files().chain([path]))?;
     }
     let steps = Steps::new();
     let start = Instant::now();
@@ -83,43 +100,40 @@ pub fn model(
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();
 
-    let mut seconds = Vec::new();
+    let mut first = None;
+    let mut later = Times::default();
     let mut outputs = Outputs(Vec::new());
     for _ in 0..work.repeat {
         let start = Instant::now();
         outputs = session.run(given.iter().map(|(n, v)| (n, v.clone())))?;
         engine.synchronize()?;
-        seconds.push(start.elapsed().as_secs_f64());
+        match first {
+            None => first = Some(start.elapsed()),
+            Some(_) => later.add(start.elapsed()),
+        }
         output::is_read()?;
     }
     steps.done();
-    let first = seconds[0];
+    let first = first.unwrap_or_default().as_secs_f64();
     say!("loaded   {loaded:.3} s");
     say!("first    {first:.3} s, including scheduling, compiling and packing");
-    if work.repeat > 1 {
-        let mut later = seconds.split_off(1);
-        later.sort_by(f64::total_cmp);
-        say!(
-            "later    {:.3} ms minimum, {:.3} ms median of {} runs",
-            later[0] * 1e3,
-            later[later.len() / 2] * 1e3,
-            later.len()
-        );
+    if !later.is_empty() {
+        say!("later    {later}");
     }
     if let Some(path) = &files.profile {
         write_trace(engine, path)?;
         say!("trace    {}, open it at ui.perfetto.dev", path.display());
     }
-    shown(&outputs, work, files)
+    shown(&outputs, work, files, inputs)
 }
 
 /// Prints outputs, and writes them where that is wanted.
-fn shown(outputs: &Outputs, work: &Work, files: &Files) -> Result<(), Error> {
+fn shown(outputs: &Outputs, work: &Work, files: &Files, inputs: &InputArgs) -> Result<(), Error> {
     for (name, value) in &outputs.0 {
         print(name, value, work.top)?;
     }
     if let Some(folder) = &files.output {
-        save(folder, outputs)?;
+        save(folder, outputs, inputs)?;
     }
     Ok(())
 }
@@ -180,7 +194,7 @@ fn largest(tensor: &Tensor, k: usize) -> Result<(), Error> {
     }
 }
 
-fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
+fn save(folder: &Path, outputs: &Outputs, inputs: &InputArgs) -> Result<(), Error> {
     let file = |path: &Path| {
         let path = path.display().to_string();
         move |source| Error::File { path, source }
@@ -198,12 +212,14 @@ fn save(folder: &Path, outputs: &Outputs) -> Result<(), Error> {
         let path = match plain {
             Some(tensor) => {
                 let path = folder.join(stem + ".npy");
+                apart(&path, inputs.files())?;
                 tensor.write_npy(&path)?;
                 path
             }
             None => {
                 let path = folder.join(stem + ".pb");
-                std::fs::write(&path, backend::encode(name, value)?).map_err(file(&path))?;
+                apart(&path, inputs.files())?;
+                write(&path, &backend::encode(name, value)?)?;
                 path
             }
         };

@@ -11,7 +11,8 @@ use doorbell_run::{Chain, Model as Loaded, ModelBundle, Port};
 use tensor::onnx::{Carried, Model, Session};
 use tensor::{Engine, Tensor};
 
-use crate::program::cmd::bundle::placed;
+use crate::program::bound::bound;
+use crate::program::cmd::bundle::{once, placed};
 use crate::program::error::Error;
 use crate::program::inputs::InputArgs;
 use crate::program::output::{self, say};
@@ -31,10 +32,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Largest difference, relative to the largest element of the reference; default: 0.001, with --half 0.02
-    #[arg(long, value_name = "X")]
+    #[arg(long, value_name = "X", value_parser = bound)]
     tolerance: Option<f64>,
     /// How long a run may take, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 600_000)]
+    #[arg(long, value_name = "MS", default_value_t = 600_000, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
     #[command(flatten)]
     inputs: InputArgs,
@@ -62,14 +63,14 @@ enum Reference {
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     let bundle = ModelBundle::open(&args.file).map_err(crate::Error::from)?;
     bundle.check().map_err(crate::Error::from)?;
+    args.inputs.check_ports(bundle.inputs())?;
     let simulated = match setup.is_chosen() {
         true => None,
-        false => bundle.targets().iter().find_map(simulated),
+        false => first_simulated(&bundle)?,
     };
-    let Some(target) = simulated else {
+    let Some((target, setup)) = simulated else {
         return compare(args, &bundle, setup);
     };
-    let setup = Setup::of(&target)?;
     #[cfg(not(feature = "twin"))]
     if setup.simulated().is_some() {
         // It runs this command again.
@@ -78,6 +79,26 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     say!("note: no device is chosen: DEV={target}");
     compare(args, &bundle, &setup)?;
     Ok(setup.check_rules()?)
+}
+
+/// The first target of a file that is simulated, and what simulates it; none of a file for CPUs alone.
+fn first_simulated(bundle: &ModelBundle) -> Result<Option<(String, Setup)>, Error> {
+    let mut refused = Vec::new();
+    for target in bundle.targets().iter().filter_map(simulated) {
+        match Setup::of(&target) {
+            Ok(setup) => return Ok(Some((target, setup))),
+            Err(e @ crate::Error::Twin { .. }) => refused.push(e.to_string()),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    match refused.is_empty() {
+        true => Ok(None),
+        false => Err(Error::Usage(format!(
+            "no device is chosen, and none of the file is simulated: {}. Choose the device itself (DEV=QCOM, on the board), or \
+             compile the model for a chip that is simulated as well (--target) and verify that",
+            refused.join("; ")
+        ))),
+    }
 }
 
 /// What simulates the device of a target.
@@ -96,6 +117,7 @@ fn compare(args: &Args, bundle: &ModelBundle, setup: &Setup) -> Result<(), Error
     let engine = Setup::of("CPU")?.open()?.engine;
     let mut reference = reference(args, bundle, &model, &engine)?;
     let limit = Duration::from_millis(args.limit.into());
+    say_seeds(args, bundle);
     let mut worst = vec![Worst::default(); bundle.outputs().len()];
     for n in 0..args.runs {
         let inputs = args
@@ -106,10 +128,18 @@ fn compare(args: &Args, bundle: &ModelBundle, setup: &Setup) -> Result<(), Error
                 .write_input(name, &tensor.to_bytes()?)
                 .map_err(crate::Error::from)?;
         }
-        model.run(limit).map_err(crate::Error::from)?;
+        once(&mut model, limit)?;
         let expected = reference.run(&inputs, bundle.outputs(), limit)?;
         for ((port, expected), worst) in bundle.outputs().iter().zip(expected).zip(&mut worst) {
             let found = read(&mut model, port, &engine)?;
+            if found.shape() != expected.shape() {
+                return Err(Error::Check(format!(
+                    "output {}: expected the shape {:?} of the reference, found {:?}",
+                    port.name,
+                    expected.shape(),
+                    found.shape()
+                )));
+            }
             worst.add(&found.to_f64_vec()?, &expected.to_f64_vec()?);
         }
     }
@@ -147,6 +177,22 @@ fn compare(args: &Args, bundle: &ModelBundle, setup: &Setup) -> Result<(), Error
             "outputs {} differ by more than {tolerance}; if that is accurate enough for the model, pass --tolerance",
             failed.join(", ")
         ))),
+    }
+}
+
+/// Says what random inputs are made of, so that a run can be done again.
+fn say_seeds(args: &Args, bundle: &ModelBundle) {
+    let names = bundle.inputs().iter().map(|port| port.name.as_str());
+    let random: Vec<&str> = names.filter(|name| !args.inputs.gives(name)).collect();
+    let seeds = match args.runs {
+        1 => "seed 0".to_owned(),
+        n => format!("seeds 0 to {}, one for each run", n - 1),
+    };
+    if let [first, ..] = random[..] {
+        say!(
+            "random    {}: {seeds}; --input {first}=rand:SEED is that of one seed",
+            random.join(", ")
+        );
     }
 }
 
@@ -248,7 +294,7 @@ impl Reference {
                         .write_input(name, &tensor.to_bytes()?)
                         .map_err(crate::Error::from)?;
                 }
-                model.run(limit).map_err(crate::Error::from)?;
+                once(model, limit)?;
                 let engine = Engine::reference();
                 outputs
                     .iter()

@@ -7,7 +7,7 @@ use crate::Setup;
 use doorbell_run::{Model, ModelBundle};
 
 use super::{Row, SAMPLES, TIME, sample};
-use crate::program::cmd::bundle::placed;
+use crate::program::cmd::bundle::{once, placed};
 use crate::program::error::Error;
 use crate::program::output::say;
 
@@ -44,7 +44,7 @@ pub fn rows(path: &Path, setup: &Setup) -> Result<Vec<Row>, Error> {
         say!("note: runs on a simulated device are not timed");
         return Ok(rows);
     }
-    let run = || Ok(model.run(LIMIT).map_err(crate::Error::from)?);
+    let run = || once(&mut model, LIMIT);
     rows.push(row("run", sample(run)?));
     Ok(rows)
 }
