@@ -264,6 +264,8 @@ fn bindless_descriptors_are_in_memory() {
         .map(0x5_0000_0000, [vec![0; 3 * 64], descriptor].concat());
     machine.run().unwrap_or_else(|broken| panic!("{broken}"));
     assert_eq!(f32::from_bits(machine.ram.words(OUT, 1)[0]), 20.0);
+    // At least the sixteen dwords of the texture.
+    assert!(machine.ram.reads["the descriptors of a bindless base"] >= 16);
 }
 
 #[test]
