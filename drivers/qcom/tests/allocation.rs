@@ -86,6 +86,7 @@ fn submissions_and_replays_allocate_nothing() {
             builder.add(lane, "many", work, [span], [span]);
         }
         let mut graph = builder.build().unwrap();
+        let gate = device.signal("gate").unwrap();
         // Each is made while nothing else is under way; waits are not counted, since they may ask.
         let (mut allocations, mut calls) = (Vec::new(), Vec::new());
         for round in 0..40 {
@@ -104,13 +105,29 @@ fn submissions_and_replays_allocate_nothing() {
             compute.submit(&[], &[exec]).unwrap();
             let submitted = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
             compute.wait(soon()).unwrap();
+            // One that waits for the host, which has got there.
+            gate.set(round).unwrap();
+            let wait = Command::Wait {
+                signal: &gate,
+                value: Val::Const(round),
+            };
+            let behind = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            compute.submit(&[], &[wait, exec]).unwrap();
+            let waiting = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
+            compute.wait(soon()).unwrap();
             if round >= 20 {
-                allocations.push([replayed.0 - before.0, submitted.0 - between.0]);
-                calls.push([replayed.1 - before.1, submitted.1 - between.1]);
+                let of = |from: (u64, u64), to: (u64, u64)| (to.0 - from.0, to.1 - from.1);
+                let all = [
+                    of(before, replayed),
+                    of(between, submitted),
+                    of(behind, waiting),
+                ];
+                allocations.push(all.map(|counts| counts.0));
+                calls.push(all.map(|counts| counts.1));
             }
         }
-        assert_eq!(calls, [[1, 1]; 20], "{config}");
-        let allocating = allocations.iter().filter(|counts| **counts != [0, 0]);
+        assert_eq!(calls, [[1; 3]; 20], "{config}");
+        let allocating = allocations.iter().filter(|counts| **counts != [0; 3]);
         assert!(allocating.count() <= 1, "{config}: {allocations:?}");
     }
 }
