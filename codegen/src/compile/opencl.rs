@@ -8,7 +8,10 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use drivers_spec::qcom::opencl::Binary;
 
@@ -60,6 +63,11 @@ const MOST_BYTES: usize = 64 << 20;
 const PLATFORM: &str = "QUALCOMM";
 /// What is before the number of the GPU in the version of a device.
 const ADRENO: &str = "Adreno(TM) ";
+
+/// How long a build may take: those of large kernels take seconds.
+const LIMIT: Duration = Duration::from_secs(300);
+/// Bytes of the stack of a build, as a program's first thread has them: compilers call themselves.
+const STACK: usize = 8 << 20;
 
 /// The version of the language.
 const OPTIONS: &CStr = c"-cl-std=CL1.2";
@@ -154,6 +162,8 @@ struct OpenCl {
     chip: String,
     /// What library, driver and device say of themselves.
     version: String,
+    /// The kernel whose build did not end in time: it may never. The library is not called again.
+    stuck: OnceLock<String>,
 }
 
 // SAFETY: functions of OpenCL may be called from any thread, with the same objects ("Thread-safety", appendix A.2 of the
@@ -255,6 +265,7 @@ fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
         context,
         chip,
         version,
+        stuck: OnceLock::new(),
     })
 }
 
@@ -300,10 +311,10 @@ impl OpenCl {
         text("clGetProgramBuildInfo", ask).unwrap_or_else(|e| e)
     }
 
-    fn compile(&self, s: &Source) -> Said<Vec<u8>> {
+    fn compile(&self, text: &str) -> Said<Vec<u8>> {
         let f = &self.f;
-        let source = CString::new(s.text.as_str()).map_err(|e| e.to_string())?;
-        let length = s.text.len();
+        let source = CString::new(text).map_err(|e| e.to_string())?;
+        let length = text.len();
         let mut made = 0;
         // SAFETY: one string of that length, which the library copies.
         let handle = unsafe {
@@ -358,6 +369,7 @@ impl OpenCl {
 #[derive(Clone)]
 pub struct OpenClCompiler {
     library: Arc<OpenCl>,
+    limit: Duration,
 }
 
 impl OpenClCompiler {
@@ -381,7 +393,8 @@ impl OpenClCompiler {
                 LOADED.get_or_init(|| library).clone()
             }
         };
-        OpenClCompiler { library }.for_chip(t)
+        let limit = LIMIT;
+        OpenClCompiler { library, limit }.for_chip(t)
     }
 
     /// That of a file.
@@ -390,7 +403,8 @@ impl OpenClCompiler {
     /// As [`OpenClCompiler::find`].
     pub fn at(path: impl Into<PathBuf>, t: &Target) -> Result<Self> {
         let library = Arc::new(load(vec![path.into()], &Rights::own())?);
-        OpenClCompiler { library }.for_chip(t)
+        let limit = LIMIT;
+        OpenClCompiler { library, limit }.for_chip(t)
     }
 
     fn for_chip(self, t: &Target) -> Result<Self> {
@@ -398,6 +412,51 @@ impl OpenClCompiler {
             .knows(t)
             .map_err(|message| missing(message, String::new()))?;
         Ok(self)
+    }
+
+    /// With another limit for each build than five minutes.
+    #[must_use]
+    pub fn with_limit(self, limit: Duration) -> Self {
+        OpenClCompiler { limit, ..self }
+    }
+
+    /// A build on a thread of its own, since the calls of the library have no deadline. A thread that is stuck in one keeps
+    /// the library, which stays loaded.
+    fn build(&self, s: &Source) -> Said<Vec<u8>> {
+        let path = self.library.path.display();
+        if let Some(kernel) = self.library.stuck.get() {
+            return Err(format!(
+                "{path} is not called again: its build of `{kernel}` did not end in time. Start the program again, or use \
+                 DEV=QCOM:IR3, which needs no library"
+            ));
+        }
+        let (library, text) = (self.library.clone(), s.text.clone());
+        let (tell, told) = sync_channel(1);
+        let run = move || {
+            // Nobody may listen any more.
+            let _ = tell.send(library.compile(&text));
+        };
+        let thread = thread::Builder::new()
+            .name("opencl build".into())
+            .stack_size(STACK);
+        thread
+            .spawn(run)
+            .map_err(|e| format!("cannot start a thread for {path}: {e}"))?;
+        match told.recv_timeout(self.limit) {
+            Ok(built) => built,
+            Err(RecvTimeoutError::Timeout) => {
+                // Of several that are stuck the first is named later.
+                let _ = self.library.stuck.set(s.entry.clone());
+                Err(format!(
+                    "clBuildProgram of {path} has not ended after {:?} (`{}`), and is not waited for: later builds of this \
+                     process are refused. DEV=QCOM:IR3 needs no library",
+                    self.limit, s.entry
+                ))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(format!("the thread of {path} has ended without a result"))
+            }
+        }
     }
 }
 
@@ -430,8 +489,7 @@ impl Compiler for OpenClCompiler {
             .knows(t)
             .map_err(|message| failed("input", message))?;
         let binary = self
-            .library
-            .compile(s)
+            .build(s)
             .map_err(|message| failed("compile", message))?;
         // What the driver would refuse is not kept.
         let parsed = Binary::parse(&binary).map_err(|e| failed("binary", e.to_string()))?;

@@ -2,6 +2,7 @@
  *   platform   the name of the platform
  *   version    the version of the device
  *   log        if there: programs do not build, and this is why
+ *   hang       if there: builds do not end until it is gone
  *   binary     what a program becomes
  * The source of the last program goes to FOLDER/source, and its options to FOLDER/options.
  *
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
   DEVICE_NOT_FOUND = -1,
@@ -147,6 +149,7 @@ int32_t clBuildProgram(void *program, uint32_t count, void *const *devices, cons
   if (!tell && data) return INVALID_VALUE;
   keep("options", options ? options : "", options ? strlen(options) : 0);
   size_t size;
+  for (char *hang; (hang = file("hang", &size)); usleep(1000)) free(hang);
   char *log = file("log", &size);
   free(log);
   return log ? BUILD_PROGRAM_FAILURE : 0;

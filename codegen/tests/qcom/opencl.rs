@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use codegen::Resources;
 use codegen::build::StageArg;
@@ -411,4 +412,35 @@ fn what_does_not_build_is_said_with_the_log() {
         "{}",
         failed()
     );
+}
+
+#[test]
+fn a_build_that_does_not_end_is_given_up() {
+    let stand_in = StandIn::new(&[]);
+    stand_in.put("hang", b"");
+    let source = Source {
+        language: Language::OpenCl,
+        entry: "start".into(),
+        text: "__kernel void start() {}".into(),
+    };
+    let target = Target::qcom("a630", 0).unwrap();
+    let compiler = stand_in.open("a630").unwrap();
+    let short = compiler.clone().with_limit(Duration::from_millis(50));
+    let refused = |compiler: &OpenClCompiler, parts: &[&str]| {
+        let text = compiler.compile(&source, &target).unwrap_err().to_string();
+        for part in parts {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    };
+    refused(
+        &short,
+        &["clBuildProgram", "libOpenCL.so", "50ms", "`start`", "IR3"],
+    );
+    // Whether it ends later or not: what a library does that was stuck is not known.
+    std::fs::remove_file(stand_in.path("hang")).unwrap();
+    for again in [&short, &compiler] {
+        refused(again, &["not called again", "`start`", "IR3"]);
+    }
+    let other = stand_in.open("a630").unwrap();
+    assert!(other.compile(&source, &target).is_ok());
 }

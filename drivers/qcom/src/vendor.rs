@@ -114,12 +114,18 @@ impl Binary {
             ));
         }
         let end = object.vectors * 16;
+        // An image's address is in its descriptor; it has a place behind what the kernel reads, too.
+        let unread = ArgField {
+            offset: end - ArgKind::Buffer.bytes(),
+            kind: ArgKind::Buffer,
+        };
+        let read_end = if images > 0 { unread.offset } else { end };
+        let known = object.constants.len() as u32 * 4;
+        if known > read_end {
+            let expected = format!("at most {read_end}, behind which images have a place");
+            return Err(number("the number of bytes of constants", known, expected));
+        }
         for (i, argument) in self.arguments.iter().enumerate() {
-            // An image's address is in its descriptor; it has a place behind what the kernel reads, too.
-            let unread = ArgField {
-                offset: end - 8,
-                kind: ArgKind::Buffer,
-            };
             let mut image = || {
                 let (index, picture) = pictures.next().unwrap_or((0, &NO_PICTURE));
                 let image = picture.image(i as u32);
@@ -140,7 +146,8 @@ impl Binary {
                     }
                     // Up to the next one, or to the end.
                     let next = places.filter(|place| place > at);
-                    let room = next.min().unwrap_or(end) - at;
+                    let room = next.min().unwrap_or(read_end).min(read_end);
+                    let room = room.saturating_sub(*at);
                     if kind.bytes() > room {
                         let expected = format!("at most {room}, as at {at} in the binary");
                         return Err(number(
@@ -282,6 +289,37 @@ mod tests {
         let error = near.image("a630", &KINDS, &[ROWS, ROWS]).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("is 8, expected at most 4"), "{text}");
+    }
+
+    #[test]
+    fn the_place_of_images_is_theirs_alone() {
+        let made = |binary: &opencl::Binary, pictures: &[Picture]| {
+            let parsed = Binary::parse(&binary.to_bytes()).unwrap();
+            parsed.image("a630", &KINDS, pictures)
+        };
+        let with = |number: usize, at: u32| {
+            let mut binary = binary();
+            binary.arguments[number] = Argument::Value { at };
+            binary
+        };
+        // A number of 4 bytes, and a buffer.
+        for (number, at, room) in [(2, 4088, 0), (2, 4092, 0), (1, 4084, 4)] {
+            let text = made(&with(number, at), &[ROWS, ROWS]).unwrap_err();
+            let part = format!("expected at most {room}, as at {at}");
+            assert!(text.to_string().contains(&part), "{text}");
+        }
+        assert!(made(&with(2, 4084), &[ROWS, ROWS]).is_ok());
+        let mut known = binary();
+        known.constants.resize(1023, 1);
+        let text = made(&known, &[ROWS, ROWS]).unwrap_err().to_string();
+        assert!(
+            text.contains("constants is 4092, expected at most 4088"),
+            "{text}"
+        );
+        // Without images the last places are free.
+        known.arguments = with(2, 4092).arguments[..3].to_vec();
+        let image = made(&known, &[]).unwrap();
+        assert_eq!(image.args.fields[2].offset, 4092);
     }
 
     #[test]

@@ -6,15 +6,18 @@ use twin::rule::Rule;
 ///
 /// Source: Mesa src/freedreno/vulkan/tu_cmd_buffer.cc, `tu6_emit_flushes`, and the events of `adreno_pm4.xml`
 /// (`CACHE_FLUSH_TS`, `CACHE_INVALIDATE`): UCHE is shared by all clients, each shader processor has a texture L1 before
-/// it, and instructions have a cache of their own.
+/// it, and instructions have a cache of their own. tu_cmd_buffer.h, `TU_ACCESS_BINDLESS_DESCRIPTOR_READ`: descriptors are
+/// read through UCHE, and held where they were loaded ahead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Path {
     /// The instruction cache of a shader processor.
     Instruction,
-    /// UCHE: loads and stores of category 6, constants from buffers, descriptors in memory.
+    /// UCHE: loads and stores of category 6, constants from buffers.
     Uche,
     /// The texture cache of a shader processor: reads of category 5. It does not see what UCHE holds newer.
     Texture,
+    /// Descriptors of a bindless base, dword by dword: through UCHE, and then held until the base is invalidated.
+    Descriptor(u8),
 }
 
 impl Path {
@@ -24,6 +27,7 @@ impl Path {
             Self::Instruction => "the instruction cache",
             Self::Uche => "UCHE",
             Self::Texture => "the texture cache",
+            Self::Descriptor(_) => "the descriptors of a bindless base",
         }
     }
 }
@@ -59,7 +63,8 @@ pub type Change<'a> = &'a dyn Fn(u64) -> u64;
 
 /// Memory by the GPU's virtual addresses.
 ///
-/// An access is a component, a texel, up to four components of ldg or stg at any address, or a line of code. The executor
+/// An access is a component, a texel, up to four components of ldg or stg at any address, a dword of a descriptor, or a
+/// line of code. The executor
 /// calls in program order of each wave; waves take turns.
 pub trait Memory {
     /// Reads bytes.

@@ -42,7 +42,7 @@ impl Core<'_> {
         let mut words = [0; N];
         for (n, word) in words.iter_mut().enumerate() {
             let mut bytes = [0; 4];
-            self.read(Path::Uche, at + 4 * n as u64, &mut bytes)?;
+            self.read(Path::Descriptor(base), at + 4 * n as u64, &mut bytes)?;
             *word = u32::from_le_bytes(bytes);
         }
         Ok(words)

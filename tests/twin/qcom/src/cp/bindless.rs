@@ -6,6 +6,8 @@
 use twin::rule::{Proof, Rule};
 use twin_ir3::launch::BINDLESS_BASES;
 
+use crate::memory::descriptors::CHANGED;
+
 use super::Broken;
 use super::registers::Registers;
 
@@ -14,15 +16,6 @@ static MIRROR: Rule = Rule {
     text: "a base of SP_CS_BINDLESS_BASE is that of HLSQ_CS_BINDLESS_BASE, and of descriptors of 64 bytes",
     source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.cc, tu6_emit_descriptor_sets: both, with \
              BINDLESS_DESCRIPTOR_64B",
-    proof: Proof::Sourced,
-};
-
-static CHANGED: Rule = Rule {
-    name: "CS-BINDLESS-INVALIDATE",
-    text: "SP_UPDATE_CNTL with CS_BINDLESS of a base stands between uses of descriptors at one address of the base and at \
-           another",
-    source: "Mesa, HLSQ_INVALIDATE_CMD in src/freedreno/vulkan/tu_cmd_buffer.cc, tu6_emit_descriptor_sets (behind the \
-             base), and in src/gallium/drivers/freedreno/a6xx/fd6_image.cc, fd6_build_bindless_state (before it)",
     proof: Proof::Sourced,
 };
 

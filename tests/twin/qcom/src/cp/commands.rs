@@ -11,7 +11,7 @@ use crate::memory::view::Via;
 
 use super::bindless;
 use super::launch::{Grid, Parts};
-use super::pipe::Value;
+use super::pipe::{Ahead, Value};
 use super::state::{Load, Place};
 use super::{Around, Broken, Cp, Ib, PACKETS, Stop, Wait};
 
@@ -324,13 +324,17 @@ impl Cp {
             Place::Memory(_) if load.is_code() => Vec::new(),
             Place::Memory(from) => self.fetch_words(around, from, load.dwords())?,
             Place::Packet => body[3..].to_vec(),
-            // A cache of descriptors has them then, which shows nowhere.
-            Place::Bindless(number, _) => {
+            Place::Bindless(number, inside) => {
                 let mut bases = bindless::bases(&self.registers, self.cached)?;
-                if bases.get(number).copied().flatten().is_none() {
+                let Some(base) = bases.get(number).copied().flatten() else {
                     let what = format!("base {number} is not set");
                     return Err(Broken::new(&PREFETCH, what).into());
-                }
+                };
+                self.pipe.ahead(Ahead {
+                    base: number as u8,
+                    at: base + inside * 4,
+                    bytes: load.bindless_bytes(),
+                });
                 for (other, base) in bases.iter_mut().enumerate() {
                     *base = base.filter(|_| other == number);
                 }

@@ -62,8 +62,11 @@ static THREADSIZE: Rule = Rule {
 
 static GROUP: Rule = Rule {
     name: "CS-GROUP-SIZE",
-    text: "a group has at most 1024 fibers along a dimension and in all, and no more waves than registers are for",
-    source: "Mesa, src/freedreno/ir3/ir3.c, ir3_get_reg_dependent_max_waves; freedreno_devices.py, reg_size_vec4",
+    text: "a group has no more waves than a shader processor holds, 16, nor than registers are for: at most 1024 fibers, or \
+           2048 in waves of 128",
+    source: "Mesa, src/freedreno/ir3/ir3.c, ir3_get_reg_dependent_max_waves; freedreno_devices.py, reg_size_vec4; \
+             ir3_compiler.c, max_workgroup_invocations; src/freedreno/vulkan/tu_device.cc, \
+             maxComputeWorkGroupInvocations: 2048 with supports_double_threadsize",
     proof: Proof::Sourced,
 };
 
@@ -522,14 +525,9 @@ impl Parts<'_> {
 
     /// Whether a group fits on a shader processor.
     fn fits(&self, launch: &Launch) -> Result<(), Broken> {
-        let fibers = launch.group_fibers();
         let waves = launch.waves_per_group();
         let most = u64::from(launch.occupancy());
-        let sides = launch
-            .local_size
-            .iter()
-            .all(|side| *side <= Chip::MAX_GROUP);
-        if !sides || fibers > u64::from(Chip::MAX_GROUP) || waves > most {
+        if waves > most {
             let what = format!("{:?}: {waves} waves, room for {most}", launch.local_size);
             return broken(&GROUP, what);
         }

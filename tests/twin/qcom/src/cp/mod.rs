@@ -220,6 +220,7 @@ impl Cp {
         self.registers.clear();
         self.state = State::default();
         self.cached = Cached::default();
+        self.pipe = Pipe::default();
         self.marker = None;
         self.immediate = false;
         self.predicate = false;
@@ -241,7 +242,7 @@ impl Cp {
         self.ibs.clear();
         self.groups.1.clear();
         self.stack.clear();
-        self.pipe = Pipe::default();
+        self.pipe.stop();
         self.writes.clear();
         self.waiting = None;
     }
@@ -362,7 +363,9 @@ impl Cp {
             self.note(around, broken);
         }
         if register == regs::dword(&regs::SP_UPDATE_CNTL) {
-            self.cached.forgotten(update::CS_BINDLESS.get(value));
+            let bases = update::CS_BINDLESS.get(value);
+            self.cached.forgotten(bases);
+            self.pipe.forget(bases);
             let state = update::CS_STATE.get(value) != 0;
             let shared = update::CS_SHARED_CONST.get(value) != 0;
             let images = update::CS_UAV.get(value) != 0;

@@ -1,4 +1,5 @@
-//! Dispatches, blits and events between the command processor and their end.
+//! Dispatches, blits and events between the command processor and their end, and descriptors that shader cores load ahead
+//! or forget.
 //!
 //! They begin in order. Nothing says that one has ended when the next begins, but CP_WAIT_FOR_IDLE: what two of them
 //! between two of these write and read, in whichever order, has no order.
@@ -10,6 +11,7 @@ use twin::rule::{Proof, Rule};
 use twin::touched::Touched;
 use twin_ir3::launch::Launch;
 
+use crate::memory::descriptors::Held;
 use crate::memory::view::{Via, Writes};
 
 use super::blit::Blit;
@@ -49,6 +51,21 @@ pub(super) enum Entry {
     Blit(Box<Blit>),
     /// An event: which, and what it writes where.
     Event(u32, Option<(u64, Value)>),
+    /// Descriptors that are loaded ahead.
+    Ahead(Ahead),
+    /// Bindless bases that are invalidated, a bit each.
+    Forget(u32),
+}
+
+/// Bindless descriptors that CP_LOAD_STATE6 loads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ahead {
+    /// Of which base.
+    pub base: u8,
+    /// Where.
+    pub at: u64,
+    /// How much of them.
+    pub bytes: usize,
 }
 
 /// A dispatch that is not done yet.
@@ -72,6 +89,8 @@ pub(super) struct Pipe {
     entries: VecDeque<Entry>,
     /// What dispatches since the last CP_WAIT_FOR_IDLE have accessed that are done.
     done: Vec<(u64, Touched)>,
+    /// What shader cores hold of bindless descriptors, also from one submission to the next.
+    held: Held,
 }
 
 impl Pipe {
@@ -92,6 +111,24 @@ impl Pipe {
     /// An event comes last.
     pub(super) fn event(&mut self, event: u32, write: Option<(u64, Value)>) {
         self.entries.push_back(Entry::Event(event, write));
+    }
+
+    /// Descriptors are loaded ahead behind all that is there.
+    pub(super) fn ahead(&mut self, ahead: Ahead) {
+        self.entries.push_back(Entry::Ahead(ahead));
+    }
+
+    /// Bindless bases are invalidated behind all that is there.
+    pub(super) fn forget(&mut self, bases: u32) {
+        if bases != 0 {
+            self.entries.push_back(Entry::Forget(bases));
+        }
+    }
+
+    /// What is under way is given up.
+    pub(super) fn stop(&mut self) {
+        self.entries.clear();
+        self.done.clear();
     }
 
     /// The command processor has accessed memory.
@@ -129,6 +166,16 @@ impl Pipe {
                     flush_colors(around, writes, who)?;
                 }
                 happen(around, number, write, who)
+            }
+            Entry::Ahead(ahead) => {
+                let who = format!("{who}, descriptors loaded ahead");
+                let mut view = around.view(writes, who);
+                view.held = Some(&mut self.held);
+                Ok(view.load_ahead(ahead.base, ahead.at, ahead.bytes)?)
+            }
+            Entry::Forget(bases) => {
+                self.held.forget(bases);
+                Ok(())
             }
         }
     }
@@ -173,6 +220,7 @@ impl Pipe {
         let number = dispatch.number;
         let who = format!("{who}, dispatch {number}");
         let mut view = around.view(writes, who.clone());
+        view.held = Some(&mut self.held);
         let ran = shader::run(dispatch.launch, &mut view);
         let (touched, fault) = (std::mem::take(&mut view.touched), view.fault);
         let journal = around.journal;

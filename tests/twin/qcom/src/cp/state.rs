@@ -40,6 +40,9 @@ static SOURCE: Rule = Rule {
 /// Dwords of a vector of constants.
 const VECTOR: usize = 4;
 
+/// Bytes from a bindless descriptor to the next, of whichever kind: BINDLESS_DESCRIPTOR_64B.
+const BINDLESS_STRIDE: usize = 64;
+
 /// See the front page.
 #[derive(Clone, Debug)]
 pub struct State {
@@ -195,6 +198,11 @@ impl Load {
     /// Dwords of what is loaded.
     pub fn dwords(&self) -> usize {
         self.load.units as usize * self.kind.dwords()
+    }
+
+    /// Bytes of descriptors of a bindless base.
+    pub fn bindless_bytes(&self) -> usize {
+        self.load.units as usize * BINDLESS_STRIDE
     }
 
     /// Whether it is code, which stays where it is: the cache is filled from there.

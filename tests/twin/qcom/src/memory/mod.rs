@@ -2,10 +2,12 @@
 //!
 //! - [`object`]: the bytes of an object, in DRAM; [`cpu`]: the CPU's cache before write-back memory;
 //! - [`space`]: an address space of the GPU;
-//! - [`cache`]: UCHE, texture and instruction caches; [`view`]: accesses of the command processor and of shader cores.
+//! - [`cache`]: UCHE, texture and instruction caches; [`descriptors`]: what shader cores hold of bindless descriptors;
+//! - [`view`]: accesses of the command processor and of shader cores.
 
 pub mod cache;
 pub mod cpu;
+pub mod descriptors;
 pub mod object;
 pub mod space;
 pub mod view;

@@ -12,6 +12,7 @@ use twin::touched::Touched;
 use twin_ir3::memory::{Change, Denied, Memory, Path};
 
 use super::cache::{Caches, Stale};
+use super::descriptors::{CHANGED, Held};
 use super::{Area, Object, Space};
 
 static UCHE: Rule = Rule {
@@ -178,6 +179,8 @@ pub struct View<'a> {
     pub touched: Touched,
     /// What no page has answered.
     pub fault: Option<PageFault>,
+    /// The descriptors that shader cores hold; none for who reads none.
+    pub held: Option<&'a mut Held>,
     said: HashSet<(&'static str, u64)>,
 }
 
@@ -205,6 +208,7 @@ impl<'a> View<'a> {
             who,
             touched: Touched::default(),
             fault: None,
+            held: None,
             said: HashSet::new(),
         }
     }
@@ -296,6 +300,48 @@ impl<'a> View<'a> {
         Ok(())
     }
 
+    /// Loads descriptors of a base ahead, through UCHE: shader cores hold them from now on. What they hold already stays,
+    /// and what is old of it shows where it is used.
+    ///
+    /// # Errors
+    /// [`PageFault`].
+    pub fn load_ahead(&mut self, base: u8, at: u64, bytes: usize) -> Result<(), PageFault> {
+        let pieces = self.walk(at, bytes, false);
+        let pieces = pieces.map_err(|_| self.refused(at, false))?;
+        let mut all = vec![0; bytes];
+        for (object, inside, range) in pieces {
+            self.caches.read(&object, inside, &mut all[range]);
+        }
+        if let Some(held) = self.held.as_deref_mut() {
+            for (word, at) in all.as_chunks::<4>().0.iter().zip((at..).step_by(4)) {
+                held.read(base, at, u32::from_le_bytes(*word));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shader cores have what they hold of a descriptor, not what memory has by now.
+    fn hold(&mut self, base: u8, at: u64, bytes: &mut [u8]) {
+        let Some(held) = self.held.as_deref_mut() else {
+            return;
+        };
+        let mut old = None;
+        let words = bytes.as_chunks_mut::<4>().0;
+        for (word, at) in words.iter_mut().zip((at..).step_by(4)) {
+            let now = u32::from_le_bytes(*word);
+            let has = held.read(base, at, now);
+            if has != now {
+                old.get_or_insert((at, has, now));
+                *word = has.to_le_bytes();
+            }
+        }
+        if let Some((at, has, now)) = old {
+            self.broken(&CHANGED, base.into(), || {
+                format!("base {base}: {has:#x} is held of {at:#x}, where memory has {now:#x}")
+            });
+        }
+    }
+
     /// Whether a range may be written.
     ///
     /// # Errors
@@ -334,11 +380,14 @@ impl Memory for View<'_> {
         for (object, inside, range) in self.walk(address, into.len(), false)? {
             let out = &mut into[range.clone()];
             let stale = match path {
-                Path::Uche => self.caches.read(&object, inside, out),
+                Path::Uche | Path::Descriptor(_) => self.caches.read(&object, inside, out),
                 Path::Texture => self.caches.texture(&object, inside, out),
                 Path::Instruction => self.caches.instruction(&object, inside, out),
             };
             self.stale(stale, &object, address + range.start as u64);
+        }
+        if let Path::Descriptor(base) = path {
+            self.hold(base, address, into);
         }
         self.touched.read(address, into.len());
         Ok(())
@@ -376,6 +425,8 @@ mod tests {
 
     /// Where the memory is.
     const AT: u64 = 0x5_0000_0000;
+    /// A bindless base.
+    const BASE: u8 = 2;
 
     struct Bench {
         journal: Journal,
@@ -383,6 +434,7 @@ mod tests {
         caches: Caches,
         writes: Writes,
         listed: BTreeSet<u32>,
+        held: Held,
         object: Arc<Object>,
     }
 
@@ -404,6 +456,7 @@ mod tests {
                 caches: Caches::default(),
                 writes: Writes::default(),
                 listed: BTreeSet::from([7]),
+                held: Held::default(),
                 object,
             }
         }
@@ -412,14 +465,9 @@ mod tests {
             let listed = Some(&self.listed);
             let (space, caches) = (&self.space, &mut self.caches);
             let who = "test".into();
-            run(&mut View::new(
-                &self.journal,
-                space,
-                caches,
-                listed,
-                &self.writes,
-                who,
-            ))
+            let mut view = View::new(&self.journal, space, caches, listed, &self.writes, who);
+            view.held = Some(&mut self.held);
+            run(&mut view)
         }
 
         fn read(&mut self, path: Path, at: u64) -> u8 {
@@ -427,6 +475,13 @@ mod tests {
             self.with(|view| view.read(path, AT + at, &mut out))
                 .unwrap();
             out[0]
+        }
+
+        fn descriptor(&mut self, at: u64) -> [u8; 4] {
+            let (path, mut out) = (Path::Descriptor(BASE), [0; 4]);
+            self.with(|view| view.read(path, AT + at, &mut out))
+                .unwrap();
+            out
         }
 
         fn broken(&self) -> Vec<&'static str> {
@@ -448,6 +503,35 @@ mod tests {
             assert_eq!(bench.read(path, 8), 0);
             rule.only(&bench.broken());
         }
+    }
+
+    #[test]
+    fn descriptors_are_those_that_are_held() {
+        let mut bench = Bench::new(false);
+        assert_eq!(bench.descriptor(8), [0; 4]);
+        bench.object.dram().write(8, &[5]);
+        bench.caches.invalidate();
+        assert_eq!(bench.descriptor(8), [0; 4]);
+        fires("CS-BINDLESS-INVALIDATE").only(&bench.broken());
+        // Of two loads ahead the first counts, until the base is invalidated.
+        let mut bench = Bench::new(false);
+        for value in [6, 7] {
+            bench.object.dram().write(16, &[value]);
+            bench.caches.invalidate();
+            let done = bench.with(|view| view.load_ahead(BASE, AT, 64));
+            assert_eq!(done, Ok(()));
+        }
+        assert!(bench.broken().is_empty());
+        assert_eq!(bench.descriptor(16), [6, 0, 0, 0]);
+        fires("CS-BINDLESS-INVALIDATE").only(&bench.broken());
+        bench.held.forget(1 << BASE);
+        assert_eq!(bench.descriptor(16), [7, 0, 0, 0]);
+        let fault = PageFault {
+            address: AT - 4,
+            write: false,
+        };
+        let done = bench.with(|view| view.load_ahead(BASE, AT - 4, 8));
+        assert_eq!(done, Err(fault));
     }
 
     #[test]

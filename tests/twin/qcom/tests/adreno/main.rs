@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 mod bench;
+mod bindless;
 mod caches;
 mod contexts;
 mod counters;

@@ -1,0 +1,61 @@
+//! Bindless descriptors that shader cores hold: what was read or loaded ahead, until its base is invalidated.
+//!
+//! Source: Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, `TU_ACCESS_BINDLESS_DESCRIPTOR_READ`: descriptors are read through
+//! UCHE, and those that CP_LOAD_STATE6 has loaded ahead need to be invalidated when they change. That those are held, too,
+//! that a shader has read without such a load, is a guess.
+
+use std::collections::HashMap;
+
+use twin::rule::{Proof, Rule};
+use twin_ir3::launch::BINDLESS_BASES;
+
+/// Descriptors have moved, or memory has changed below them.
+pub static CHANGED: Rule = Rule {
+    name: "CS-BINDLESS-INVALIDATE",
+    text: "SP_UPDATE_CNTL with CS_BINDLESS of a base stands between uses of descriptors at one address of the base and at \
+           another, and between a use of a descriptor, or a load ahead, and a use of it after memory has changed there",
+    source: "Mesa, HLSQ_INVALIDATE_CMD in src/freedreno/vulkan/tu_cmd_buffer.cc, tu6_emit_descriptor_sets (behind the \
+             base), and in src/gallium/drivers/freedreno/a6xx/fd6_image.cc, fd6_build_bindless_state (before it); \
+             src/freedreno/vulkan/tu_cmd_buffer.h, TU_ACCESS_BINDLESS_DESCRIPTOR_READ",
+    proof: Proof::Sourced,
+};
+
+/// See the front page: dwords by their addresses, of each base.
+#[derive(Default)]
+pub struct Held([HashMap<u64, u32>; BINDLESS_BASES]);
+
+impl Held {
+    /// What is held of a dword that memory has as `now`; from now on that, if nothing was.
+    pub fn read(&mut self, base: u8, at: u64, now: u32) -> u32 {
+        let held = self.0.get_mut(usize::from(base));
+        held.map_or(now, |held| *held.entry(at).or_insert(now))
+    }
+
+    /// Bases are invalidated, a bit each.
+    pub fn forget(&mut self, bases: u32) {
+        for (number, held) in self.0.iter_mut().enumerate() {
+            if bases >> number & 1 == 1 {
+                held.clear();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_held_until_their_base_is_invalidated() {
+        let mut held = Held::default();
+        assert_eq!(held.read(1, 64, 5), 5);
+        assert_eq!((held.read(1, 64, 6), held.read(1, 68, 6)), (5, 6));
+        assert_eq!(held.read(0, 64, 6), 6);
+        held.forget(1);
+        assert_eq!(held.read(1, 64, 6), 5);
+        held.forget(2);
+        assert_eq!(held.read(1, 64, 6), 6);
+        // What no base has is not held.
+        assert_eq!((held.read(9, 64, 1), held.read(9, 64, 2)), (1, 2));
+    }
+}
