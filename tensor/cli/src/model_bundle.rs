@@ -22,11 +22,13 @@ mod target;
 
 use std::path::Path;
 
+use codegen::Backend;
 use doorbell_run::plan::{About, Port};
 use doorbell_run::source::Source;
 use doorbell_run::write::BundleWriter;
-use tensor::onnx::{Carried, Carry, Model, PortType, Value};
-use tensor::{Engine, Tensor};
+use tensor::jit::export::Operands;
+use tensor::onnx::{Carried, Carry, Model, PortType, Precision, Value};
+use tensor::{DType, Engine, Tensor};
 
 use crate::open::{Error, Result};
 pub use target::Target;
@@ -39,7 +41,7 @@ pub const THREADS: usize = 4;
 pub struct Recipe {
     /// What it is for.
     pub targets: Vec<Target>,
-    /// Products read `f16`, and sum in `f32`.
+    /// Products read `f16`, and sum in `f32`. What positions, integers or whole numbers are made of stays `f32`.
     pub half: bool,
     /// Threads that a processor's code is laid out for; it runs on any number.
     pub threads: usize,
@@ -53,6 +55,8 @@ pub struct Made {
     pub bytes: Vec<u8>,
     /// Each target with the number of launches of a run.
     pub targets: Vec<(String, usize)>,
+    /// What became of the operands of products, if they were to be `f16`.
+    pub operands: Option<Operands>,
 }
 
 impl Recipe {
@@ -85,7 +89,14 @@ impl Recipe {
         let inputs: Vec<(String, Value)> = inputs.into_iter().collect();
         let session = model.on(engine);
         let given = inputs.iter().map(|(name, value)| (name, value.clone()));
-        let exported = session.export(given, &self.states, self.half)?;
+        let backends = self.targets.iter().map(|t| t.backend(self.threads));
+        let backends: Vec<Backend> = backends.collect::<Result<_>>()?;
+        let native = |b: &Backend| b.target.native.contains(&DType::F64);
+        let precision = Precision {
+            half: self.half,
+            doubles: backends.iter().all(native),
+        };
+        let exported = session.export(given, &self.states, precision)?;
         let mut states = Vec::with_capacity(exported.states.len());
         for state in &exported.states {
             let value = inputs.iter().find(|(name, _)| *name == state.name);
@@ -118,15 +129,14 @@ impl Recipe {
         let mut writer = BundleWriter::new(about, own, results, states);
         let mut targets = Vec::with_capacity(self.targets.len());
         let compilers = std::thread::available_parallelism().map_or(1, |n| n.get());
-        for target in &self.targets {
-            let backend = target.backend(self.threads)?;
+        for (target, backend) in self.targets.iter().zip(&backends) {
             let options = codegen::Options {
                 deterministic: true,
                 threads: target.threads(self.threads),
                 ..codegen::Options::default()
             };
-            let plan = exported.compile(&backend, &options, compilers)?;
-            let (plan, code) = convert::plan(target, &backend, plan, &mut writer)?;
+            let plan = exported.compile(backend, &options, compilers)?;
+            let (plan, code) = convert::plan(target, backend, plan, &mut writer)?;
             targets.push((plan.name(), plan.steps.len()));
             let code: Vec<&[u8]> = code.iter().map(|code| &**code).collect();
             writer.target(plan, &code);
@@ -134,6 +144,7 @@ impl Recipe {
         Ok(Made {
             bytes: writer.finish()?,
             targets,
+            operands: exported.operands(),
         })
     }
 
