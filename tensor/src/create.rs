@@ -29,6 +29,21 @@ impl Tensor {
         Tensor::from_bytes(engine, bytes, shape, T::DTYPE)
     }
 
+    /// Numbers of the host in a type: devices need no `f64` to read them.
+    pub(crate) fn from_floats(
+        engine: &Engine,
+        list: &[f64],
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Tensor> {
+        let mut bytes = Vec::with_capacity(list.len() * dtype.size());
+        for &x in list {
+            let bits = Scalar::Float(x).bits(dtype);
+            bytes.extend_from_slice(&bits.to_le_bytes()[..dtype.size()]);
+        }
+        Tensor::from_bytes(engine, bytes, shape, dtype)
+    }
+
     /// A tensor of little-endian bytes, row-major.
     ///
     /// # Errors

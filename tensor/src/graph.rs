@@ -352,6 +352,12 @@ pub trait Executor: Send + Sync {
         u64::MAX
     }
 
+    /// Whether its device has `f64`. Where it has none, the type is refused, and what needs its digits alone has those
+    /// of `f32`.
+    fn has_doubles(&self) -> bool {
+        true
+    }
+
     /// Computes the storage of every root that has none.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 
 pub mod autograd;
 mod create;
+mod doubles;
 pub mod element;
 pub mod error;
 pub mod exec;

@@ -26,8 +26,9 @@ use codegen::Backend;
 use doorbell_run::plan::{About, Port, TargetPlan};
 use doorbell_run::source::Source;
 use doorbell_run::write::BundleWriter;
-use tensor::onnx::{Carried, Carry, Model, PortType, Value};
-use tensor::{Engine, Tensor};
+use tensor::jit::export::Operands;
+use tensor::onnx::{Carried, Carry, Model, PortType, Precision, Value};
+use tensor::{DType, Engine, Tensor};
 
 use crate::open::{Error, Result};
 #[cfg(feature = "cli")]
@@ -42,7 +43,7 @@ pub const THREADS: usize = 4;
 pub struct Recipe {
     /// What it is for.
     pub targets: Vec<Target>,
-    /// Products read `f16`, and sum in `f32`.
+    /// Products read `f16`, and sum in `f32`. What positions, integers or whole numbers are made of stays `f32`.
     pub half: bool,
     /// Threads that a processor's code is laid out for; it runs on any number.
     pub threads: usize,
@@ -56,6 +57,8 @@ pub struct Made {
     pub bytes: Vec<u8>,
     /// Each target with the number of launches of a run.
     pub targets: Vec<(String, usize)>,
+    /// What became of the operands of products, if they were to be `f16`.
+    pub operands: Option<Operands>,
 }
 
 impl Recipe {
@@ -89,7 +92,14 @@ impl Recipe {
         let inputs: Vec<(String, Value)> = inputs.into_iter().collect();
         let session = model.on(engine);
         let given = inputs.iter().map(|(name, value)| (name, value.clone()));
-        let exported = session.export(given, &self.states, self.half)?;
+        let backends = self.targets.iter().map(|t| t.backend(self.threads));
+        let backends: Vec<Backend> = backends.collect::<Result<_>>()?;
+        let native = |b: &Backend| b.target.native.contains(&DType::F64);
+        let precision = Precision {
+            half: self.half,
+            doubles: backends.iter().all(native),
+        };
+        let exported = session.export(given, &self.states, precision)?;
         let mut states = Vec::with_capacity(exported.states.len());
         for state in &exported.states {
             let value = inputs.iter().find(|(name, _)| *name == state.name);
@@ -137,6 +147,7 @@ impl Recipe {
         Ok(Made {
             bytes: writer.finish()?,
             targets,
+            operands: exported.operands(),
         })
     }
 

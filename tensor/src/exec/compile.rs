@@ -81,6 +81,11 @@ impl Compiler {
         }
     }
 
+    /// Whether the device computes in `f64`.
+    pub fn has_doubles(&self) -> bool {
+        self.backend.target.native.contains(&codegen::DType::F64)
+    }
+
     /// Number of cached kernels.
     pub fn known(&self) -> usize {
         self.table().len()

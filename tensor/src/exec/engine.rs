@@ -716,6 +716,10 @@ impl Executor for DeviceExecutor {
         self.device.info().memory
     }
 
+    fn has_doubles(&self) -> bool {
+        self.compiler.has_doubles()
+    }
+
     fn realize(&self, roots: &[Tensor]) -> Result<()> {
         self.update(roots, &Pending::default(), &[])
     }

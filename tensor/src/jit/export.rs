@@ -11,6 +11,7 @@ use codegen::ir::Kernel;
 use codegen::{Backend, DType, Stage, StageArg};
 use hcq::{ArgKind, ArgLayout, GpuVa, Program, Slot, Val};
 
+pub use super::half::Operands;
 use super::{capture, freeze, frozen, full, half};
 use crate::error::{Error, Result};
 use crate::exec::compile::{Compiled, build_all, kind};
@@ -38,6 +39,8 @@ pub struct Traced {
     wanted: Vec<OutputRequest>,
     /// The output of each wanted value that is one.
     numbers: Vec<usize>,
+    /// What became of the operands of products, if they were to be `f16`.
+    operands: Option<Operands>,
 }
 
 /// A traced function, compiled for a target.
@@ -163,8 +166,11 @@ impl Trace {
         let count = outputs.len();
         let mut values = outputs;
         values.extend(states.iter().map(|(_, new)| new.clone()));
+        let mut operands = None;
         if half {
-            values = half::narrowed(executor, &self.inputs, &values)?;
+            let (narrow, counts) = half::narrowed(executor, &self.inputs, &states, &values)?;
+            values = narrow;
+            operands = Some(counts);
         }
         freeze::constants(executor, &self.inputs, &values)?;
         // An input that is given back as it is would have no memory of its own.
@@ -196,11 +202,17 @@ impl Trace {
             outputs,
             wanted,
             numbers,
+            operands,
         })
     }
 }
 
 impl Traced {
+    /// What became of the operands of products, if they were to be `f16`.
+    pub fn operands(&self) -> Option<Operands> {
+        self.operands
+    }
+
     /// Shapes and types of the outputs.
     pub fn outputs(&self) -> impl Iterator<Item = (Shape, DType)> {
         self.outputs.iter().map(|t| (t.shape().to_vec(), t.dtype()))

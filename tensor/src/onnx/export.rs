@@ -9,9 +9,10 @@ use super::plans::{Output, Specialised};
 use super::session::{Session, collected, signed};
 use super::tracer::input_name;
 use super::value::{Array, Value};
+use crate::doubles;
 use crate::graph::{Shape, Tensor};
 use crate::io::Quoted;
-use crate::jit::export::{Plan, Trace, Traced};
+use crate::jit::export::{Operands, Plan, Trace, Traced};
 
 /// How an output becomes the next value of an input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +68,15 @@ pub struct PortType {
     pub dtype: DType,
 }
 
+/// What numbers a model is to be computed in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Precision {
+    /// Products read `f16`, except where positions are made of them.
+    pub half: bool,
+    /// Every target has `f64`. Without it, what is computed in `f64` for its digits alone is computed in `f32`.
+    pub doubles: bool,
+}
+
 /// A model that was traced for one set of shapes; what depends on weights only is computed.
 pub struct Exported {
     /// What each run is given.
@@ -81,6 +91,11 @@ pub struct Exported {
 }
 
 impl Exported {
+    /// What became of the operands of products, if they were to be `f16`.
+    pub fn operands(&self) -> Option<Operands> {
+        self.traced.operands()
+    }
+
     /// Compiles it for a target, `threads` kernels at a time.
     ///
     /// # Errors
@@ -97,7 +112,7 @@ impl Exported {
 
 impl Session {
     /// Traces the model for inputs of these shapes. The session's engine computes what depends on weights only; it needs a
-    /// device. With `half`, products read `f16`.
+    /// device.
     ///
     /// # Errors
     /// As [`Session::run`]; a model that cannot be captured; inputs and outputs that are no tensors; states that do not
@@ -106,7 +121,7 @@ impl Session {
         &self,
         inputs: impl IntoIterator<Item = (N, V)>,
         carried: &[Carried],
-        half: bool,
+        precision: Precision,
     ) -> Result<Exported, OnnxError> {
         let (program, engine) = (self.program(), self.engine());
         let inputs = collected(inputs);
@@ -115,11 +130,15 @@ impl Session {
         let Some((signature, arrays)) = signed(&given) else {
             return Err(refused("strings are not supported in a bundle".into()));
         };
-        let (fixed, made) = {
+        let traced = || {
             let mut tracer = self.tracer()?;
             tracer.specialised(program, &signature, &arrays, |held, trace| {
                 Trace::of(engine, held, trace)
-            })?
+            })
+        };
+        let (fixed, made) = match precision.doubles {
+            true => traced()?,
+            false => doubles::without(traced)?,
         };
         let (trace, outputs) = made
             .map_err(|why| refused(format!("the model depends on values of its inputs: {why}")))?;
@@ -167,7 +186,7 @@ impl Session {
             .map(|(name, t)| port((name.clone(), t)))
             .collect();
         let values = results.into_iter().map(|(_, value)| value).collect();
-        let traced = trace.finish(values, states, half);
+        let traced = trace.finish(values, states, precision.half);
         Ok(Exported {
             inputs: exported_inputs,
             outputs: exported_outputs,

@@ -61,7 +61,7 @@ pub mod write;
 pub use data::Literal;
 pub use elem::Elem;
 pub use error::OnnxError;
-pub use export::{Carried, Carry, Exported, PortType};
+pub use export::{Carried, Carry, Exported, PortType, Precision};
 pub use graph::NEWEST_OPSET;
 pub use model::Model;
 pub use plans::{Prepared, Specialised};

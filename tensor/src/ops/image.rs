@@ -3,6 +3,7 @@
 use codegen::DType;
 
 use super::shape_error;
+use crate::doubles::widest;
 use crate::error::Result;
 use crate::graph::{Engine, Tensor};
 
@@ -36,9 +37,9 @@ impl Grid<'_> {
         self.old.saturating_sub(1)
     }
 
-    /// `0..new`, where the list is long.
+    /// `0..new`, where the list is long, and the device has what places are computed in.
     fn counted(&self) -> Result<Option<Tensor>> {
-        if self.new < Self::LONG {
+        if self.new < Self::LONG || widest(self.engine) != DType::F64 {
             return Ok(None);
         }
         Tensor::iota(self.engine, self.new, DType::I64).map(Some)

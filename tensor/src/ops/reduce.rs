@@ -4,7 +4,8 @@
 //! [`DType::sum_type`]: the type of floats, `i64` of booleans and integers (`u64` of `u64`); [`Tensor::sum_in`]
 //! gives another one. Over no elements they return the identity of the operation. However long they are, sums of
 //! `f32` are right to about 1e-6 of the sum of the sizes of their terms, and products to 1e-6 of themselves: those
-//! of more than a few floats accumulate in `f64`.
+//! of more than a few floats accumulate in `f64`. Devices without `f64` multiply in `f32`, whose error grows with the root
+//! of the number of factors, and means and variances of integers have the digits of `f32` there.
 
 use std::f64::consts::LOG2_E;
 
@@ -12,6 +13,7 @@ use codegen::DType;
 use codegen::ir::ReduceOp;
 
 use super::{axes, axis, dtype_error, shape_error};
+use crate::doubles::widest;
 use crate::error::Result;
 use crate::graph::{Shape, Tensor};
 
@@ -31,7 +33,7 @@ impl Tensor {
     /// A reduction in the accumulator type, rounded back to the type of a sum.
     fn widened(&self, op: ReduceOp, along: &[usize], keep: bool) -> Result<Tensor> {
         let result = self.dtype().sum_type();
-        self.cast(carrier(op, result, self.count(along)))?
+        self.cast(self.carrier(op, result, along))?
             .reduce(op, along)?
             .dropped(along, keep)?
             .cast(result)
@@ -98,11 +100,21 @@ impl Tensor {
         along.iter().map(|&i| self.shape()[i] as f64).product()
     }
 
-    /// As [`Tensor::in_f32`], but what has more digits than `f32` is computed in `f64`, and its result
+    /// The type in which the elements along axes are added up or multiplied. An error of each factor counts once for each
+    /// step: `f32` has no digits for many.
+    fn carrier(&self, op: ReduceOp, dtype: DType, along: &[usize]) -> DType {
+        let many = op == ReduceOp::Mul && self.count(along) > 16.0;
+        match dtype.is_float() && many {
+            true => widest(self.engine()).promote(dtype.accumulator()),
+            false => dtype.accumulator(),
+        }
+    }
+
+    /// As [`Tensor::in_f32`], but what has more digits than `f32` is computed in `f64` where there is one, and its result
     /// rounded to `f32`.
     fn in_float(&self, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Tensor> {
         if self.dtype().is_int() && self.dtype().size() >= 4 {
-            return f(&self.cast(DType::F64)?)?.cast(DType::F32);
+            return f(&self.cast(widest(self.engine()))?)?.cast(DType::F32);
         }
         self.in_f32(f)
     }
@@ -371,7 +383,7 @@ impl Tensor {
 
     /// A running sum or product along an axis in the accumulator type, rounded to a type.
     pub(crate) fn running(&self, op: ReduceOp, at: usize, result: DType) -> Result<Tensor> {
-        self.cast(carrier(op, result, self.count(&[at])))?
+        self.cast(self.carrier(op, result, &[at]))?
             .scan(op, at)?
             .cast(result)
     }
@@ -435,14 +447,5 @@ impl Tensor {
             .reduce(ReduceOp::Add, &along)?
             .dropped(&along, keep)?
             .cast(dtype)
-    }
-}
-
-/// The type in which `n` elements are added up or multiplied. An error of each factor counts once for each step:
-/// `f32` has no digits for many.
-fn carrier(op: ReduceOp, dtype: DType, n: f64) -> DType {
-    match dtype.is_float() && op == ReduceOp::Mul && n > 16.0 {
-        true => DType::F64,
-        false => dtype.accumulator(),
     }
 }

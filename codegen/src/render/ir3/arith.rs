@@ -3,7 +3,7 @@
 use super::Select;
 use super::build::Template;
 use super::operand::{At, List, Opnd};
-use super::wide::Wide;
+use super::wide::{self, Wide};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir::{Binary, ReduceOp, Unary};
@@ -148,7 +148,7 @@ impl Select<'_> {
         let (dtype, list) = (self.ty(count).dtype, self.r(count)?);
         let numbers: List = (0..lanes as u32).map(Opnd::bits).collect();
         let made = match super::words(dtype) {
-            2 => {
+            2 if !wide::is_short(self.range(count)) => {
                 let a = Wide {
                     low: numbers,
                     high: self.same(0, lanes),
@@ -157,7 +157,7 @@ impl Select<'_> {
                 self.wide_less(true, &a, &b)
             }
             _ => {
-                let count = list.repeat(lanes);
+                let count = list[..1].repeat(lanes);
                 let (op, cond) = (crate::ir3::Op::CmpsS, crate::ir3::Cond::Gt);
                 self.compare(op, cond, FULL, &count, &numbers)
             }
@@ -265,6 +265,11 @@ impl Select<'_> {
                     Binary::FloorDiv | Binary::FloorMod | Binary::TruncDiv | Binary::TruncMod
                 ) {
                     return Ok(self.wide_division(op, t.is_signed(), &a, &b));
+                }
+                if ranges.into_iter().all(wide::is_short)
+                    && let Some(list) = self.short_binary(op, &a, &b)
+                {
+                    return Ok(list);
                 }
                 match self.wide_binary(op, t.is_signed(), &a, &b) {
                     Some(list) => Ok(list),

@@ -187,15 +187,12 @@ impl Select<'_> {
         else {
             return self.unsupported(format!("{} groups", self.p.groups));
         };
-        let axis = |s: &mut Self, n: u8| -> List {
-            let shared = Opnd::new(At::Shared(Register(GROUP.0 + n)));
-            vec![Opnd::part(s.register(FULL, shared))]
-        };
-        let mut group = axis(self, 0);
+        let axis = |n: u8| -> List { vec![Opnd::new(At::Shared(Register(GROUP.0 + n)))] };
+        let mut group = axis(0);
         let mut below = grid[0];
         for (n, count) in [(1, grid[1]), (2, grid[2])] {
             if count > 1 {
-                let next = axis(self, n);
+                let next = axis(n);
                 let by = vec![Opnd::bits(below)];
                 let part = self.mul(&next, &by);
                 group = self.add(&group, &part);

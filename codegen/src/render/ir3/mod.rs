@@ -171,6 +171,8 @@ struct Select<'a> {
     file: Vec<u32>,
     /// Constants that loops have in registers.
     held: HashMap<(Class, u32), Part>,
+    /// Registers that the wave shares, with the copies of them.
+    copies: HashMap<crate::ir3::Reg, Part>,
     opened: Vec<Open>,
     /// Addresses that are there, and the order in which they were made.
     addresses: HashMap<address::Key, Part>,
@@ -219,6 +221,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         constants: HashMap::new(),
         file: Vec::new(),
         held: HashMap::new(),
+        copies: HashMap::new(),
         opened: Vec::new(),
         addresses: HashMap::new(),
         made: Vec::new(),

@@ -205,12 +205,29 @@ impl Select<'_> {
                 neg: false,
                 abs: false,
             } if self.depth > 0 => self.held(class, bits),
+            Opnd {
+                at: At::Shared(reg),
+                neg: false,
+                abs: false,
+            } => self.own_copy(reg),
             _ => {
                 let to = self.lane(class);
                 self.move_to(class, to, from);
                 to
             }
         }
+    }
+
+    /// What the wave shares, for operands that take registers of the fiber only: it is copied once, at the entry.
+    fn own_copy(&mut self, shared: Register) -> Part {
+        if let Some(&part) = self.copies.get(&shared) {
+            return part;
+        }
+        let to = self.lane(FULL);
+        let from = Src::new(Name::Shared(shared));
+        self.entry.push(Code::mov(Type::U32, Type::U32, to, from));
+        self.copies.insert(shared, to);
+        to
     }
 
     /// Bits that a loop has in a register: it is written once, at the entry.

@@ -7,6 +7,7 @@ use super::operand::List;
 use crate::ir::{Binary, Unary};
 use crate::ir3::virt::FULL;
 use crate::ir3::{Cond, Op};
+use crate::lower::Interval;
 
 /// Low and high words of lanes.
 #[derive(Clone, Debug)]
@@ -34,7 +35,29 @@ impl Wide {
     }
 }
 
+/// Whether numbers of 64 bits are those of their low words, with a sign.
+pub(super) fn is_short(range: Interval) -> bool {
+    range.is_some_and(|(least, most)| least >= i32::MIN.into() && most <= i32::MAX.into())
+}
+
 impl Select<'_> {
+    /// A comparison of integers of 64 bits, or one of two of them, that their low words decide.
+    pub(super) fn short_binary(&mut self, op: Binary, a: &List, b: &List) -> Option<List> {
+        let (a, b) = (Wide::of(a), Wide::of(b));
+        let cond = match op {
+            Binary::Lt | Binary::Max | Binary::Min => Cond::Lt,
+            Binary::Eq => Cond::Eq,
+            Binary::Ne => Cond::Ne,
+            _ => return None,
+        };
+        let made = self.compare(Op::CmpsS, cond, FULL, &a.low, &b.low);
+        Some(match op {
+            Binary::Max => self.wide_choose(&made, &b, &a).list(),
+            Binary::Min => self.wide_choose(&made, &a, &b).list(),
+            _ => made,
+        })
+    }
+
     fn below(&mut self, a: &List, b: &List) -> List {
         self.compare(Op::CmpsU, Cond::Lt, FULL, a, b)
     }

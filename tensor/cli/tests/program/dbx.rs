@@ -231,38 +231,6 @@ fn states_go_from_one_run_to_the_next() {
 }
 
 #[test]
-fn half_takes_half_of_the_weights() {
-    let place = place(&[("mlp.onnx", mlp()), ("conv.onnx", conv())]);
-    for name in ["mlp", "conv"] {
-        let (onnx, whole, half) = (
-            format!("{name}.onnx"),
-            format!("{name}.dbx"),
-            format!("{name}-half.dbx"),
-        );
-        succeed(
-            &place,
-            &["compile", &onnx, "--target", "CPU", "-o", &whole],
-            CPU,
-        );
-        succeed(
-            &place,
-            &["compile", &onnx, "--target", "CPU", "--half", "-o", &half],
-            CPU,
-        );
-        let text = succeed(&place, &["verify", &half, "--model", &onnx], CPU).out;
-        assert!(text.contains("ok within 0.02"), "{text}");
-        let ran = place.run(
-            &["verify", &half, "--model", &onnx, "--tolerance", "1e-7"],
-            CPU,
-        );
-        assert_eq!(ran.code, 1, "{}", ran.out);
-        let (whole, half) = (bundle(&place, &whole), bundle(&place, &half));
-        let sizes = (whole.constant_bytes(), half.constant_bytes());
-        assert!(sizes.1 * 100 < sizes.0 * 60, "{name}: {sizes:?}");
-    }
-}
-
-#[test]
 fn a_bundle_is_inspected_and_run() {
     let place = place(&[("mlp.onnx", mlp())]);
     let targets = [
@@ -373,4 +341,5 @@ fn what_cannot_be_compiled_is_refused() {
 
 #[cfg(feature = "twin")]
 mod gpus;
+mod half;
 mod wrong;

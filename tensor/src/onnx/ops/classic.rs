@@ -25,7 +25,7 @@ pub(super) const OPS: Table = &[
 
 /// Numbers of an attribute on the engine of the call.
 fn row(c: &Call, list: &[f64], dtype: DType) -> Result<Tensor> {
-    Ok(Tensor::from_slice(c.engine(), list, &[list.len()])?.cast(dtype)?)
+    Ok(Tensor::from_floats(c.engine(), list, &[list.len()], dtype)?)
 }
 
 /// The type in which features are computed.

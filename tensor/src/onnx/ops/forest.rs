@@ -189,7 +189,7 @@ impl Trees {
         let values: Vec<f64> = (0..layout.size())
             .map(|place| layout.node(self, place).map_or(0.0, |n| self.values[n]))
             .collect();
-        let values = Tensor::from_slice(engine, &values, &[values.len()])?.cast(dtype)?;
+        let values = Tensor::from_floats(engine, &values, &[values.len()], dtype)?;
         // By feature, a power of two of them: rows of one tree look at the same one at first.
         let more = (layout.columns() - x.shape()[1]) as isize;
         let x = x
@@ -274,7 +274,7 @@ impl Trees {
             Aggregate::Max => f64::NEG_INFINITY,
         };
         let table = self.vote_table(leaves, targets, empty, aggregate)?;
-        let table = Tensor::from_slice(engine, &table, &[leaves, targets])?.cast(dtype)?;
+        let table = Tensor::from_floats(engine, &table, &[leaves, targets], dtype)?;
         let over = |votes: &Tensor, axis: isize| match aggregate {
             Aggregate::Sum | Aggregate::Average => votes.sum(&[axis], false),
             Aggregate::Min => votes.min(&[axis], false),
@@ -375,7 +375,7 @@ impl Trees {
             .collect();
         Ok((
             Tensor::from_slice(engine, &numbers, &[numbers.len()])?,
-            Tensor::from_slice(engine, &table, &[sets, width])?.cast(dtype)?,
+            Tensor::from_floats(engine, &table, &[sets, width], dtype)?,
         ))
     }
 }

@@ -228,8 +228,8 @@ fn affine_grid(c: &mut Call) -> Result<Vec<Value>> {
     for (i, &size) in space.iter().enumerate() {
         let mut shape = vec![1; r + 2];
         shape[1 + i] = size;
-        let line = Tensor::from_slice(theta.engine(), &centres(size, align), &shape)?;
-        let line = line.cast(theta.dtype())?;
+        let line = centres(size, align);
+        let line = Tensor::from_floats(theta.engine(), &line, &shape, theta.dtype())?;
         grid = grid.add(&column(r - 1 - i)?.mul(&line)?)?;
     }
     one(grid)

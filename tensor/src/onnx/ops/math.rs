@@ -3,6 +3,7 @@
 use codegen::DType;
 
 use super::shape::strings_moved;
+use crate::doubles::widest;
 use crate::error::Result as TensorResult;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, Table, one};
@@ -161,7 +162,7 @@ fn mean(c: &mut Call) -> Result<Vec<Value>> {
     for x in &all {
         same_type(&all[0], x)?;
         // The sum may be larger than what is stored.
-        wide.push(x.cast(DType::F64)?);
+        wide.push(x.cast(widest(x.engine()).promote(dtype))?);
     }
     let sum = Tensor::sum_of(&wide.iter().collect::<Vec<_>>())?;
     one(sum.div(all.len() as f64)?.cast(dtype)?)
@@ -237,7 +238,7 @@ fn pow(c: &mut Call) -> Result<Vec<Value>> {
             common => common,
         },
         // `f32` has not the digits of such an integer.
-        (false, true) if dtype.size() >= 4 => DType::F64,
+        (false, true) if dtype.size() >= 4 => widest(a.engine()).promote(b.dtype()),
         _ => dtype.promote(b.dtype()).promote(DType::F32),
     };
     one(a.cast(wide)?.pow(&b.cast(wide)?)?.cast(dtype)?)
@@ -248,7 +249,7 @@ fn integer_power(a: &Tensor, b: &Tensor, known: Option<f64>) -> TensorResult<Ten
     let small = known.is_some_and(|b| b.abs() <= 16_777_216.0) || b.dtype().size() <= 2;
     let wide = match small && a.dtype() != DType::F64 {
         true => DType::F32,
-        false => DType::F64,
+        false => widest(a.engine()).promote(a.dtype()),
     };
     let (base, exponent) = (a.cast(wide)?, b.cast(wide)?);
     let power = base.pow(&exponent)?;

@@ -274,7 +274,7 @@ impl Taps {
                 within.map_or(0.0, |i| self.weight[phase * self.width + i])
             });
             let weights: Vec<f64> = weights.collect();
-            let weights = Tensor::from_slice(x.engine(), &weights, &line)?.cast(x.dtype())?;
+            let weights = Tensor::from_floats(x.engine(), &weights, &line, x.dtype())?;
             let first = (tap - low) as usize;
             let part = x.narrow(at, first, (periods - 1) * old + 1)?;
             let term = part.every(along, old)?.unsqueeze(at + 1)?.mul(&weights)?;
@@ -292,7 +292,7 @@ impl Taps {
     fn sum(&self, x: &Tensor, along: usize, line: &[usize]) -> Result<Tensor> {
         let (at, new) = (along as isize, line[along]);
         let table = |weights: &[f64], shape: &[usize]| {
-            Tensor::from_slice(x.engine(), weights, shape)?.cast(x.dtype())
+            Tensor::from_floats(x.engine(), weights, shape, x.dtype())
         };
         if self.width > 4 {
             // Many taps are a sum over an axis of their own.

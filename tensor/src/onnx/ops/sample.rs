@@ -64,8 +64,7 @@ impl Taps {
             Mode::Linear => (place.floor()?, &[0.0, 1.0]),
             Mode::Cubic => (place.floor()?, &[-1.0, 0.0, 1.0, 2.0]),
         };
-        let steps = Tensor::from_slice(place.engine(), steps, &[steps.len()])?;
-        let steps = steps.cast(place.dtype())?;
+        let steps = Tensor::from_floats(place.engine(), steps, &[steps.len()], place.dtype())?;
         let rest = place.sub(&base)?.unsqueeze(-1)?;
         let distance = steps.sub(&rest)?.abs()?;
         let weight = match mode {

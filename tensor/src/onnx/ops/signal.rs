@@ -2,12 +2,13 @@
 //!
 //! A transform is a product with a matrix of sines. One of a longer signal is split into transforms
 //! of its factors (Cooley and Tukey 1965), so that no matrix is large. Sums of sines cancel, so they
-//! are taken in `f64`.
+//! are taken in `f64` where there is one.
 
 use std::f64::consts::PI;
 
 use codegen::DType;
 
+use crate::doubles::widest;
 use crate::element::Scalar;
 use crate::graph::Tensor;
 use crate::onnx::call::{Call, Table, axis, one, sizes};
@@ -87,7 +88,8 @@ fn roots(
             parts.1.push(angle.sin());
         }
     }
-    let table = |list: &[f64]| Tensor::from_slice(like.engine(), list, &[rows, columns]);
+    let table =
+        |list: &[f64]| Tensor::from_floats(like.engine(), list, &[rows, columns], like.dtype());
     Ok((table(&parts.0)?, table(&parts.1)?))
 }
 
@@ -141,7 +143,8 @@ fn spectrum(x: &Tensor, along: usize, n: usize, onesided: bool, inverse: bool) -
     amounts[along] = (0, n as isize - size as isize);
     let fitted = x.pad(&amounts, PadMode::Constant(Scalar::Float(0.0)))?;
     let part = |i: usize| -> crate::Result<Tensor> {
-        let part = fitted.index(last as isize, i as isize)?.cast(DType::F64)?;
+        let part = fitted.index(last as isize, i as isize)?;
+        let part = part.cast(widest(x.engine()).promote(x.dtype()))?;
         let part = part.move_axis(along as isize, -1)?;
         part.reshape(&[part.numel() / n, n])
     };
@@ -308,7 +311,7 @@ fn table(c: &Call, list: &[f64], shape: &[usize]) -> Result<Vec<Value>> {
         Some(Elem::Plain(dtype)) => dtype,
         Some(elem) => return unsupported(format!("{} of {elem}", c.node.op)),
     };
-    one(Tensor::from_slice(c.engine(), list, shape)?.cast(dtype)?)
+    one(Tensor::from_floats(c.engine(), list, shape, dtype)?)
 }
 
 /// A sum of cosines with these factors, of 0, 1, 2.. turns over the length.

@@ -4,6 +4,7 @@
 mod combine;
 mod coverage;
 mod devices;
+mod doubles;
 mod functions;
 mod gradients;
 mod indices;

@@ -7,6 +7,7 @@ use crate::Setup;
 use crate::model_bundle::{Recipe, THREADS, parse_queue, parse_state};
 use doorbell_run::ModelBundle;
 use doorbell_run::save::{apart, save};
+use tensor::jit::export::Operands;
 use tensor::onnx::{Carried, Model};
 
 use crate::program::error::Error;
@@ -28,7 +29,8 @@ pub struct Args {
     /// The file to write
     #[arg(long, short, value_name = "FILE")]
     output: PathBuf,
-    /// Products read f16 where the model has f32, and sum in f32; `verify` prints what that costs
+    /// Products read f16 where the model has f32, and sum in f32; what positions are made of stays f32. `verify` prints what
+    /// that costs
     #[arg(long)]
     half: bool,
     /// Threads that a processor's code is laid out for; it runs on any number
@@ -105,10 +107,33 @@ pub fn run(args: &Args) -> Result<(), Error> {
     for (name, launches) in &made.targets {
         output::line(format_args!("target   {name}: {launches} commands"))?;
     }
+    if let Some(operands) = made.operands {
+        kept(operands);
+    }
     let mb = made.bytes.len() as f64 / 1e6;
     say!("compiled in {seconds:.3} s");
     output::line(format_args!(
         "wrote    {}, {mb:.3} MB",
         args.output.display()
     ))
+}
+
+/// Says what stays `f32` in spite of --half.
+fn kept(operands: Operands) {
+    let Operands {
+        half,
+        exact,
+        beyond,
+    } = operands;
+    let all = half + exact + beyond;
+    if exact > 0 {
+        say!(
+            "note: {exact} of {all} operands of products stay f32: indices, integers or whole numbers are made of them"
+        );
+    }
+    if beyond > 0 {
+        say!(
+            "note: {beyond} of {all} operands of products stay f32: f16 does not hold their numbers"
+        );
+    }
 }
