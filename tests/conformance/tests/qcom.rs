@@ -10,16 +10,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use codegen::ir3;
-use conformance::{Kernel, Subject};
+use conformance::part::Part;
+use conformance::{CASES, Kernel, Subject};
 use drivers_qcom::object::Object;
 use drivers_qcom::{Options, kgsl, msm, over};
 use drivers_spec::qcom::regs::SHARED_REGISTERS;
 use hcq::transport::Machine;
 use hcq::{Device, KernelImage};
+use twin_qcom::chip::CHIPS;
 use twin_qcom::machine::TwinMachine;
 
 conformance::conformance!(kgsl_a630, || TwinSubject::new("a630", ""));
 conformance::conformance!(msm_a660, || TwinSubject::new("a660", "kernel=msm"));
+
+/// All chips through both kernel drivers: one in 41 of their cases, which is a prime, so that each chip has another one.
+#[test]
+fn every_chip() {
+    let part = Part::chosen();
+    let kernels = ["kernel=kgsl", "kernel=msm"];
+    let all = CHIPS
+        .iter()
+        .flat_map(|chip| kernels.map(|kernel| (chip.name, kernel)))
+        .flat_map(|machine| CASES.iter().map(move |case| (machine, case)));
+    let mut count = 0;
+    for (index, ((chip, kernel), (name, case))) in all.enumerate() {
+        // A quarter of a gigabyte by interpreted kernels.
+        let is_long = name.ends_with("large_copies_at_odd_offsets");
+        if !part.has(index, 41) || is_long && !part.is_all() {
+            continue;
+        }
+        println!("{chip}, {kernel}: {name}");
+        case(&TwinSubject::new(chip, kernel));
+        count += 1;
+    }
+    assert!(count > 10, "{count} cases");
+}
 
 /// The number of the group in r0.x; `$grid` has the numbers of groups.
 macro_rules! group {

@@ -56,7 +56,8 @@ scripts! {
     // AMD's own runtimes.
     rocr: "rocr", "rocr --long";
     rocr_mistakes: "rocr-mistakes", "rocr-mistakes --long";
-    // Mesa's drivers of Adreno.
+    // Mesa's disassembler and drivers of Adreno.
+    ir3: "ir3 --check", "ir3 --long --check";
     foreign_msm: "foreign-msm", "foreign-msm --long";
     // NVIDIA's own driver.
     cuda_ad102: "cuda-twin --chip ad102";

@@ -1,6 +1,6 @@
 //! The table: what both compilers' code takes on the simulated shader cores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use codegen::ir3::Object;
@@ -44,6 +44,13 @@ fn object(p: &Program, chip: &str) -> Result<Object, String> {
         Code::Object(object) => Object::decode(&object.bytes).map_err(|e| e.to_string()),
         Code::Text(_) => Err("text".into()),
     }
+}
+
+/// The machine words of all kernels that our compiler takes, each once.
+pub fn words(kernels: &Kernels, chip: &str) -> String {
+    let objects = kernels.iter().filter_map(|(_, p)| object(p, chip).ok());
+    let words: BTreeSet<u64> = objects.flat_map(|object| object.code).collect();
+    words.iter().map(|word| format!("{word:016x}\n")).collect()
 }
 
 fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {
