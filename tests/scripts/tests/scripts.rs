@@ -56,6 +56,8 @@ scripts! {
     // AMD's own runtimes.
     rocr: "rocr", "rocr --long";
     rocr_mistakes: "rocr-mistakes", "rocr-mistakes --long";
+    // Mesa's disassembler of Adreno beside ours.
+    ir3: "ir3 --test", "ir3 --long --test";
     // Mesa's drivers of Adreno.
     foreign_msm: "foreign-msm", "foreign-msm --long";
     // NVIDIA's own driver.

@@ -1,6 +1,6 @@
 //! The table: what both compilers' code takes on the simulated shader cores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use codegen::ir3::Object;
@@ -44,6 +44,17 @@ fn object(p: &Program, chip: &str) -> Result<Object, String> {
         Code::Object(object) => Object::decode(&object.bytes).map_err(|e| e.to_string()),
         Code::Text(_) => Err("text".into()),
     }
+}
+
+/// The words of machine code of kernels, each once.
+pub fn words(kernels: &Kernels, chip: &str) -> BTreeSet<u64> {
+    // What our compiler refuses has none.
+    let objects = kernels.iter().filter_map(|(_, p)| object(p, chip).ok());
+    let words = objects.flat_map(|object| {
+        let used = object.statistics.instructions as usize;
+        object.code.into_iter().take(used)
+    });
+    words.collect()
 }
 
 fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {

@@ -3,6 +3,8 @@
 //!
 //! `adreno CHIP FOLDER N` writes FOLDER/programs.txt and waits for a line of the standard input; then it reads
 //! FOLDER/mesa.txt, prints a table, and writes the listings of the N worst ones.
+//!
+//! `adreno words CHIP FILE` writes the words of all of them by our compiler, each once; `scripts/ir3` calls it.
 #![allow(clippy::unwrap_used)] // A tool for people who work on the compiler.
 
 mod compare;
@@ -16,6 +18,14 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [words, chip, file] = arguments.as_slice()
+        && words == "words"
+    {
+        let all = compare::words(&record::kernels(chip), chip);
+        let lines: String = all.iter().map(|word| format!("{word:016x}\n")).collect();
+        std::fs::write(file, lines).unwrap();
+        return ExitCode::SUCCESS;
+    }
     let [chip, folder, worst] = arguments.as_slice() else {
         eprintln!("usage: adreno CHIP FOLDER WORST; scripts/ir3-mesa calls it");
         return ExitCode::from(2);
