@@ -67,7 +67,9 @@ pub(crate) const KNOWN: &[&str] = &[
     "QCOM",
     "QCOM_CC",
     "QCOM_CL",
+    "QCOM_FULL_POWER",
     "QCOM_IR3",
+    "QCOM_PRIORITY",
     "SUBNORMALS",
     "TWIN",
     "WEBGPU",
@@ -159,6 +161,10 @@ pub struct Settings {
     pub amd_reset: bool,
     /// AMD packets to encode as another, hardware-proven driver does; not a variable. Default none.
     pub amd_recorded: Recorded,
+    /// `QCOM_PRIORITY`: the priority of Adreno's queue among those of all programs, 1 (the highest) to 15. Default 8.
+    pub qcom_priority: u8,
+    /// `QCOM_FULL_POWER`: whether KGSL is asked for the highest clock while a device is open. On unless 0.
+    pub qcom_full_power: bool,
     /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
     pub firmware: Vec<PathBuf>,
     /// `HCQDEV_BUNDLES`: the folder that gets a file with all that is known when a device faults or hangs, 0 for none.
@@ -203,6 +209,8 @@ impl Default for Settings {
             amd_aql: None,
             amd_reset: false,
             amd_recorded: Recorded::default(),
+            qcom_priority: 8,
+            qcom_full_power: true,
             firmware: Vec::new(),
             bundles: None,
             said: Vec::new(),
@@ -256,6 +264,8 @@ impl Settings {
                 "NV_WGMMA" => s.nv_wgmma = flag("NV_WGMMA", value)?,
                 "AMD_AQL" => s.amd_aql = Some(flag("AMD_AQL", value)?),
                 "AMD_RESET" => s.amd_reset = flag("AMD_RESET", value)?,
+                "QCOM_PRIORITY" => s.qcom_priority = number("QCOM_PRIORITY", value, 1, 15)? as u8,
+                "QCOM_FULL_POWER" => s.qcom_full_power = flag("QCOM_FULL_POWER", value)?,
                 "HCQDEV_FIRMWARE" => s.firmware = std::env::split_paths(value).collect(),
                 "HCQDEV_BUNDLES" => bundles = Some(PathBuf::from(value)),
                 "HCQDEV_PCI_WAIT" => {
@@ -388,6 +398,8 @@ mod tests {
             ("NV_WGMMA", "0"),
             ("AMD_AQL", "0"),
             ("AMD_RESET", "1"),
+            ("QCOM_PRIORITY", "12"),
+            ("QCOM_FULL_POWER", "0"),
             ("HCQDEV_FIRMWARE", "/opt/firmware:/srv"),
             ("HCQDEV_PCI_WAIT", "7"),
             ("TWIN", "gpus=2"),
@@ -400,7 +412,7 @@ mod tests {
         ]);
         let settings = settings.map(|settings| {
             let names: Vec<_> = settings.said.iter().map(|[name, _]| &**name).collect();
-            assert_eq!(names.len(), 22, "{names:?}");
+            assert_eq!(names.len(), 24, "{names:?}");
             assert_eq!(names[0], "ALLOW_TF32");
             Settings {
                 said: Vec::new(),
@@ -424,6 +436,8 @@ mod tests {
             amd_aql: Some(false),
             amd_reset: true,
             amd_recorded: Recorded::default(),
+            qcom_priority: 12,
+            qcom_full_power: false,
             firmware: vec!["/opt/firmware".into(), "/srv".into()],
             bundles: Some("/var/bundles".into()),
             said: Vec::new(),
@@ -516,6 +530,18 @@ mod tests {
                 "0",
                 "HCQDEV_WAIT_TIMEOUT_MS=0: expected a number from 1 to 86400000, found \"0\"; \
                  correct it or unset HCQDEV_WAIT_TIMEOUT_MS",
+            ),
+            (
+                "QCOM_PRIORITY",
+                "0",
+                "QCOM_PRIORITY=0: expected a number from 1 to 15, found \"0\"; correct it or unset \
+                 QCOM_PRIORITY",
+            ),
+            (
+                "QCOM_PRIORITY",
+                "16",
+                "QCOM_PRIORITY=16: expected a number from 1 to 15, found \"16\"; correct it or unset \
+                 QCOM_PRIORITY",
             ),
             (
                 "CPU_COUNT",

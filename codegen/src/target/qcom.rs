@@ -4,7 +4,7 @@
 //! Rates: measurements on an A630 by others (arithmetic of 345 to 468 GFLOPS on `f32` at 710 MHz on two shader
 //! processors, 150 GB/s from the texture cache); none of ours.
 
-use drivers_spec::qcom::chip::{CHIPS, Chip as Row};
+use drivers_spec::qcom::chip::{CHIPS, Chip as Row, by_name};
 
 use super::{Atomics, GroupCosts, RegisterFile, Target, TargetKind};
 use crate::dtype::DType;
@@ -36,17 +36,13 @@ const GROUPS: GroupCosts = GroupCosts {
     launch: 8000.0,
 };
 
-fn row(name: &str) -> Option<&'static Row> {
-    CHIPS.iter().find(|c| c.name.eq_ignore_ascii_case(name))
-}
-
 impl Target {
     /// An Adreno GPU by its name (`a630`, ...), with so many shader processors; 0 stands for those of the chip.
     ///
     /// # Errors
     /// An unknown chip.
     pub fn qcom(chip: &str, units: usize) -> Result<Target> {
-        let Some(row) = row(chip) else {
+        let Some(row) = by_name(chip) else {
             return Err(Error::NoTarget {
                 name: chip.into(),
                 known: Self::qcom_chips().collect::<Vec<_>>().join(", "),
@@ -57,7 +53,7 @@ impl Target {
             arch: ARCH.into(),
             triple: String::new(),
             kind: TargetKind::Gpu,
-            cpu: chip.to_ascii_lowercase(),
+            cpu: row.name.to_ascii_lowercase(),
             features: String::new(),
             vector_bytes: 16,
             vector_regs: REGISTERS,
@@ -108,7 +104,7 @@ impl Target {
 
 /// The register file of a target's chip, for the allocation of registers.
 pub(crate) fn registers(t: &Target) -> Chip {
-    row(&t.cpu).map_or_else(Chip::default, |row| Chip {
+    by_name(&t.cpu).map_or_else(Chip::default, |row| Chip {
         vectors: row.facts().registers,
         waves: Row::MAX_WAVES,
         granularity: row.wave_granularity,
@@ -129,6 +125,8 @@ mod tests {
             assert!(registers(&t).vectors >= 48);
         }
         assert_eq!(Target::qcom("a630", 7).unwrap().cores, 7);
+        // The name that devices have.
+        assert_eq!(Target::qcom("A642L", 0).unwrap().cpu, "a643");
         let error = Target::qcom("a730", 0).unwrap_err().to_string();
         assert!(error.contains("a730") && error.contains("A630"), "{error}");
     }

@@ -36,31 +36,36 @@ impl HostFile {
         Ok(HostFile { name, file })
     }
 
-    /// One request with an argument of bytes. Interrupted calls are repeated, as libdrm does, but not
-    /// without limit: a process under a storm of signals has to check its deadlines. The caller
-    /// has checked that the argument is as large as the request says. What the argument points to
-    /// is between the caller and the kernel, which checks every address.
+    /// One request with an argument of bytes. The caller has checked that the argument is as large as the request says.
+    /// What the argument points to is between the caller and the kernel, which checks every address.
     fn ioctl_bytes(&self, request: u32, argument: &mut [u8]) -> Result<i32, Errno> {
-        let mut interrupted = 0;
-        loop {
-            // Of libc, because nix makes a function of each request that is known when it is
-            // compiled; here requests are rows of tables.
-            // SAFETY: the descriptor is open, and the kernel copies no more bytes of the argument
-            // than the request encodes, which the caller compared with its length.
-            let rc = unsafe {
-                libc::ioctl(
-                    self.file.as_raw_fd(),
-                    request as libc::Ioctl,
-                    argument.as_mut_ptr(),
-                )
-            };
-            let done = Errno::result(rc);
-            interrupted += 1;
-            if done != Err(Errno::EINTR) || interrupted == INTERRUPTIONS {
-                return done;
-            }
-        }
+        // Of libc, because nix makes a function of each request that is known when it is
+        // compiled; here requests are rows of tables.
+        // SAFETY: the descriptor is open, and the kernel copies no more bytes of the argument
+        // than the request encodes, which the caller compared with its length.
+        let rc = unsafe {
+            libc::ioctl(
+                self.file.as_raw_fd(),
+                request as libc::Ioctl,
+                argument.as_mut_ptr(),
+            )
+        };
+        Errno::result(rc)
     }
+}
+
+/// Makes a call. An interrupted one is made again, as libdrm does, but not without limit: a process under a storm of signals
+/// has to check its deadlines. Waits are not: their limit may start anew.
+fn repeated(is_wait: bool, mut call: impl FnMut() -> Result<i32, Errno>) -> Result<i32, Errno> {
+    let calls = if is_wait { 1 } else { INTERRUPTIONS };
+    let mut done = call();
+    for _ in 1..calls {
+        if done != Err(Errno::EINTR) {
+            break;
+        }
+        done = call();
+    }
+    done
 }
 
 /// The system's error of an operation on a path.
@@ -83,9 +88,11 @@ impl DevFile for HostFile {
     }
 
     fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
-        let operation = format!("ioctl {}", request.ioctl().name);
-        let failed = |fault| TransportError::new(&*self.name, &*operation, fault);
-        let done = request.perform(|code, argument| self.ioctl_bytes(code, argument));
+        let (name, is_wait) = (request.ioctl().name, request.is_wait());
+        // Only on failure: a call that succeeds allocates nothing.
+        let failed = |fault| TransportError::new(&*self.name, format!("ioctl {name}"), fault);
+        let done = request
+            .perform(|code, argument| repeated(is_wait, || self.ioctl_bytes(code, argument)));
         done.map_err(failed)?
             .map_err(|errno| failed(Fault::Errno(errno as i32)))
     }
@@ -168,6 +175,31 @@ mod tests {
         let code = nix::request_code_read!(b'T', 0x30, 4); // TIOCGPTN
         assert_eq!(pty.ioctl_bytes(code as u32, &mut number), Ok(0));
         assert_ne!(number, [0xff; 4]);
+    }
+
+    #[test]
+    fn interrupted_calls_are_made_again_and_waits_are_not() {
+        for (is_wait, left, done, calls) in [
+            (false, 3, Ok(7), 4),
+            (true, 3, Err(Errno::EINTR), 1),
+            (true, 0, Ok(7), 1),
+            (false, u32::MAX, Err(Errno::EINTR), INTERRUPTIONS),
+        ] {
+            let (mut left, mut made) = (left, 0);
+            let found = repeated(is_wait, || {
+                made += 1;
+                match left.checked_sub(1) {
+                    None => Ok(7),
+                    Some(rest) => {
+                        left = rest;
+                        Err(Errno::EINTR)
+                    }
+                }
+            });
+            assert_eq!((found, made), (done, calls));
+        }
+        let refused = repeated(false, || Err(Errno::EINVAL));
+        assert_eq!(refused, Err(Errno::EINVAL));
     }
 
     #[test]

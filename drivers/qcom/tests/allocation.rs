@@ -10,11 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use drivers_qcom::{Options, kgsl, msm, over};
+use drivers_qcom::{Options, QcomDevice, kgsl, msm, over};
 use hcq::graph::{GraphBuilder, Work};
 use hcq::progress::{Asked, raising};
-use hcq::transport::Machine;
-use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val};
+use hcq::{Command, Device, MemoryKind, QueueKind, Span, Stream, Val, Width};
 use twin_qcom::machine::TwinMachine;
 
 use stand::{at, soon};
@@ -56,17 +55,22 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+/// A device of a twin, which tells when a thread is inside of it.
+fn open(config: &str, twin: &Arc<TwinMachine>) -> (Arc<QcomDevice>, Arc<timed::Spent>) {
+    let (machine, spent) = timed::timed(twin.clone());
+    let options = Options::default();
+    let backend = match config.contains("msm") {
+        true => msm::open(&machine, 0),
+        false => kgsl::open(&machine, 0, &options),
+    };
+    (over(&backend.unwrap(), &options).unwrap(), spent)
+}
+
 #[test]
 fn submissions_and_replays_allocate_nothing() {
     for config in ["chip=a630", "chip=a630,kernel=msm"] {
-        let twin: Arc<dyn Machine> = TwinMachine::new(config).unwrap();
-        let (machine, spent) = timed::timed(twin);
-        let options = Options::default();
-        let backend = match config.contains("msm") {
-            true => msm::open(&machine, 0),
-            false => kgsl::open(&machine, 0, &options),
-        };
-        let device = over(&backend.unwrap(), &options).unwrap();
+        let twin = TwinMachine::new(config).unwrap();
+        let (device, spent) = open(config, &twin);
         let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let program = device.load(&stand::many("a630")).unwrap();
         let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
@@ -87,7 +91,7 @@ fn submissions_and_replays_allocate_nothing() {
         }
         let mut graph = builder.build().unwrap();
         let gate = device.signal("gate").unwrap();
-        // Each is made while nothing else is under way; waits are not counted, since they may ask.
+        // Each is made while nothing else is under way; waits are counted below.
         let (mut allocations, mut calls) = (Vec::new(), Vec::new());
         for round in 0..40 {
             let before = (COUNT.get(), spent.calls.load(Ordering::Relaxed));
@@ -143,14 +147,8 @@ fn looks_at_a_long_run_allocate_nothing() {
         ("chip=a630,kernel=msm", Some(0)),
     ] {
         let config = format!("{config},timeout=1500,fault=hang:1");
-        let twin: Arc<dyn Machine> = TwinMachine::new(&config).unwrap();
-        let (machine, _) = timed::timed(twin);
-        let options = Options::default();
-        let backend = match config.contains("msm") {
-            true => msm::open(&machine, 0),
-            false => kgsl::open(&machine, 0, &options),
-        };
-        let device = over(&backend.unwrap(), &options).unwrap();
+        let twin = TwinMachine::new(&config).unwrap();
+        let (device, _) = open(&config, &twin);
         let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
         let program = device.load(&stand::many("a630")).unwrap();
         let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
@@ -182,4 +180,63 @@ fn looks_at_a_long_run_allocate_nothing() {
         let allocating = counts[from..].iter().filter(|count| **count > 0);
         assert_eq!(allocating.count(), 0, "{config}, {wait:?}: {counts:?}");
     }
+}
+
+/// A wait sleeps in the kernel, and looks for faults of all contexts before and after.
+#[test]
+fn waits_allocate_nothing() {
+    for config in ["chip=a630", "chip=a630,kernel=msm,timeout=60000"] {
+        let twin = TwinMachine::new(config).unwrap();
+        let (device, _) = open(config, &twin);
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
+        let mut counts = Vec::new();
+        for round in 0..12 {
+            let write = Command::Write {
+                at: at(&data),
+                value: Val::Const(round),
+                width: Width::W64,
+            };
+            twin.machine().pause();
+            let point = compute.submit(&[], &[write]).unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(20));
+                    twin.machine().go_on();
+                });
+                let before = COUNT.get();
+                point.wait(soon()).unwrap();
+                counts.push(COUNT.get() - before);
+            });
+        }
+        // The first ones fill what is kept.
+        assert_eq!(counts[4..], [0; 8], "{config}");
+    }
+}
+
+/// Where signals come in time, nobody asks the kernel how far it is: what is kept for that has a limit.
+#[test]
+fn submissions_whose_ends_nobody_sleeps_for_allocate_nothing() {
+    let config = "chip=a630,kernel=msm";
+    let twin = TwinMachine::new(config).unwrap();
+    let (device, _) = open(config, &twin);
+    let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let data = stand::memory(&*device, MemoryKind::Device, 4096).unwrap();
+    let write = Command::Write {
+        at: at(&data),
+        value: Val::Const(1),
+        width: Width::W64,
+    };
+    let mut count = 0;
+    for round in 0..600 {
+        let before = COUNT.get();
+        let point = compute.submit(&[], &[write]).unwrap();
+        if round >= 100 {
+            count += COUNT.get() - before;
+        }
+        while !point.reached().unwrap() {
+            std::thread::yield_now();
+        }
+    }
+    assert!(count <= 1, "{count} allocations");
 }

@@ -3,13 +3,15 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 mod stand;
+mod timed;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::part::Part;
 use drivers_qcom::{Options, QcomDevice, kgsl, msm, over};
-use hcq::transport::Machine;
+use hcq::transport::errno::EDEADLK;
+use hcq::transport::{Fault, Machine};
 use hcq::{
     Command, Deadline, Device, Error, MemoryKind, Point, QueueKind, Result, Stream, Val, Width,
 };
@@ -38,6 +40,9 @@ const KGSL: Way = Way {
         "GPUOBJ_INFO",
         "GPUOBJ_FREE",
         "GPUMEM_SYNC_CACHE",
+        "GPUOBJ_IMPORT",
+        "MAP_USER_MEM",
+        "SHAREDMEM_FREE",
         "PERFCOUNTER_GET",
         "PERFCOUNTER_READ",
         "PERFCOUNTER_PUT",
@@ -58,6 +63,7 @@ const MSM: Way = Way {
         "MSM_GEM_NEW",
         "MSM_GEM_INFO",
         "GEM_CLOSE",
+        "PRIME_FD_TO_HANDLE",
         "MSM_SUBMITQUEUE_NEW",
         "MSM_SUBMITQUEUE_CLOSE",
         "MSM_SUBMITQUEUE_QUERY",
@@ -83,8 +89,9 @@ const ERRNOS: [&str; 13] = [
 ];
 
 /// Calls that free something: where they fail, it stays until the process ends.
-const FREES: [&str; 5] = [
+const FREES: [&str; 6] = [
     "GPUOBJ_FREE",
+    "SHAREDMEM_FREE",
     "DRAWCTXT_DESTROY",
     "PERFCOUNTER_PUT",
     "GEM_CLOSE",
@@ -125,11 +132,17 @@ fn open(twin: &Arc<TwinMachine>) -> Result<Arc<QcomDevice>> {
 fn use_all(twin: &Arc<TwinMachine>) -> Result<bool> {
     let machine: Arc<dyn Machine> = twin.clone();
     let options = options();
-    let backend = match twin.process().exists(KGSL.file) {
+    let is_kgsl = twin.process().exists(KGSL.file);
+    let backend = match is_kgsl {
         true => kgsl::open(&machine, 0, &options)?,
         false => msm::open(&machine, 0)?,
     };
-    stand::work(&backend, &options, Duration::from_secs(20))
+    let limit = Duration::from_secs(20);
+    let right = stand::work(&backend, &options, limit)?;
+    let dmabuf = twin.process().foreign_dmabuf(8192).unwrap();
+    let imported = stand::imports(&backend, &options, (dmabuf, is_kgsl), limit);
+    twin.process().close(dmabuf).unwrap();
+    Ok(right & imported?)
 }
 
 /// One call fails once.
@@ -305,6 +318,54 @@ fn a_hang_is_a_loss_of_all_that_waits() {
             drop(points);
             bench.ends_lost(&error, &["hang", "dmesg"]);
         }
+    }
+}
+
+/// The kernel refuses submissions of a context that hung, often before anybody has slept.
+#[test]
+fn a_hang_that_the_next_submission_meets_names_what_was_under_way() {
+    let twin = hasty(&KGSL, "hang:1");
+    let bench = Bench::on(&twin);
+    let fill = Command::Fill {
+        at: stand::at(&bench.data),
+        value: 7,
+        bytes: 64,
+    };
+    bench.stream.submit(&[], &[fill]).unwrap();
+    let error = loop {
+        if let Err(error) = bench.write(2) {
+            break error;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    let text = error.to_string();
+    let refused = Fault::Errno(EDEADLK).to_string();
+    assert!(text.matches(&refused).count() <= 1, "{text}");
+    bench.ends_lost(&error, &["guilty", "In flight", "dmesg"]);
+}
+
+/// Between the check and the call another thread may end the context: no loss.
+#[test]
+fn a_context_that_ends_while_it_is_asked_for_faults_has_none() {
+    for (way, call) in [
+        (&KGSL, "DEVICE_GETPROPERTY"),
+        (&MSM, "MSM_SUBMITQUEUE_QUERY"),
+    ] {
+        let twin = TwinMachine::new(way.config).unwrap();
+        let (machine, spent) = timed::timed(twin.clone());
+        let backend = match call.starts_with("MSM") {
+            false => kgsl::open(&machine, 0, &options()).unwrap(),
+            true => msm::open(&machine, 0).unwrap(),
+        };
+        let event = backend.event().unwrap();
+        let context = backend.context(&event, 8).unwrap();
+        let other = context.clone();
+        spent.before_next(call, move || assert!(other.stop()));
+        assert_eq!(context.fault(true), Ok(None), "{call}");
+        // It was ended right before the call.
+        assert!(context.stop());
+        drop((context, event, backend));
+        assert_eq!(stand::left(&twin), [""; 0]);
     }
 }
 

@@ -305,6 +305,87 @@ fn memory_of_the_gpu_is_known_by_the_pointer_of_its_mapping() {
     bench.ends();
 }
 
+/// An image of a buffer, a part of one, a buffer that is imported twice: each keeps its owner.
+#[test]
+fn two_objects_of_a_library_may_have_the_same_memory() {
+    let bench = Bench::new("");
+    let library = bench.file("/dev/kgsl-3d0");
+    let combined = memory::WRITECOMBINE << memory::CACHEMODE_SHIFT;
+    let (id, address) = object(&*library, 8192, combined);
+    let view = mapped(&*library, id, 8192);
+    let owners = [Arc::new(()), Arc::new(()), Arc::new(())];
+    let import = |which: usize, offset: u64| {
+        let all = Import::Device {
+            va: hcq::GpuVa(address + offset),
+            bytes: 4096,
+            owner: owners[which].clone(),
+        };
+        bench.device.import(&all).unwrap()
+    };
+    let (first, second, part) = (import(0, 0), import(1, 0), import(2, 2048));
+    assert_eq!(first.va(), second.va());
+    view.copy_from_slice(0, &content(5)).unwrap();
+    drop(first);
+    assert_eq!(bench.found(&second, 4096), content(5));
+    assert_eq!(bench.found(&part, 2048), content(5)[2048..]);
+    drop(part);
+    assert_eq!(Arc::strong_count(&owners[2]), 1);
+    // The address is known for as long as one of them is there, and can be imported anew.
+    assert_eq!(bench.found(&import(2, 0), 4096), content(5));
+    assert_eq!(Arc::strong_count(&owners[1]), 2);
+    drop(second);
+    assert!(owners.iter().all(|owner| Arc::strong_count(owner) == 1));
+    assert_eq!(bench.found(&import(0, 0), 4096), content(5));
+    drop(view);
+    let free = GpuobjFree {
+        id,
+        ..Default::default()
+    };
+    call(&*library, calls::GPUOBJ_FREE, free);
+    drop(library);
+    bench.ends();
+}
+
+#[test]
+fn pages_that_the_kernel_refuses_may_be_read_only() {
+    let bench = Bench::new("fault=call:MAP_USER_MEM:EFAULT");
+    let view = View::alloc(4096, 4096).unwrap();
+    let error = bench.device.import(&Import::Host(view)).unwrap_err();
+    let text = error.to_string();
+    for part in [
+        "EFAULT",
+        "read-only pages (map them writable)",
+        "another address",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    bench.ends();
+}
+
+/// KGSL maps a dma-buf anew each time.
+#[test]
+fn dma_bufs_are_used_in_place_by_kgsl() {
+    for version in ["4.9", "5.15"] {
+        let bench = Bench::new(&format!("version={version}"));
+        let process = bench.twin.process();
+        let fd = process.foreign_dmabuf(8192).unwrap();
+        let error = bench.device.import(&Import::DmaBuf(fd, 8193)).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("expected 1 to 0x2000"), "{text}");
+        let import = || bench.device.import(&Import::DmaBuf(fd, 8192)).unwrap();
+        let (first, second) = (import(), import());
+        assert_ne!(first.va(), second.va());
+        // The buffers keep the memory.
+        process.close(fd).unwrap();
+        let own = stand::memory(&*bench.device, MemoryKind::Device, 4096).unwrap();
+        own.write(0, &content(6)).unwrap();
+        bench.copy(&first, &own, 4096);
+        assert_eq!(bench.found(&second, 4096), content(6));
+        drop((first, second, own));
+        bench.ends();
+    }
+}
+
 #[test]
 fn dma_bufs_are_used_in_place() {
     let bench = Bench::new("kernel=msm");

@@ -3,7 +3,10 @@
 //! | of | where | source |
 //! |---|---|---|
 //! | KGSL | `/sys/class/kgsl/kgsl-3d0` | KGSL, adreno_sysfs.c, kgsl_pwrctrl.c |
-//! | msm | `device/devfreq/*/cur_freq` of the render node | Linux, Documentation/ABI/testing/sysfs-class-devfreq |
+//! | msm | `/sys/class/devfreq/*/cur_freq` | Linux, Documentation/ABI/testing/sysfs-class-devfreq |
+//!
+//! The render node of msm belongs to the display controller on most boards, its frequencies to the GPU, a device of its own:
+//! Linux, drivers/gpu/drm/msm/msm_gpu_devfreq.c, `msm_devfreq_init`; msm_drv.c, `msm_drm_init`.
 
 use hcq::transport::Machine;
 
@@ -12,13 +15,20 @@ use crate::bus::OnBus;
 
 const KGSL: &str = "/sys/class/kgsl/kgsl-3d0";
 const DRM: &str = "/sys/class/drm";
+const DEVFREQ: &str = "/sys/class/devfreq";
 
 /// The GPUs of both kernel drivers.
 pub(super) fn read(machine: &dyn Machine) -> Vec<Gauges> {
     let mut nodes = machine.list(DRM).unwrap_or_default();
     nodes.retain(|name| name.starts_with("renderD"));
     nodes.sort_unstable();
-    let msm = nodes.iter().filter_map(|node| of_msm(machine, node));
+    nodes.retain(|node| is_msm(machine, &format!("{DRM}/{node}/device")));
+    // Nothing names the node of a GPU's frequency: boards have one of each.
+    let mut clocks = clocks(machine).into_iter();
+    let msm = nodes.into_iter().map(|node| Gauges {
+        core_mhz: clocks.next(),
+        ..gpu(node, "msm", None)
+    });
     of_kgsl(machine).into_iter().chain(msm).collect()
 }
 
@@ -59,24 +69,26 @@ fn of_kgsl(machine: &dyn Machine) -> Option<Gauges> {
     })
 }
 
-fn of_msm(machine: &dyn Machine, node: &str) -> Option<Gauges> {
-    let folder = format!("{DRM}/{node}/device");
-    let uevent = text(machine, &format!("{folder}/uevent"))?;
+/// Whether the device in a folder has msm as its driver.
+fn is_msm(machine: &dyn Machine, folder: &str) -> bool {
+    let uevent = text(machine, &format!("{folder}/uevent")).unwrap_or_default();
     let is_msm = |line: &str| line == "DRIVER=adreno" || line.starts_with("DRIVER=msm");
-    if !uevent.lines().any(is_msm) {
-        return None;
-    }
-    let meters = machine
-        .list(&format!("{folder}/devfreq"))
-        .unwrap_or_default();
-    let hertz = meters.first().and_then(|name| {
-        let text = text(machine, &format!("{folder}/devfreq/{name}/cur_freq"))?;
-        text.parse::<f64>().ok()
-    });
-    Some(Gauges {
-        core_mhz: hertz.map(|hertz| hertz / 1e6),
-        ..gpu(node.into(), "msm", None)
-    })
+    uevent.lines().any(is_msm)
+}
+
+/// The clocks of msm's GPUs in MHz.
+fn clocks(machine: &dyn Machine) -> Vec<f64> {
+    let mut meters = machine.list(DEVFREQ).unwrap_or_default();
+    meters.sort_unstable();
+    let clock = |name: String| {
+        let folder = format!("{DEVFREQ}/{name}");
+        // Others are of memory, buses, processors.
+        let uevent = text(machine, &format!("{folder}/device/uevent"))?;
+        uevent.lines().find(|line| *line == "DRIVER=adreno")?;
+        let hertz = text(machine, &format!("{folder}/cur_freq"))?;
+        Some(hertz.parse::<f64>().ok()? / 1e6)
+    };
+    meters.into_iter().filter_map(clock).collect()
 }
 
 #[cfg(test)]
@@ -104,10 +116,17 @@ mod tests {
             "/sys/class/drm/renderD128/device/uevent",
             "DRIVER=msm_dpu\nOF_NAME=display\n",
         );
-        put(
-            "/sys/class/drm/renderD128/device/devfreq/5000000.gpu/cur_freq",
-            "257000000\n",
-        );
+        for (name, driver, hertz) in [
+            ("1d84000.ufs", "ufshcd-qcom", "300000000\n"),
+            ("5000000.gpu", "adreno", "257000000\n"),
+        ] {
+            let folder = format!("/sys/class/devfreq/{name}");
+            put(
+                &format!("{folder}/device/uevent"),
+                &format!("DRIVER={driver}\n"),
+            );
+            put(&format!("{folder}/cur_freq"), hertz);
+        }
         put("/sys/class/drm/renderD129/device/uevent", "DRIVER=amdgpu\n");
         let all = read(&*machine());
         let [kgsl, msm] = &all[..] else {

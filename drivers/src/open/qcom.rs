@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers_qcom::backend::{QcomBackend, Unusable};
 use drivers_qcom::{Options, kgsl, msm, over};
-use drivers_spec::qcom::chip::Chip;
+use drivers_spec::qcom::chip::{Chip, by_name};
 use hcq::{Device, DeviceId, Result};
 
 use super::{Present, Twin, is_twin, keep, none};
@@ -67,7 +67,7 @@ pub(super) fn open(
     for found in all.iter().filter(meant) {
         match &found.chip {
             Err(why) => refused = refused.or(Some(why.clone().into_error(target.to_string()))),
-            Ok(chip) if wanted.is_none_or(|wanted| chip.name.eq_ignore_ascii_case(wanted)) => {
+            Ok(chip) if wanted.is_none_or(|wanted| by_name(wanted) == Some(*chip)) => {
                 match gpu(&machine, is_twin(target), found, settings) {
                     Ok(device) => return Ok(device),
                     Err(error) => refused = refused.or(Some(error)),
@@ -110,13 +110,22 @@ fn not_there(all: &[Found], ways: &[Transport]) -> String {
     }
 }
 
-fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+/// What settings say of a device.
+fn options(settings: &Settings) -> Options {
     let usual = Options::default();
-    let options = Options {
+    Options {
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
-        coredumps: keep::coredumps(machine, twin, settings),
+        priority: settings.qcom_priority.into(),
+        full_power: settings.qcom_full_power,
         ..usual
+    }
+}
+
+fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+    let options = Options {
+        coredumps: keep::coredumps(machine, twin, settings),
+        ..options(settings)
     };
     let opened: Result<Arc<dyn QcomBackend>> = match found.way {
         Transport::Msm => msm::open(machine, found.index),
@@ -190,6 +199,19 @@ mod tests {
                 "{why}"
             );
         }
+    }
+
+    #[test]
+    fn settings_reach_the_context() {
+        let usual = options(&Settings::default());
+        let drivers = Options::default();
+        assert_eq!(
+            (usual.priority, usual.full_power),
+            (drivers.priority, drivers.full_power)
+        );
+        let env = [("QCOM_PRIORITY", "12"), ("QCOM_FULL_POWER", "0")];
+        let set = options(&Settings::parse(env).unwrap());
+        assert_eq!((set.priority, set.full_power), (12, false));
     }
 
     #[test]

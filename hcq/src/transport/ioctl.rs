@@ -183,6 +183,7 @@ impl<T: IntoBytes + FromBytes> IoctlOf<T> {
             pointers: self.pointers,
             argument: argument.as_mut_bytes(),
             memory,
+            is_wait: false,
         }
     }
 }
@@ -195,6 +196,7 @@ pub struct Request<'a, 'm> {
     pointers: Option<&'static [Pointer]>,
     argument: &'a mut [u8],
     memory: &'a mut [&'m mut [u8]],
+    is_wait: bool,
 }
 
 impl<'a, 'm> Request<'a, 'm> {
@@ -210,6 +212,7 @@ impl<'a, 'm> Request<'a, 'm> {
             pointers: Some(&[]),
             argument,
             memory: &mut [],
+            is_wait: false,
         }
     }
 
@@ -232,7 +235,22 @@ impl<'a, 'm> Request<'a, 'm> {
             pointers: Some(pointers),
             argument,
             memory,
+            is_wait: false,
         }
+    }
+
+    /// The call waits: when a signal interrupts it, the file returns EINTR, and does not make it again. The limits of some
+    /// waits start anew with each call, and the caller has a deadline.
+    pub fn waiting(self) -> Self {
+        Request {
+            is_wait: true,
+            ..self
+        }
+    }
+
+    /// Whether the call waits: see [`Request::waiting`].
+    pub fn is_wait(&self) -> bool {
+        self.is_wait
     }
 
     /// Which ioctl.

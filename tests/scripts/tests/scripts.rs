@@ -56,8 +56,9 @@ scripts! {
     // AMD's own runtimes.
     rocr: "rocr", "rocr --long";
     rocr_mistakes: "rocr-mistakes", "rocr-mistakes --long";
-    // Mesa's disassembler and drivers of Adreno.
-    ir3: "ir3 --check", "ir3 --long --check";
+    // Mesa's disassembler of Adreno beside ours.
+    ir3: "ir3 --test", "ir3 --long --test";
+    // Mesa's drivers of Adreno.
     foreign_msm: "foreign-msm", "foreign-msm --long";
     // NVIDIA's own driver.
     cuda_ad102: "cuda-twin --chip ad102";

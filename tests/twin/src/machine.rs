@@ -163,13 +163,13 @@ impl<P: Process> DevFile for TwinFile<P> {
     }
 
     fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
-        let name = request.ioctl().name;
+        let (name, is_wait) = (request.ioctl().name, request.is_wait());
         let done = request.perform(|code, argument| {
             let process = self.process.here()?;
             loop {
                 match process.ioctl(self.fd, code, argument.as_mut_ptr() as u64) {
-                    // As the real file does: an interrupted call is made again.
-                    Err(Errno::EINTR) => {}
+                    // As the real file does: an interrupted call is made again, but for waits.
+                    Err(Errno::EINTR) if !is_wait => {}
                     done => return done,
                 }
             }

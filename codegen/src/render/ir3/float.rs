@@ -175,12 +175,16 @@ impl Select<'_> {
         self.make(full(Op::MulF), &[&q, &scale])
     }
 
-    /// A quotient with what is left of the dividend added; itself where that is no number.
+    /// A quotient with what is left of the dividend added; itself where that is no number, and where it is 0: the sum of
+    /// what is left and a zero has lost the sign.
     fn corrected(&mut self, q: &List, a: &List, b: &List, inverse: &List) -> List {
         let minus = self.float_neg(q, FULL);
         let left = self.fma(FULL, b, &minus, a);
         let better = self.fma(FULL, inverse, &left, q);
-        self.number_or(&better, q)
+        let size = self.float_abs(&better, FULL);
+        let zero = vec![Opnd::float(0.0); size.len()];
+        let is = self.compare(Op::CmpsF, Cond::Gt, FULL, &size, &zero);
+        self.choose(FULL, &is, &better, q)
     }
 
     /// The first one, or where it is NaN the second one.

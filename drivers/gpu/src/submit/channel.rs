@@ -1,8 +1,8 @@
 //! [`Channel`]: the host side of one queue: submissions, and reclaiming what they used.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hcq::command_buffer::Keep;
@@ -47,6 +47,8 @@ pub struct Channel<H: Hardware> {
     pub(super) seen: Seen,
     pub(super) stood: Seen,
     pub(super) aside: Aside,
+    /// The last submissions and the number of reached fences, while the thread that has the lock looks for the cause of a loss.
+    pub(super) lent: Mutex<Option<(Recent, [u64; 2])>>,
 }
 
 /// The host's state of a queue, under the timeline's lock.
@@ -129,6 +131,7 @@ impl<H: Hardware> Channel<H> {
             seen: Seen::default(),
             stood: Seen::default(),
             aside: Aside::default(),
+            lent: Mutex::default(),
         })
     }
 
@@ -220,7 +223,7 @@ impl<H: Hardware> Channel<H> {
         Some(self.with_held(held, work))
     }
 
-    fn with_held<T>(
+    pub(super) fn with_held<T>(
         &self,
         mut held: Held<'_>,
         work: impl FnOnce(&mut Host) -> Result<T>,

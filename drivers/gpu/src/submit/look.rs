@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hcq::progress::{Asked, Silence, raising};
+use hcq::sync::lock;
 use hcq::transport::MonotonicClock;
 use hcq::{Deadline, Error, Result};
 
@@ -113,11 +114,17 @@ impl<H: Hardware> Channel<H> {
 
     /// Reads the last submissions and the number of reached fences; not during a submission.
     pub fn with_recent(&self, look: impl FnOnce(&Recent, [u64; 2])) {
-        let done = self.try_with(|host| {
+        let Some(held) = self.timeline.try_hold() else {
+            if let Some((recent, fences)) = &*lock(&self.lent) {
+                look(recent, *fences);
+            }
+            return;
+        };
+        let done = self.with_held(held, |host| {
             look(&host.recent, host.marks.fences());
             Ok(())
         });
-        if let Some(Err(error)) = done {
+        if let Err(error) = done {
             tracing::debug!(%error, "last submission unknown");
         }
     }

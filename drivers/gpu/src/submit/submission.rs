@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use hcq::sync::lock;
 use hcq::transport::TransportError;
 use hcq::{CommandBuffer, Error, MemoryKind, Result, Turn};
 use tracing::Level;
@@ -335,7 +336,7 @@ impl<H: Hardware> Channel<H> {
     #[inline(always)]
     pub(super) fn write(&self, host: &mut Host, words: &[u32]) -> Result<u64> {
         let done = self.way().submit(host.wptr, words);
-        let done = done.map_err(|e| self.failed(e))?;
+        let done = done.map_err(|e| self.failed(host, e))?;
         host.wptr = done.end;
         Ok(done.told)
     }
@@ -351,10 +352,21 @@ impl<H: Hardware> Channel<H> {
     }
 
     #[cold]
-    fn failed(&self, failed: Failed) -> Error {
-        match failed {
-            Failed::Broken(error) => self.broken(error),
-            Failed::Refused(error) => error,
+    fn failed(&self, host: &mut Host, failed: Failed) -> Error {
+        let error = match failed {
+            Failed::Broken(error) => error,
+            Failed::Refused(error) => return error,
+        };
+        // A GPU that has stopped is often first met here. The message names what is in flight, and this thread has the lock.
+        let fences = host.marks.fences();
+        *lock(&self.lent) = Some((std::mem::take(&mut host.recent), fences));
+        let lost = match self.core.look() {
+            Err(lost) => lost,
+            Ok(()) => self.broken(error),
+        };
+        if let Some((recent, _)) = lock(&self.lent).take() {
+            host.recent = recent;
         }
+        lost
     }
 }

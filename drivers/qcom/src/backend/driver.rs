@@ -123,11 +123,16 @@ impl<D: Driver> Opened<D> {
     /// # Errors
     /// The GPU is gone.
     fn exception(&self, now: bool) -> Result<Option<Exception>> {
-        let contexts: Vec<_> = {
-            let contexts = lock(&self.contexts);
-            contexts.iter().filter_map(Weak::upgrade).collect()
-        };
-        for context in contexts {
+        // One after the other, since waits allocate nothing and the lock is not held over a call. Of two that trade places
+        // meanwhile, one is asked the next time.
+        for at in 0.. {
+            let context = match lock(&self.contexts).get(at) {
+                Some(context) => context.upgrade(),
+                None => break,
+            };
+            let Some(context) = context else {
+                continue;
+            };
             let fault = context.fault(now).map_err(|e| self.failed(&e))?;
             if let Some(what) = fault {
                 return Ok(Some(Exception::Refused(Refused {

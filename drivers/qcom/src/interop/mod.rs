@@ -6,8 +6,8 @@
 //! | a dma-buf | [`Import::DmaBuf`] | yes | yes |
 //! | a buffer or image of Qualcomm's OpenCL | [`cl::import`] | yes | no |
 //!
-//! [`hcq::Device::import`] makes a buffer of it, which keeps what it is given. Importing pages or a dma-buf again while the
-//! first buffer lives gives the same mapping. Before each submission, [`hcq::Buffer::clean`] says what the host has written
+//! [`hcq::Device::import`] makes a buffer of it, which keeps what it is given. While the first buffer lives, importing pages again
+//! gives the same mapping, and so does a dma-buf on msm; KGSL maps a dma-buf anew each time, at another address. Before each submission, [`hcq::Buffer::clean`] says what the host has written
 //! by a pointer of its own; for a dma-buf, `DMA_BUF_IOCTL_SYNC` does, and for memory of OpenCL its own calls do (`clFinish`).
 //!
 //! | file | idea |

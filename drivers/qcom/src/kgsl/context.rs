@@ -143,11 +143,11 @@ impl Context {
         lock(&self.state).idle_at = is_idle.then_some(last);
     }
 
-    /// Notes a fault that a call has told of. Returns what is known of it.
-    fn faulted(&self, error: &TransportError) -> String {
+    /// Notes a fault that a call has told of.
+    fn faulted(&self, error: &TransportError) {
         let status = self.reset_status();
         let mut state = lock(&self.state);
-        let known = state.fault.get_or_insert_with(|| {
+        state.fault.get_or_insert_with(|| {
             let status = match status {
                 Ok(status) => told(status).into(),
                 Err(error) => format!("reset status: not readable ({error})"),
@@ -159,7 +159,12 @@ impl Context {
                 self.name, error.operation, error.fault
             )
         });
-        known.clone()
+    }
+
+    /// Whether a call was refused because another thread has ended the context meanwhile.
+    fn has_ended(&self, error: &TransportError) -> bool {
+        matches!(error.fault, Fault::Errno(EINVAL | ENOENT))
+            && self.is_stopped.load(Ordering::Acquire)
     }
 
     /// The reset status; reading it clears it.
@@ -169,10 +174,10 @@ impl Context {
         Ok(value)
     }
 
-    /// An error that tells of a fault, with what is known.
+    /// Notes the fault that a submission was refused for; who is told of the error asks for it.
     fn lost(&self, error: TransportError) -> TransportError {
-        let operation = self.faulted(&error);
-        TransportError { operation, ..error }
+        self.faulted(&error);
+        error
     }
 }
 
@@ -269,17 +274,13 @@ impl ContextHandle for Context {
             timestamp: retired.wrapping_add(1),
             timeout,
         };
-        let mut request = kgsl::DEVICE_WAITTIMESTAMP_CTXTID.with(&mut wait, &mut []);
+        // The limit starts anew with each call.
+        let request = kgsl::DEVICE_WAITTIMESTAMP_CTXTID.with(&mut wait, &mut []);
+        let mut request = request.waiting();
         let waited = by_clock(|| self.process.file.ioctl(&mut request));
         match waited {
             Ok(_) => Ok(Progress::Ended),
-            // Ended meanwhile, by another thread.
-            Err(error)
-                if matches!(error.fault, Fault::Errno(EINVAL | ENOENT))
-                    && self.is_stopped.load(Ordering::Acquire) =>
-            {
-                Ok(Progress::Idle)
-            }
+            Err(error) if self.has_ended(&error) => Ok(Progress::Idle),
             Err(error) if is_fault(&error) => {
                 // Who sleeps asks for it next.
                 self.faulted(&error);
@@ -308,7 +309,10 @@ impl ContextHandle for Context {
             true => self.reset_status(),
             false => by_clock(|| self.reset_status()),
         };
-        let status = status?;
+        let status = match status {
+            Err(error) if self.has_ended(&error) => return Ok(None),
+            status => status?,
+        };
         let last = self.last.load(Ordering::Acquire);
         let mut state = lock(&self.state);
         let was_idle = state.idle_at.take() == Some(last);

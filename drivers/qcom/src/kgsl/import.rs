@@ -83,7 +83,7 @@ impl Memory {
                     what,
                 )
             }
-            // KGSL's own memory: the GPU has it, at the same address if it was made so.
+            // Pages that may not be written, or KGSL's own memory: the GPU has it, at the same address if it was made so.
             Err(error) if error.fault == Fault::Errno(EFAULT) => {
                 // How the CPU caches it is its owner's: all lines are cleaned.
                 let window = Lines::window("memory of a library", view, lines);
@@ -91,7 +91,8 @@ impl Memory {
                 let library = Memory::of_library(process, (at, bytes), Some(window), owner);
                 library.map_err(|_| TransportError {
                     operation: format!(
-                        "{} of {at:#x}, memory of a GPU at another address: import that address",
+                        "{} of {at:#x}: read-only pages (map them writable), or memory of a GPU at another address (import that \
+                         address)",
                         error.operation
                     ),
                     ..error
@@ -143,7 +144,9 @@ impl Memory {
         window: Option<Window>,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Result<Arc<Memory>, TransportError> {
-        if process.heap.at(va).is_some() {
+        // Two objects of a library may name the same memory: an image of a buffer, a buffer that is imported twice.
+        let first = process.heap.at(va);
+        if first.as_ref().is_some_and(|first| !first.is_foreign()) {
             return Err(misfit(format!(
                 "memory at {va:#x}, which is a buffer of this driver: use that buffer"
             )));
@@ -154,6 +157,9 @@ impl Memory {
         };
         for at in [va, last] {
             check_there(&*process.file, at)?;
+        }
+        if let Some(first) = first {
+            return Ok(Memory::shared(first, (va, bytes), window, owner));
         }
         Ok(Memory::imported(
             process,

@@ -54,6 +54,11 @@ pub(super) enum Kind {
     Mapped,
     /// Memory of another library, with what keeps it.
     Foreign(#[expect(dead_code, reason = "it is kept")] Arc<dyn Any + Send + Sync>),
+    /// The same once more, by another owner: the first import has the address, and is kept as well.
+    Shared(
+        #[expect(dead_code, reason = "it is kept")] Arc<dyn Any + Send + Sync>,
+        #[expect(dead_code, reason = "it is kept")] Arc<Memory>,
+    ),
 }
 
 impl Object for Memory {
@@ -184,6 +189,29 @@ impl Memory {
         one.known()
     }
 
+    /// Memory that another import has the address of.
+    pub(super) fn shared(
+        first: Arc<Memory>,
+        (va, bytes): (u64, u64),
+        window: Option<Window>,
+        owner: Arc<dyn Any + Send + Sync>,
+    ) -> Arc<Memory> {
+        Arc::new(Memory {
+            named: None,
+            window,
+            va,
+            bytes,
+            is_new: false,
+            process: first.process.clone(),
+            kind: Kind::Shared(owner, first),
+        })
+    }
+
+    /// Whether it is of another library.
+    pub(super) fn is_foreign(&self) -> bool {
+        matches!(self.kind, Kind::Foreign(_))
+    }
+
     pub(super) fn known(self) -> Arc<Memory> {
         let one = Arc::new(self);
         one.process.heap.add(&one);
@@ -205,7 +233,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let file = &*self.process.file;
-        if self.va != 0 {
+        if self.va != 0 && !matches!(self.kind, Kind::Shared(..)) {
             self.process.heap.remove(self.va);
         }
         self.named = None;
@@ -226,7 +254,7 @@ impl Drop for Memory {
                 let mut argument = SharedmemFree { gpuaddr: self.va };
                 ioctl(file, kgsl::SHAREDMEM_FREE, &mut argument)
             }
-            Kind::Foreign(_) => Ok(()),
+            Kind::Foreign(_) | Kind::Shared(..) => Ok(()),
         };
         if let Err(error) = freed {
             tracing::warn!(%error, va = self.va, "could not free memory: it stays until the process ends");

@@ -21,8 +21,8 @@ use drivers_spec::qcom::msm::{
 use hcq::sync::lock;
 use hcq::transport::access::by_clock;
 use hcq::transport::errno::{EAGAIN, EDEADLK, EINTR, EINVAL, ENOENT, ENOMEM, EPIPE, ETIMEDOUT};
-use hcq::transport::{Fault, Machine, TransportError};
-use hcq::{DeviceId, Error};
+use hcq::transport::{Fault, Machine, MonotonicClock, TransportError};
+use hcq::{Deadline, DeviceId, Error};
 use nix::time::{ClockId, clock_gettime};
 use zerocopy::IntoBytes;
 
@@ -32,11 +32,15 @@ use super::survey::{LOG, get};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
 use crate::backend::few;
 use crate::backend::heap::Object;
-use crate::backend::retry::{ioctl, ioctl_with};
+use crate::backend::retry::{ioctl, ioctl_with, until};
 use crate::backend::unusable::of_call;
+use crate::options::Options;
 
 /// How often a queue is asked for its faults while threads sleep.
 const ASK: Duration = Duration::from_millis(100);
+
+/// How many fences are kept: more than are under way.
+const KEPT: usize = Options::MOST_IN_FLIGHT as usize + 16;
 
 /// A submitqueue.
 pub(super) struct Queue {
@@ -46,7 +50,7 @@ pub(super) struct Queue {
     id: u32,
     /// Submissions so far.
     submitted: AtomicU64,
-    /// Fences that are not known to be signalled, in their order.
+    /// Fences that are not known to be signalled, in their order: at most [`KEPT`].
     fences: Mutex<VecDeque<u32>>,
     order: Order,
     state: Mutex<State>,
@@ -85,7 +89,7 @@ impl Queue {
             name: format!("submitqueue {}", made.id),
             id: made.id,
             submitted: AtomicU64::new(0),
-            fences: Mutex::default(),
+            fences: Mutex::new(VecDeque::with_capacity(KEPT)),
             order,
             state: Mutex::new(State {
                 fault: None,
@@ -161,7 +165,7 @@ impl Queue {
                     if is_gone(&error)
                         || matches!(error.fault, Fault::Errno(EPIPE | EDEADLK | ENOENT)) =>
                 {
-                    Err(Failure::Lost(error))
+                    Err(Failure::Lost(self.lost(error)))
                 }
                 Err(error) => {
                     let mut refused = of_call(&self.device, &error, LOG);
@@ -197,8 +201,29 @@ impl Queue {
             queueid: self.id,
             ..Default::default()
         };
-        let mut request = msm::MSM_WAIT_FENCE.with(&mut wait, &mut []);
+        let mut request = msm::MSM_WAIT_FENCE.with(&mut wait, &mut []).waiting();
         self.process.file.ioctl(&mut request).map(drop)
+    }
+
+    /// Whether a call was refused because another thread has ended the queue meanwhile.
+    fn has_ended(&self, error: &TransportError) -> bool {
+        matches!(error.fault, Fault::Errno(EINVAL | ENOENT))
+            && self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Notes why a submission was refused for good, unless a hang is known; who is told of the error asks for it.
+    fn lost(&self, error: TransportError) -> TransportError {
+        if !is_gone(&error) && !self.fault(true).is_ok_and(|known| known.is_some()) {
+            let mut state = lock(&self.state);
+            state.fault.get_or_insert_with(|| {
+                format!(
+                    "the kernel driver takes no submissions of {} any more, as after a hang or fault of the GPU ({}: {}). See \
+                     `dmesg | grep {LOG}`",
+                    self.name, error.operation, error.fault
+                )
+            });
+        }
+        error
     }
 
     /// Hangs that the queue has counted.
@@ -251,6 +276,10 @@ impl ContextHandle for Queue {
             let objects = all.iter().map(|one| self.process.heap.at(one.address));
             few::with(objects, |objects| self.call(all, objects))
         })?;
+        // Nobody sleeps where signals come in time. Older ones than may be under way are over.
+        while fences.len() >= KEPT {
+            fences.pop_front();
+        }
         fences.push_back(fence);
         self.submitted.store(number, Ordering::Release);
         Ok(())
@@ -280,13 +309,8 @@ impl ContextHandle for Queue {
                 Ok(Progress::Ended)
             }
             Err(error) if is_over(&error) => Ok(Progress::None),
-            Err(error) => match error.fault {
-                // Ended meanwhile, by another thread.
-                Fault::Errno(EINVAL | ENOENT) if self.is_stopped.load(Ordering::Acquire) => {
-                    Ok(Progress::Idle)
-                }
-                _ => Err(error),
-            },
+            Err(error) if self.has_ended(&error) => Ok(Progress::Idle),
+            Err(error) => Err(error),
         }
     }
 
@@ -305,7 +329,10 @@ impl ContextHandle for Queue {
             true => self.hangs(),
             false => by_clock(|| self.hangs()),
         };
-        let hangs = hangs?;
+        let hangs = match hangs {
+            Err(error) if self.has_ended(&error) => return Ok(None),
+            hangs => hangs?,
+        };
         if hangs == 0 {
             return Ok(None);
         }
@@ -326,7 +353,10 @@ impl ContextHandle for Queue {
         }
         // Closing does not wait: what still runs could write.
         let last = lock(&self.fences).back().copied();
-        let ended = last.map_or(Ok(()), |last| self.wait(last, STOP));
+        let end = Deadline::after(STOP);
+        let ended = last.map_or(Ok(()), |last| {
+            until(end, || self.wait(last, end.remaining(&MonotonicClock)))
+        });
         let mut id = self.id;
         let closed = ioctl(&*self.process.file, msm::MSM_SUBMITQUEUE_CLOSE, &mut id);
         for error in [closed.as_ref().err(), ended.as_ref().err()]

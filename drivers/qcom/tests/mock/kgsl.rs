@@ -238,6 +238,7 @@ impl Kgsl {
                 read.timestamp = state.contexts[&read.context_id].retired();
             });
         } else if is(DEVICE_WAITTIMESTAMP_CTXTID.ioctl()) {
+            assert!(request.is_wait(), "its limit starts anew with each call");
             self.go(state);
             edit::<WaitTimestamp>(request, |wait, _| {
                 assert!(wait.timeout > 0, "a wait has an end");

@@ -187,6 +187,7 @@ impl Msm {
             });
             self.go(state);
         } else if is(MSM_WAIT_FENCE.ioctl()) {
+            assert!(request.is_wait(), "who waits has a deadline");
             self.go(state);
             edit::<WaitFence>(request, |wait, _| {
                 let queue = &state.queues[&wait.queueid];

@@ -10,9 +10,10 @@ use drivers_qcom::object::{Image, Object};
 use drivers_qcom::{Options, over};
 use drivers_spec::qcom::descriptor::{Format, Sampler};
 use drivers_spec::qcom::regs::SHARED_REGISTERS;
+use hcq::mem::view::View;
 use hcq::{
-    AllocSpec, ArgKind, ArgLayout, Buffer, Command, Compare, Deadline, Device, Error, KernelImage,
-    MemoryKind, Program, QueueKind, Scope, Stream, Val, Width,
+    AllocSpec, ArgKind, ArgLayout, Buffer, Command, Compare, Deadline, Device, Error, Import,
+    KernelImage, MemoryKind, Program, QueueKind, Scope, Stream, Val, Width,
 };
 use twin_qcom::machine::TwinMachine;
 
@@ -427,6 +428,58 @@ pub fn work(
     };
     let right = work.moves()? & work.kernels()? & work.pictures()? & work.sleeps()?;
     device.synchronize(work.until())?;
+    device.status()?;
+    Ok(right)
+}
+
+/// Memory of others goes through the queue and back: a dma-buf of at least [`BYTES`], and pages of the process where the kernel
+/// driver takes them. Whether what comes back is right.
+pub fn imports(
+    backend: &Arc<dyn QcomBackend>,
+    options: &Options,
+    (dmabuf, takes_pages): (i32, bool),
+    limit: Duration,
+) -> hcq::Result<bool> {
+    let device = over(backend, options)?;
+    let stream = Stream::new(device.queue(QueueKind::Compute, 0)?);
+    let until = || Deadline::after(limit);
+    let own = memory(&*device, MemoryKind::Device, BYTES)?;
+    let mut all = vec![Import::DmaBuf(dmabuf, BYTES)];
+    if takes_pages {
+        let pages = View::alloc(BYTES as usize, 4096).map_err(|_| Error::Unsupported {
+            asked: "pages".into(),
+            why: "no memory".into(),
+        })?;
+        all.push(Import::Host(pages));
+    }
+    let mut right = true;
+    for (round, import) in (1u8..).zip(&all) {
+        let theirs = device.import(import)?;
+        let content: Vec<u8> = (0..BYTES).map(|i| (i * 5) as u8 ^ round).collect();
+        own.write(0, &content)?;
+        let copy = |dst: &Buffer, src: &Buffer| Command::Copy {
+            dst: at(dst),
+            src: at(src),
+            bytes: BYTES,
+        };
+        let clear = Command::Fill {
+            at: at(&own),
+            value: 0,
+            bytes: BYTES,
+        };
+        let commands = [
+            copy(&theirs, &own),
+            BARRIER,
+            clear,
+            BARRIER,
+            copy(&own, &theirs),
+        ];
+        stream.submit(&[], &commands)?.wait(until())?;
+        let mut found = vec![0; BYTES as usize];
+        own.read(0, &mut found)?;
+        right &= found == content;
+    }
+    device.synchronize(until())?;
     device.status()?;
     Ok(right)
 }

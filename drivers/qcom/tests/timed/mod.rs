@@ -1,8 +1,8 @@
 //! A machine whose files tell when a thread is inside of a call: what is the driver's, and what the twin's.
 
 use std::cell::Cell;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use hcq::mem::view::View;
@@ -24,6 +24,27 @@ pub fn is_inside() -> bool {
 pub struct Spent {
     pub ns: AtomicU64,
     pub calls: AtomicU64,
+    before: Mutex<Option<Before>>,
+}
+
+/// The end of an ioctl's name, and what happens right before its next call.
+type Before = (&'static str, Box<dyn FnOnce() + Send>);
+
+impl Spent {
+    /// Does something right before the next call of an ioctl, as another thread might.
+    #[allow(dead_code)] // Not everyone asks.
+    pub fn before_next(&self, call: &'static str, what: impl FnOnce() + Send + 'static) {
+        *self.before.lock().unwrap() = Some((call, Box::new(what)));
+    }
+
+    fn interfere(&self, name: &str) {
+        let mut before = self.before.lock().unwrap();
+        let due = before.take_if(|(call, _)| name.ends_with(*call));
+        drop(before);
+        if let Some((_, what)) = due {
+            what();
+        }
+    }
 }
 
 struct Timed {
@@ -54,6 +75,7 @@ impl DevFile for TimedFile {
     }
 
     fn ioctl(&self, request: &mut Request<'_, '_>) -> Result<i32, TransportError> {
+        self.spent.interfere(request.ioctl().name);
         INSIDE.set(true);
         let start = Instant::now();
         let done = self.inner.ioctl(request);

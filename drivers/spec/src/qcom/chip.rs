@@ -375,6 +375,20 @@ pub const CHIPS: &[Chip] = &[
     },
 ];
 
+/// Other names of chips: Linux and Mesa call A643 by its speed bins, and A662 by what is printed on devices.
+pub const ALIASES: &[(&str, &str)] = &[("A635", "A643"), ("A642L", "A643"), ("A644", "A662")];
+
+/// The chip of a name, which may be one of [`ALIASES`], in capital or small letters.
+pub fn by_name(name: &str) -> Option<&'static Chip> {
+    let alias = ALIASES
+        .iter()
+        .find(|(other, _)| other.eq_ignore_ascii_case(name));
+    let name = alias.map_or(name, |(_, name)| name);
+    CHIPS
+        .iter()
+        .find(|chip| chip.name.eq_ignore_ascii_case(name))
+}
+
 /// Why there is no driver for a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -469,6 +483,17 @@ mod tests {
             assert!(chip.ids.iter().all(|id| find(id << 8 | 1) == Ok(chip)));
             assert!(chip.cores > 0 && chip.fibers.is_multiple_of(128));
         }
+    }
+
+    #[test]
+    fn names_have_others() {
+        let name = |text| by_name(text).map(|chip| chip.name);
+        for (alias, of) in ALIASES {
+            assert_eq!(name(alias), Some(*of));
+            assert!(CHIPS.iter().all(|chip| chip.name != *alias), "{alias}");
+        }
+        assert_eq!((name("a642l"), name("a630")), (Some("A643"), Some("A630")));
+        assert_eq!((name("a740"), name("")), (None, None));
     }
 
     #[test]

@@ -284,6 +284,7 @@ mod tests {
             ("TWINKGSL+QCOM", "a630"),
             ("TWINKGSL+QCOM::a650", "a650"),
             ("TWINMSM+QCOM::a643", "a643"),
+            ("TWINKGSL+QCOM::a642l", "a643"),
         ] {
             let twin = twin(target, Some("seed=3")).unwrap().unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, chip), "{target}");

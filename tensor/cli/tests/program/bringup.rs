@@ -79,6 +79,8 @@ fn every_simulated_device_gets_to_the_top() {
         ("TWINPCI+AMD::gfx1200", "before=kernel", &[]),
         ("TWINPCI+AMD::gfx1101", "", &[]),
         ("TWINUSB+AMD::gfx1200", "hops=2,speed=high", &[]),
+        ("TWINKGSL+QCOM::a630", "", &["queues", "matrix"]),
+        ("TWINMSM+QCOM::a643", "", &["queues", "matrix"]),
     ];
     for (i, (dev, twin, without)) in devices.iter().enumerate() {
         if !part.has(i, 6) {

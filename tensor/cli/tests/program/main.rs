@@ -18,4 +18,6 @@ mod openpilot;
 mod pages;
 mod place;
 #[cfg(feature = "twin")]
+mod qcom;
+#[cfg(feature = "twin")]
 mod trace;

@@ -46,11 +46,15 @@ fn object(p: &Program, chip: &str) -> Result<Object, String> {
     }
 }
 
-/// The machine words of all kernels that our compiler takes, each once.
-pub fn words(kernels: &Kernels, chip: &str) -> String {
+/// The words of machine code of kernels, each once.
+pub fn words(kernels: &Kernels, chip: &str) -> BTreeSet<u64> {
+    // What our compiler refuses has none.
     let objects = kernels.iter().filter_map(|(_, p)| object(p, chip).ok());
-    let words: BTreeSet<u64> = objects.flat_map(|object| object.code).collect();
-    words.iter().map(|word| format!("{word:016x}\n")).collect()
+    let words = objects.flat_map(|object| {
+        let used = object.statistics.instructions as usize;
+        object.code.into_iter().take(used)
+    });
+    words.collect()
 }
 
 fn floats(dtype: DType, bytes: &[u8]) -> Vec<f64> {

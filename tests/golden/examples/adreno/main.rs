@@ -2,8 +2,9 @@
 //! simulated shader cores; `scripts/ir3-mesa` calls it.
 //!
 //! `adreno CHIP FOLDER N` writes FOLDER/programs.txt and waits for a line of the standard input; then it reads
-//! FOLDER/mesa.txt, prints a table, and writes the listings of the N worst ones. `adreno CHIP words FILE` writes the machine
-//! words that our compiler makes of them, each once, in hexadecimal; `scripts/ir3` calls it.
+//! FOLDER/mesa.txt, prints a table, and writes the listings of the N worst ones.
+//!
+//! `adreno words CHIP FILE` writes the words of all of them by our compiler, each once; `scripts/ir3` calls it.
 #![allow(clippy::unwrap_used)] // A tool for people who work on the compiler.
 
 mod compare;
@@ -17,16 +18,20 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [words, chip, file] = arguments.as_slice()
+        && words == "words"
+    {
+        let all = compare::words(&record::kernels(chip), chip);
+        let lines: String = all.iter().map(|word| format!("{word:016x}\n")).collect();
+        std::fs::write(file, lines).unwrap();
+        return ExitCode::SUCCESS;
+    }
     let [chip, folder, worst] = arguments.as_slice() else {
-        eprintln!("usage: adreno CHIP FOLDER WORST, or adreno CHIP words FILE");
+        eprintln!("usage: adreno CHIP FOLDER WORST; scripts/ir3-mesa calls it");
         return ExitCode::from(2);
     };
     let folder = Path::new(folder);
     let kernels = record::kernels(chip);
-    if folder == Path::new("words") {
-        std::fs::write(worst, compare::words(&kernels, chip)).unwrap();
-        return ExitCode::SUCCESS;
-    }
     let texts = kernels.iter().enumerate();
     let texts = texts.map(|(n, (name, p))| format!("kernel {n}:{name}\n{}", text::of(p, chip)));
     let texts: String = texts.collect();

@@ -196,3 +196,75 @@ fn gfx1100() {
 fn sm_90() {
     check("sm_90");
 }
+
+/// Zeros and infinities, whose signs a last correction may lose.
+const SIGNED: [f32; 8] = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    3.0,
+    -3.0,
+    f32::INFINITY,
+    f32::NEG_INFINITY,
+];
+
+/// Quotients that are zeros or infinities have the signs of their operands, whatever divides.
+#[test]
+fn quotients_keep_the_sign_of_zero() {
+    let pairs = SIGNED
+        .iter()
+        .flat_map(|x| SIGNED.iter().map(move |y| (*x, *y)));
+    let (x, y): (Vec<f32>, Vec<f32>) = pairs.unzip();
+    let each = |of: fn(f32, f32) -> f32| -> Vec<f32> {
+        x.iter().zip(&y).map(|(x, y)| of(*x, *y)).collect()
+    };
+    type Made = fn(&Tensor, &Tensor) -> Result<Tensor>;
+    let all: [(&str, Made, Vec<f32>); 5] = [
+        ("x / y", |x, y| x.div(y), each(|x, y| x / y)),
+        ("x / 3", |x, _| x.div(3.0), each(|x, _| x / 3.0)),
+        ("x / -3", |x, _| x.div(-3.0), each(|x, _| x / -3.0)),
+        ("1 / x", |x, _| x.reciprocal(), each(|x, _| 1.0 / x)),
+        (
+            "1 / (x / 3)",
+            |x, _| x.div(3.0)?.reciprocal(),
+            each(|x, _| 1.0 / (x / 3.0)),
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for machine in [
+        "gfx1030",
+        "gfx1100",
+        "gfx1201",
+        "gfx942,xcc=1",
+        "sm_86",
+        "sm_90",
+        "sm_120:PTX",
+        "a630",
+        "a660,kernel=msm",
+    ] {
+        let Some(rig) = Rig::of_test(engines::gpu(machine, Options::default())) else {
+            continue;
+        };
+        let on = |values: &[f32]| Tensor::from_slice(&rig.engine, values, &[values.len()]).unwrap();
+        let (a, b) = (on(&x), on(&y));
+        for (name, of, want) in &all {
+            let got: Vec<f32> = of(&a, &b).unwrap().to_vec().unwrap();
+            for (at, (got, want)) in got.iter().zip(want).enumerate() {
+                let is_exact = *want == 0.0 || want.is_infinite();
+                let same = match is_exact {
+                    true => got.to_bits() == want.to_bits(),
+                    false => got.is_nan() == want.is_nan(),
+                };
+                if !same {
+                    let (x, y) = (x[at], y[at]);
+                    wrong.push(format!(
+                        "{machine}: {name} of {x:?}, {y:?}: {got:?}, not {want:?}"
+                    ));
+                }
+            }
+        }
+        rig.finish().unwrap();
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

@@ -184,6 +184,18 @@ impl Process {
         Ok(fd)
     }
 
+    /// A dma-buf of another driver of the machine, as a camera's or a heap's: how a program asks for it is not modelled. The
+    /// caller closes it.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn foreign_dmabuf(&self, bytes: u64) -> Result<i32> {
+        let bytes = bytes.checked_next_multiple_of(PAGE).ok_or(Errno::ENOMEM)?;
+        let name = "a dma-buf of another driver".into();
+        let object = self.machine.enter().zeros(bytes, name, false)?;
+        self.export(object)
+    }
+
     /// What `/proc/self/fdinfo` says of a descriptor.
     ///
     /// Source: Linux, fs/proc/fd.c, `seq_show`; drivers/dma-buf/dma-buf.c, `dma_buf_show_fdinfo`.

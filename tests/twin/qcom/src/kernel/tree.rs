@@ -1,7 +1,9 @@
 //! The files of a machine: devices, and what sysfs tells of them.
 //!
 //! Source: KGSL, kgsl_pwrctrl.c, `pwrctrl_attr_list`; adreno.c, `gpu_model`; kgsl.c: class `kgsl`, device `kgsl-3d0`.
-//! Linux, drivers/gpu/drm/drm_sysfs.c; Documentation/admin-guide/devices.txt for numbers of DRM.
+//! Linux, drivers/gpu/drm/drm_sysfs.c; Documentation/admin-guide/devices.txt for numbers of DRM; msm_drv.c,
+//! `msm_drm_init`: the render node is of the device that the components are bound to, the display controller;
+//! msm_gpu_devfreq.c, `msm_devfreq_init`: frequencies are of the GPU's own device; drivers/devfreq/devfreq.c.
 
 use std::fmt::Display;
 
@@ -65,7 +67,7 @@ pub(super) fn files(config: &Config) -> Tree {
     if config.gpus > 0 {
         match config.kernel {
             Kernel::Kgsl(_) => kgsl(&mut tree, config),
-            Kernel::Msm => msm(&mut tree),
+            Kernel::Msm => msm(&mut tree, config),
         }
     }
     tree.retain(|path| config.refused(path) != Some(Errno::ENOENT));
@@ -106,24 +108,56 @@ fn kgsl(tree: &mut Tree, config: &Config) {
     }
 }
 
-fn msm(tree: &mut Tree) {
+fn msm(tree: &mut Tree, config: &Config) {
     tree.add("/dev/dri/renderD128", Node::Own(Own::Render));
     let (major, minor) = RENDER;
-    let device = "/sys/devices/platform/soc@0/5000000.gpu";
+    let soc = "/sys/devices/platform/soc@0";
+    let display = format!("{soc}/ae00000.display-subsystem/ae01000.display-controller");
+    let gpu = format!("{soc}/5000000.gpu");
     tree.text(
-        &format!("{device}/uevent"),
+        &format!("{display}/uevent"),
+        "DRIVER=msm_dpu\nOF_NAME=display-controller\n\
+         OF_FULLNAME=/soc@0/display-subsystem@ae00000/display-controller@ae01000\n\
+         OF_COMPATIBLE_0=qcom,sdm845-dpu\nOF_COMPATIBLE_N=1",
+    );
+    tree.text(
+        &format!("{gpu}/uevent"),
         "DRIVER=adreno\nOF_NAME=gpu\nOF_FULLNAME=/soc@0/gpu@5000000\nOF_COMPATIBLE_0=qcom,adreno\nOF_COMPATIBLE_N=1",
     );
-    let bus = "/sys/bus/platform";
-    tree.add(&format!("{device}/subsystem"), Node::Link(bus.into()));
-    let class = format!("{device}/drm/renderD128");
+    for device in [&display, &gpu] {
+        let bus = "/sys/bus/platform";
+        tree.add(&format!("{device}/subsystem"), Node::Link(bus.into()));
+    }
+    let class = format!("{display}/drm/renderD128");
     tree.text(&format!("{class}/dev"), format_args!("{major}:{minor}"));
     tree.text(
         &format!("{class}/uevent"),
         format_args!("MAJOR={major}\nMINOR={minor}\nDEVNAME=dri/renderD128\nDEVTYPE=drm_minor"),
     );
-    tree.add(&format!("{class}/device"), Node::Link(device.into()));
+    tree.add(&format!("{class}/device"), Node::Link(display));
     tree.add("/sys/class/drm/renderD128", Node::Link(class.clone()));
     tree.add(&format!("/sys/dev/char/{major}:{minor}"), Node::Link(class));
+    devfreq(tree, config, gpu);
     tree.text("/sys/module/msm/initstate", "live");
+}
+
+/// The frequencies of msm's GPU.
+fn devfreq(tree: &mut Tree, config: &Config, gpu: String) {
+    let folder = format!("{gpu}/devfreq/5000000.gpu");
+    let mut hz: Vec<u64> = config
+        .chip
+        .mhz
+        .iter()
+        .map(|mhz| u64::from(*mhz) * 1_000_000)
+        .collect();
+    hz.sort_unstable();
+    let all: Vec<String> = hz.iter().map(ToString::to_string).collect();
+    let (least, most) = (hz[0], hz[hz.len() - 1]);
+    for (name, hz) in [("cur_freq", least), ("min_freq", least), ("max_freq", most)] {
+        tree.text(&format!("{folder}/{name}"), hz);
+    }
+    tree.text(&format!("{folder}/available_frequencies"), all.join(" "));
+    tree.text(&format!("{folder}/governor"), "simple_ondemand");
+    tree.add(&format!("{folder}/device"), Node::Link(gpu));
+    tree.add("/sys/class/devfreq/5000000.gpu", Node::Link(folder));
 }

@@ -41,7 +41,10 @@ fn files_are_those_of_the_kernel_driver() {
     let msm = machine("kernel=msm");
     let process = msm.attach(Arc::new(Here));
     assert!(!process.exists("/dev/kgsl-3d0") && process.exists("/dev/dri/renderD128"));
-    assert!(text(&msm, "/sys/class/drm/renderD128/device/uevent").contains("DRIVER=adreno"));
+    assert!(text(&msm, "/sys/class/drm/renderD128/device/uevent").contains("DRIVER=msm_dpu"));
+    let meter = "/sys/class/devfreq/5000000.gpu";
+    assert!(text(&msm, &format!("{meter}/device/uevent")).contains("DRIVER=adreno"));
+    assert_eq!(text(&msm, &format!("{meter}/cur_freq")), "257000000\n");
     let none = machine("gpus=0");
     assert!(!none.attach(Arc::new(Here)).exists("/dev/kgsl-3d0"));
     let refused = machine("fault=path:/dev/kgsl-3d0:EACCES");

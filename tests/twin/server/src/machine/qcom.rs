@@ -33,6 +33,7 @@ impl Machine for Arc<qcom::Machine> {
         &[
             "/dev/kgsl-3d0",
             "/dev/dri",
+            "/sys/class/devfreq",
             "/sys/class/drm",
             "/sys/class/kgsl",
             "/sys/dev/char/226:",

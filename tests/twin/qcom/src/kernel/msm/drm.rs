@@ -76,7 +76,7 @@ impl Process {
     }
 
     /// A descriptor of memory.
-    fn export(&self, object: Arc<crate::memory::Object>) -> Result<i32> {
+    pub(crate) fn export(&self, object: Arc<crate::memory::Object>) -> Result<i32> {
         let number = self.caller.descriptor(object.seen().file())?;
         if let Some(identity) = object.seen().identity() {
             let mut state = self.machine.enter();
