@@ -10,8 +10,9 @@
 //! - `fsp`: what starts GSP where falcons do not;
 //! - `gsp`: the firmware that runs on GSP then.
 //!
-//! Which chips: Ampere and Ada, which start by falcons; Hopper and Blackwell, which start by the FSP. Sources: NVIDIA's open kernel modules 535.113.01, 550.163.01 and
-//! 570.144 (OGKM below), their published headers `dev_*.h`, and Linux, drivers/gpu/nova-core.
+//! Which chips: Ampere and Ada, which start by falcons; Hopper and Blackwell, which start by the FSP. Sources: NVIDIA's open
+//! kernel modules 535.113.01, 550.163.01 and 570.144 (OGKM below), their published headers `dev_*.h`, and Linux,
+//! drivers/gpu/nova-core.
 
 mod booter;
 mod brom;

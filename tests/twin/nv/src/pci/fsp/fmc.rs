@@ -76,7 +76,8 @@ pub(super) struct Start {
 /// Which registers of GSP the host has.
 #[derive(Default)]
 pub(super) enum Gate {
-    /// Those that it needs for messages.
+    /// Those that it needs for messages. So it is before a chain of trust, too: whether FSP has them already then is not
+    /// published, and the vendor's driver rings GSP's queue before.
     #[default]
     Open,
     /// None: they are FSP's.
