@@ -10,7 +10,7 @@ use hcq::transport::ResetKind;
 use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
-use super::chip::{Chip, INSTANCES, REGISTERS};
+use super::chip::{Chip, INSTANCES};
 use super::gsp::core::Core;
 use super::signed::Signed;
 use super::state::State;
@@ -129,10 +129,13 @@ impl Card {
             state: state.clone(),
             busy,
         };
+        let [first, window, instances] = chip.bars();
+        // Registers behind a BAR of 64 bits are prefetchable, too.
+        let is_wide = window > first + 1;
         let bars = vec![
-            bar(0, REGISTERS, false, Box::new(registers) as _),
-            bar(1, chip.window(), true, Box::new(Window(state.clone()))),
-            bar(3, INSTANCES, true, Box::new(Instances(state))),
+            bar(first, chip.registers(), is_wide, Box::new(registers) as _),
+            bar(window, chip.window(), true, Box::new(Window(state.clone()))),
+            bar(instances, INSTANCES, true, Box::new(Instances(state))),
         ];
         let function = Function::new(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))

@@ -6,6 +6,7 @@ mod boot;
 mod card;
 mod falcons;
 mod firmware;
+mod fsp;
 mod queues;
 mod rig;
 mod starts;

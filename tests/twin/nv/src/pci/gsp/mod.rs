@@ -21,9 +21,9 @@ use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::falcon::Engine;
-use super::flush;
 use super::state::State;
 use super::wait::Wait;
+use super::{flush, fsp};
 use args::Failed;
 use queue::{Message, Queues};
 use rm::Rm;
@@ -141,12 +141,12 @@ impl Gsp {
     }
 }
 
-/// The booter has started a version.
-pub(super) fn start(state: &mut State, version: &'static str) {
+/// The booter, or what FSP has started, has started a version with the address of its arguments.
+pub(super) fn start(state: &mut State, version: &'static str, arguments: [u32; 2]) {
     state.firmware = Gsp {
         phase: Phase::Starting,
         version,
-        arguments: state.gsp.mailbox,
+        arguments,
         ..Gsp::default()
     };
     wake(state);
@@ -162,6 +162,7 @@ fn wake(state: &State) {
 /// SEC2 has resumed it.
 pub(super) fn resume(state: &mut State) {
     state.firmware.phase = Phase::Resuming;
+    state.firmware.lockdown = 0..0;
     wake(state);
 }
 
@@ -272,7 +273,8 @@ fn boot(state: &mut State) -> Result<(), Failed> {
             message.payload,
         );
         if let Some(rpc) = whole.map_err(Some)? {
-            init::check(count, rpc.function, &rpc.payload, branch, state.bars).map_err(Some)?;
+            let card = (state.bars, state.config.chip.mirror());
+            init::check(count, rpc.function, &rpc.payload, branch, card).map_err(Some)?;
             count += 1;
         }
     }
@@ -294,6 +296,11 @@ fn boot(state: &mut State) -> Result<(), Failed> {
         event(state, notice, vec![0])?;
         state.firmware.lockdown = engaged..written(state);
     }
+    if state.config.chip.fsp.is_some() {
+        // nova-core, gsp/hal/{tu102,gh100}.rs: the host has a sequencer to run where SEC2 has started GSP.
+        log(state);
+        return resumed(state);
+    }
     event(state, RUN_CPU_SEQUENCER, sequencer::steps())?;
     log(state);
     Ok(())
@@ -308,7 +315,6 @@ fn written(state: &State) -> u32 {
 /// It goes on behind the sequencer.
 fn resumed(state: &mut State) -> Result<(), Failed> {
     state.firmware.phase = Phase::Running;
-    state.firmware.lockdown = 0..0;
     state.firmware.announced = event(state, INIT_DONE, Vec::new())?;
     commands(state)
 }
@@ -353,6 +359,8 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     let Some(mut rm) = state.firmware.rm.take() else {
         return Ok(());
     };
+    // Whoever asks has taken the notices, and GSP_INIT_DONE behind them.
+    state.firmware.lockdown = 0..0;
     state.firmware.unloading |= rpc.function == rpc::UNLOADING_GUEST_DRIVER;
     let (answer, ends) = rpc::answer(state, &mut rm, branch, rpc);
     rm.tell(&state.journal);
@@ -371,7 +379,10 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     if ends {
         // kgspWaitForProcessorSuspend_TU102 waits for this.
         state.gsp.mailbox[0] = 0x8000_0000;
-        state.gsp.riscv = None;
+        match state.config.chip.fsp {
+            None => state.gsp.riscv = None,
+            Some(_) => fsp::ends(state),
+        }
         state.firmware = Gsp {
             phase: Phase::Suspended,
             ..Gsp::default()
