@@ -35,6 +35,15 @@ pub enum Before {
     Driver,
 }
 
+/// What can be wrong with a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// It does nothing when its doorbell is rung.
+    Hangs,
+    /// It dies of a fault of the MMU.
+    Dies,
+}
+
 /// How a card is found.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -42,6 +51,8 @@ pub struct Config {
     pub chip: &'static Chip,
     /// Who has had it before.
     pub before: Before,
+    /// Bytes of BAR 1, a power of two.
+    pub window: u64,
     /// How many looks find what a driver waits for not done yet.
     pub looks: u32,
     /// What is never done.
@@ -58,6 +69,8 @@ pub struct Config {
     pub lockdown: bool,
     /// An RPC fails: which function, and the result.
     pub rpc_error: Option<(u32, u32)>,
+    /// What is wrong with the channel whose doorbell is rung as so-manieth, counted from 1.
+    pub channel: Option<(Trouble, u64)>,
     /// What its keys accept.
     pub signed: Signed,
     /// What the machine can reset the function by.
@@ -70,6 +83,7 @@ impl Config {
         Config {
             chip,
             before: Before::Nobody,
+            window: chip.window(),
             looks: 2,
             never: None,
             stuck: None,
@@ -78,6 +92,7 @@ impl Config {
             interrupts: false,
             lockdown: false,
             rpc_error: None,
+            channel: None,
             signed: Signed::published(),
             resets: vec![ResetKind::Function, ResetKind::Bus],
         }
@@ -126,7 +141,7 @@ impl Card {
         };
         let bars = vec![
             bar(0, REGISTERS, false, Box::new(registers) as _),
-            bar(1, chip.window(), true, Window::behind(&state, 1)),
+            bar(1, config.window, true, Window::behind(&state, 1)),
             bar(3, INSTANCES, true, Window::behind(&state, 3)),
         ];
         let function = Function::new(name, identity, bars, bus, journal.clone());

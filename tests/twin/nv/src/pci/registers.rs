@@ -23,6 +23,11 @@ pub(super) const PTIMER_TIME_1: u32 = 0x9410;
 /// `NV_PCFG`: the function's configuration space, of 4 KiB.
 pub(super) const PCFG: u32 = 0x8_8000;
 pub(super) const PCFG_BYTES: u32 = 0x1000;
+/// `NV_UFLUSH_FB_FLUSH` and `NV_UFLUSH_L2_FLUSH_DIRTY`, gm107/dev_flush.h; nvkm/subdev/bar/g84.c, g84_bar_flush.
+pub(super) const UFLUSH_FB_FLUSH: u32 = 0x7_0000;
+pub(super) const UFLUSH_L2_FLUSH_DIRTY: u32 = 0x7_0010;
+/// `NV_VIRTUAL_FUNCTION_PRIV_L2_SYSMEM_INVALIDATE`.
+pub(super) const L2_SYSMEM_INVALIDATE: u32 = 0xb8_0f00;
 pub(super) const PFB_FLUSH_SYSMEM: u32 = 0x10_0c10;
 pub(super) const PFB_FLUSH_SYSMEM_HI: u32 = 0x10_0c40;
 /// Who may read the two behind it.

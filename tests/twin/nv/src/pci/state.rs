@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use twin::pci::{Broken, Bus};
 use twin::rule::{Journal, Proof, Rule};
 
-use super::card::{Before, Config};
+use super::card::{Before, Config, Trouble};
 use super::falcon::{Engine, Falcon};
 use super::gsp::Gsp;
 use super::gsp::core::Core;
@@ -58,6 +58,10 @@ pub(super) struct State {
     /// What the MMU remembers, and what it is forgetting.
     pub(super) tlb: Arc<Mutex<Tlb>>,
     pub(super) pending: Pending,
+    /// Caches that the host has told to be flushed. There are none here; it waits all the same.
+    flushes: BTreeMap<u32, Looks>,
+    /// How many doorbells were rung.
+    rings: u64,
     /// Where BARs 0, 1 and 3 are.
     pub(super) bars: [u64; 3],
     /// The ROM, and where in it FWSEC is.
@@ -109,6 +113,8 @@ impl State {
             runner,
             tlb: Arc::default(),
             pending: Pending::default(),
+            flushes: BTreeMap::new(),
+            rings: 0,
             bars: [0; 3],
             prom: config.chip.rom.rom(),
             held: BTreeMap::new(),
@@ -137,6 +143,7 @@ impl State {
         self.runner.clear();
         self.tlb = Arc::default();
         self.pending = Pending::default();
+        self.flushes.clear();
         self.vram.wpr2 = None;
         self.vram.plain_heap = None;
         self.gsp = Falcon::new(Engine::Gsp);
@@ -250,7 +257,23 @@ impl State {
     /// The host rings a doorbell.
     fn rings(&mut self, token: u32) -> Result<(), Broken> {
         invalidate::rests(self, &format!("doorbell {token:#x}"))?;
+        self.rings += 1;
         super::gsp::doorbell(self, token)
+    }
+
+    /// What is wrong with the channel whose doorbell is rung now.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let (trouble, ring) = self.config.channel?;
+        (ring == self.rings).then_some(trouble)
+    }
+
+    /// Whether a flush goes on: as long as it does, its register is not 0.
+    fn flushing(&mut self, at: u32) -> u32 {
+        let done = self.flushes.get_mut(&at).is_none_or(Looks::look);
+        if done {
+            self.flushes.remove(&at);
+        }
+        u32::from(!done) << 1
     }
 
     /// The time in nanoseconds.
@@ -305,6 +328,7 @@ impl State {
             PMC_BOOT_42 => chip.boot_42,
             PTIMER_TIME_0 | FUNCTION_TIME_0 => self.ticks(),
             PTIMER_TIME_1 | FUNCTION_TIME_1 => (self.clock >> 32) as u32,
+            UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE => self.flushing(at),
             MMU_INVALIDATE => invalidate::read(self),
             MMU_INVALIDATE_PDB | MMU_INVALIDATE_UPPER_PDB => self.held(at),
             PFB_WPR2_LO => wpr2(|wpr2| wpr2.start),
@@ -369,6 +393,10 @@ impl State {
                 invalidate::write(self, at, value)?;
             }
             DOORBELL | PRIV_DOORBELL => self.rings(value)?,
+            UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE if value == 1 => {
+                let looks = self.waits(Wait::Flush);
+                self.flushes.insert(at, looks);
+            }
             _ if (PRAMIN..PRAMIN_END).contains(&at) => self.write_window(at, value)?,
             _ if HELD.contains(&at) => self.hold(at, value),
             _ => return Err((&REGISTER, format!("write of {value:#x} to {at:#x}"))),

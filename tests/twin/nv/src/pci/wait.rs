@@ -24,10 +24,12 @@ pub enum Wait {
     Message,
     /// The MMU has forgotten what it was told to.
     Tlb,
+    /// Caches are flushed.
+    Flush,
 }
 
 /// What can be waited for, by its name in a config string.
-pub const WAITS: [(&str, Wait); 10] = [
+pub const WAITS: [(&str, Wait); 11] = [
     ("gfw", Wait::Gfw),
     ("reset-ready", Wait::ResetReady),
     ("scrub", Wait::Scrub),
@@ -38,6 +40,7 @@ pub const WAITS: [(&str, Wait); 10] = [
     ("resume", Wait::Resume),
     ("message", Wait::Message),
     ("tlb", Wait::Tlb),
+    ("flush", Wait::Flush),
 ];
 
 /// How many looks are left.

@@ -118,6 +118,20 @@ fn windows_without_tables_behind_them() {
 }
 
 #[test]
+fn flushes_are_waited_for() {
+    for register in [0x7_0000, 0x7_0010, 0xb8_0f00] {
+        let rig = Rig::started("ga102");
+        assert_eq!(rig.get(register), 0);
+        rig.set(register, 1);
+        assert_eq!(rig.get(register), 2);
+        rig.until("a flush", || rig.get(register) == 0);
+        rig.is_clean();
+        assert!(rig.try_set(register, 2).is_err());
+        fires("NV-PCI-REGISTER").only(&rig.broken());
+    }
+}
+
+#[test]
 fn the_card_starts_first() {
     let config = Config::of(Chip::of("ad102").unwrap());
     let rig = Rig::new(&config);

@@ -3,6 +3,7 @@
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::class::{ChannelAlloc, ChannelGroupAlloc, CtxShareAlloc};
 use twin::fires::fires;
+use twin::rng::Rng;
 
 use super::boot::{bytes, words};
 use super::client::{
@@ -352,6 +353,74 @@ fn memory_is_a_list_of_pages() {
 }
 
 #[test]
+fn what_is_sent_at_random_is_answered() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    let mut random = Rng::new(7);
+    let functions = [4, 10, 54, 70, 76, 79, 103];
+    let handles = [CLIENT, DEVICE, SUBDEVICE, SPACE, CHANNEL, 0xc1e0_0004, 0, 9];
+    let classes = [
+        0x90f1, 0xa06c, 0x9067, 0xc56f, 0xc7c0, 0xc7b5, 0xc561, 0xc797, 0x81,
+    ];
+    let controls = [
+        0x90f1_0106,
+        0x80_1813,
+        0x2080_012b,
+        0x2080_1112,
+        0x2080_0a32,
+        0x2080_2a08,
+        0x2080_110b,
+        0xa06f_0103,
+        0xa06f_0104,
+        0xa06f_0112,
+        0xc36f_0108,
+        0xa06c_0101,
+    ];
+    let sizes = [
+        0, 1, 2, 4, 8, 0x18, 0x20, 0x30, 0xb8, 0x170, 0x218, 0x230, 3084,
+    ];
+    for _ in 0..400 {
+        let function = functions[random.below(functions.len())];
+        let handle = |random: &mut Rng| handles[random.below(handles.len())];
+        let size = sizes[random.below(sizes.len())];
+        let mut head = vec![handle(&mut random), handle(&mut random)];
+        match function {
+            76 => {
+                let cmd = controls[random.below(controls.len())];
+                head.extend([cmd, 0, size, 0]);
+            }
+            103 => {
+                let class = classes[random.below(classes.len())];
+                head.extend([0xe000_0000 + random.below(64) as u32, class, 0, size, 0, 0]);
+            }
+            _ => head.extend([handle(&mut random)]),
+        }
+        let mut payload = bytes(&head);
+        let end = payload.len() + size as usize;
+        while payload.len() < end {
+            // Numbers that mean something, and others.
+            let word = match random.below(4) {
+                0 => 0,
+                1 => handle(&mut random),
+                2 => 1 << random.below(32),
+                _ => random.below(1 << 20) as u32 * 0x1000,
+            };
+            payload.extend(word.to_le_bytes());
+        }
+        payload.truncate(end);
+        if function == 4 {
+            payload.resize(0x40, 0);
+            payload[0x32..0x34].fill(0);
+        }
+        // Its client would be gone.
+        if function == 10 {
+            payload[8..12].copy_from_slice(&[9, 0, 0, 0]);
+        }
+        rig.client.boot.rpc(function, &payload);
+    }
+    assert_eq!(rig.client.boot.rpc(1, &[5; 16]).payload, [5; 16]);
+}
+
+#[test]
 fn compute_has_buffers() {
     let rig = Rig::with_channel("ga102", GRAPHICS);
     let class = rig.client.boot.rig.chip.twin.facts().compute.number;
@@ -382,6 +451,17 @@ fn compute_has_buffers() {
     assert_eq!(rig.promote(&buffers), 0);
     assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
     assert_eq!(rig.client.broken().len(), before + 1);
+    // 3D, which makes the first context; copies, of engines of the runlist.
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
+    let copies = rig.client.boot.rig.chip.twin.facts().copy.number;
+    let engine = |engine: u32| bytes(&[1, engine]);
+    let copy = |handle, given: &[u8]| rig.client.alloc(CHANNEL, handle, copies, given);
+    assert_eq!(copy(COMPUTE + 2, &engine(9)), 0);
+    assert_eq!(rig.client.broken().len(), before + 1);
+    assert_eq!(copy(COMPUTE + 3, &engine(COPY)), 0x1f);
+    assert_eq!(copy(COMPUTE + 3, &[0; 4]), 0x3a);
+    let broken = ["RM-ENGINE-OBJECT", "RM-ALLOC-SIZE"];
+    assert_eq!(rig.client.broken()[before + 1..], broken);
     // Once more, without zeros.
     assert_eq!(rig.promote(&buffers), 0x1f);
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use drivers_spec::nv::qmd::{self, Version};
 use twin::fires::fires;
-use twin_nv::pci::card::Config;
+use twin_nv::pci::card::{Config, Trouble};
 use twin_nv::pci::chip::Chip;
 use twin_nv::pci::wait::Wait;
 
@@ -291,6 +291,29 @@ fn faults_are_told() {
         assert_eq!(rig.client.get(rig.data), 0);
         rig.client.free(CHANNEL);
         assert_eq!(rig.client.broken(), ["MMU-FAULT"]);
+    }
+}
+
+#[test]
+fn channels_hang_and_die_where_the_config_says_so() {
+    for trouble in [Trouble::Hangs, Trouble::Dies] {
+        let config = Config {
+            channel: Some((trouble, 2)),
+            ..Config::of(Chip::of("ga102").unwrap())
+        };
+        let rig = Rig::on(Client::with(config));
+        assert_eq!(rig.new_space(8), 0);
+        assert_eq!(rig.set_directory(rig.tables.root, 4, 0).result, 0);
+        assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0);
+        rig.schedule(1);
+        rig.go(COPY, &semaphore(DATA, 1, RELEASE));
+        rig.go(COPY, &semaphore(DATA, 2, RELEASE));
+        assert_eq!(rig.client.get(rig.data), 1);
+        if trouble == Trouble::Dies {
+            let (log, triggered) = died(&rig);
+            assert_eq!((log[0], triggered[7], triggered[9]), (31, 0x1000, 2));
+        }
+        rig.client.boot.rig.is_clean();
     }
 }
 

@@ -22,12 +22,15 @@ use drivers_spec::nv::status;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use super::card::Trouble;
 use super::falcon::Engine;
 use super::flush;
+use super::mmu::table::Cause;
 use super::mmu::window;
 use super::runner::Died;
 use super::state::State;
 use super::wait::Wait;
+use crate::config::Hardware;
 use args::Failed;
 use queue::{Message, Queues};
 use rm::Rm;
@@ -399,11 +402,24 @@ pub(super) fn doorbell(state: &mut State, token: u32) -> Result<(), Broken> {
         )
     };
     let rm = state.firmware.rm.as_ref().ok_or_else(none)?;
-    if let Some((key, put)) = objects::rung(&rm.objects, state, token)? {
-        state.runner.ring(key, put);
+    let Some((key, put)) = objects::rung(&rm.objects, state, token)? else {
+        return Ok(());
+    };
+    match state.trouble() {
+        None => state.runner.ring(key, put),
+        Some(Trouble::Hangs) => state.journal.event("it hangs, as the config says".into()),
+        Some(Trouble::Dies) => {
+            let error = crate::engines::injected(&Hardware::Mmu(LOST));
+            let cause = Some(Cause::Pte);
+            let one = Died { key, error, cause };
+            died(state, &one);
+        }
     }
     Ok(())
 }
+
+/// Where a channel faults that dies because the config says so.
+const LOST: u64 = 0x1000;
 
 /// A channel has died.
 pub(super) fn died(state: &mut State, died: &Died) {

@@ -397,25 +397,38 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Compute or copies in a channel.
-    pub(super) fn new_engine(&self, parent: u32, class: u32) -> Result<(), u32> {
+    /// Compute, 3D or copies in a channel.
+    pub(super) fn new_engine(&self, parent: u32, class: u32, given: &[u8]) -> Result<(), u32> {
         let object = self.objects.get(self.client, parent);
         let Some(channel) = object.and_then(super::Object::channel) else {
             return Err(status::NV_ERR_INVALID_OBJECT_PARENT);
         };
-        let graphics = channel.made.engine == class::engine::GRAPHICS;
-        let is_compute = class == self.state.config.chip.twin.facts().compute.number;
-        if is_compute && !graphics {
-            let what = format!(
-                "class {class:#x} in a channel of engine {:#x}",
-                channel.made.engine
-            );
+        let chip = self.state.config.chip.twin;
+        let engine = channel.made.engine;
+        let what = format!("class {class:#x} in a channel of engine {engine:#x}");
+        if class == chip.facts().copy.number {
+            if given.is_empty() {
+                return Ok(());
+            }
+            let params = self.decode::<class::DmaCopyAlloc>(given, &alloc::SIZE)?;
+            let asked = match params.version {
+                0 => class::engine::COPY0 + params.engine_type,
+                _ => params.engine_type,
+            };
+            let is_there = chip.engines().any(|one| one == asked);
+            if !is_there || chip.runlist(asked) != channel.runlist {
+                let what = format!("{what}, by its parameters {asked:#x}");
+                return self.refuse(&rules::OBJECT, status::NV_ERR_INVALID_ARGUMENT, what);
+            }
+            return Ok(());
+        }
+        if engine != class::engine::GRAPHICS {
             return self.refuse(&rules::OBJECT, status::NV_ERR_INVALID_CLASS, what);
         }
-        match is_compute {
-            true => self.has_context(channel),
-            false => Ok(()),
+        if !given.is_empty() {
+            self.decode::<class::GrAlloc>(given, &alloc::SIZE)?;
         }
+        self.has_context(channel)
     }
 
     /// The context of a channel: its own, or its group's.

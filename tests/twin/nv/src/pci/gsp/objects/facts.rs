@@ -4,6 +4,7 @@
 //! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/
 //! ctrl0080fifo.h; Linux, nvkm/subdev/gsp/rm/r535/{fifo,gr}.c.
 
+use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::{class, status};
 
 use super::{Call, memory};
@@ -26,30 +27,38 @@ const CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
 /// `NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE`.
 const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 
+/// `NV2080_CTRL_CMD_INTERNAL_BUS_FLUSH_WITH_SYSMEMBAR`: writes of the host wait nowhere here.
+const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
+
 /// Controls of objects that are not here, which are answered here.
-pub(super) const KNOWN: [u32; 6] = [
+pub(super) const KNOWN: [u32; 7] = [
     SET_PAGE_DIRECTORY,
     PROMOTE_CTX,
     DISABLE_CHANNELS,
     DEVICE_INFO_TABLE,
     CONTEXT_BUFFERS_INFO,
     METHOD_BUFFER_SIZE,
+    FLUSH_WITH_SYSMEMBAR,
 ];
 
 /// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes, and whether all
 /// channels share it.
-const BUFFERS: [(u32, u16, u32, bool); 8] = [
+const BUFFERS: [(u32, u16, u32, bool); 9] = [
     (0x00, 0, 0x14_0000, false),
     (0x10, 2, 0x2000, false),
     (0x11, 3, 0x3000, true),
+    // nouveau takes the first, OGKM the second.
     (0x0d, 4, 0x2_0000, true),
+    (0x12, 4, 0x2_0000, true),
     (0x13, 5, 0x20_0000, true),
     (0x14, 6, 0x8000, true),
     (0x17, 9, 0x1000, true),
     (0x18, 10, 0x8_0000, true),
 ];
 /// `NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_COUNT`, of 8 engines of graphics.
-const PROPERTIES: usize = 0x1a;
+fn properties(branch: Branch) -> usize {
+    if branch == Branch::R535 { 0x19 } else { 0x1a }
+}
 const GRAPHICS: usize = 8;
 
 /// Bytes that a buffer has at least. That of unrestricted access is as large as the other one of access.
@@ -79,15 +88,13 @@ const APART: u32 = 0x1_0000;
 impl Call<'_> {
     /// The other controls.
     pub(super) fn fact(&self, object: u32, cmd: u32, given: &mut [u8]) -> Result<(), u32> {
-        if matches!(
-            cmd,
-            DEVICE_INFO_TABLE | CONTEXT_BUFFERS_INFO | METHOD_BUFFER_SIZE
-        ) {
+        if KNOWN.contains(&cmd) {
             self.of_class(object, class::NV20_SUBDEVICE_0.number)?;
         }
         match cmd {
             DEVICE_INFO_TABLE => self.devices(given),
             CONTEXT_BUFFERS_INFO => self.buffers(given),
+            FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
             METHOD_BUFFER_SIZE => {
                 self.has_size(given, 4)?;
                 given.copy_from_slice(&memory::METHOD_BUFFER.to_le_bytes());
@@ -102,7 +109,7 @@ impl Call<'_> {
     }
 
     fn buffers(&self, given: &mut [u8]) -> Result<(), u32> {
-        self.has_size(given, GRAPHICS * PROPERTIES * 8)?;
+        self.has_size(given, GRAPHICS * properties(self.branch) * 8)?;
         given.fill(0);
         for (property, _, bytes, _) in BUFFERS {
             let at = property as usize * 8;

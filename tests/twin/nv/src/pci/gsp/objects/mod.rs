@@ -22,6 +22,7 @@ mod space;
 use std::collections::{BTreeMap, BTreeSet};
 
 use drivers_spec::nv::abi::{Branch, Struct};
+use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::{class, status};
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
@@ -90,7 +91,22 @@ fn is_own(class: u32) -> bool {
         class::FERMI_CONTEXT_SHARE_A,
     ];
     let named = own.iter().any(|one| one.number == class);
-    named || is_channel(class) || is_engine(class) || is_usermode(class)
+    named || is_channel(class) || is_engine(class) || is_usermode(class) || is_graphics(class)
+}
+
+/// Whether a class is one of 3D, which firmware is asked for to make the first context (nouveau's golden channel).
+fn is_graphics(class: u32) -> bool {
+    class > 0xc000 && class & 0xff == 0x97
+}
+
+/// That of a chip: AMPERE_B, ADA_A, HOPPER_A, BLACKWELL_B (open-gpu-doc, classes/3d).
+fn graphics(arch: Arch) -> u32 {
+    match arch {
+        Arch::Ga10x => 0xc797,
+        Arch::Ad10x => 0xc997,
+        Arch::Gh100 => 0xcb97,
+        _ => 0xce97,
+    }
 }
 
 fn call<'a>(state: &'a mut State, rm: &'a mut Rm, client: u32) -> Call<'a> {
@@ -293,7 +309,7 @@ impl Call<'_> {
         let is = |one: drivers_spec::nv::abi::Call| found == one.number;
         let fits = match class {
             _ if class == class::FERMI_CONTEXT_SHARE_A.number => is(class::KEPLER_CHANNEL_GROUP_A),
-            _ if is_engine(class) => is_channel(found),
+            _ if is_engine(class) || is_graphics(class) => is_channel(found),
             _ if is_channel(class) => is(class::NV01_DEVICE_0) || is(class::KEPLER_CHANNEL_GROUP_A),
             _ if is_usermode(class) => is(class::NV20_SUBDEVICE_0),
             _ => is(class::NV01_DEVICE_0),
@@ -329,7 +345,7 @@ impl Call<'_> {
             let unsupported = status::NV_ERR_NOT_SUPPORTED;
             return self.refuse(&MODELLED, unsupported, what);
         }
-        if !chip.has_class(class) {
+        if !chip.has_class(class) && class != graphics(chip.arch) {
             let what = format!("{} has no class {class:#x}", chip.name);
             let invalid = status::NV_ERR_INVALID_CLASS;
             return self.refuse(&alloc::CLASS, invalid, what);
@@ -353,8 +369,8 @@ impl Call<'_> {
                 let (channel, needs) = self.new_channel(parent, handle, class, given)?;
                 (Kind::Channel(Box::new(channel)), needs)
             }
-            _ if is_engine(class) => {
-                self.new_engine(parent, class)?;
+            _ if is_engine(class) || is_graphics(class) => {
+                self.new_engine(parent, class, given)?;
                 (Kind::Plain, Vec::new())
             }
             _ => (Kind::Plain, Vec::new()),

@@ -23,8 +23,7 @@ pub(in crate::pci::gsp) fn died(
     branch: drivers_spec::nv::abi::Branch,
     died: &Died,
 ) -> Vec<(u32, Vec<u8>)> {
-    let channels = objects.channels();
-    let Some(dead) = channels.into_iter().find(|one| one.key() == died.key) else {
+    let Some(dead) = objects.channels().find(|one| one.key() == died.key) else {
         return Vec::new();
     };
     let (client, group, engine) = (dead.made.client, dead.made.group, dead.made.engine);
