@@ -22,10 +22,14 @@ pub enum Wait {
     /// GSP has linked its queue, asks for the sequencer, says that it is there, or answers: in memory, which nobody counts
     /// looks at.
     Message,
+    /// The MMU has forgotten what it was told to.
+    Tlb,
+    /// Caches are flushed.
+    Flush,
 }
 
 /// What can be waited for, by its name in a config string.
-pub const WAITS: [(&str, Wait); 9] = [
+pub const WAITS: [(&str, Wait); 11] = [
     ("gfw", Wait::Gfw),
     ("reset-ready", Wait::ResetReady),
     ("scrub", Wait::Scrub),
@@ -35,6 +39,8 @@ pub const WAITS: [(&str, Wait); 9] = [
     ("risc-v", Wait::RiscV),
     ("resume", Wait::Resume),
     ("message", Wait::Message),
+    ("tlb", Wait::Tlb),
+    ("flush", Wait::Flush),
 ];
 
 /// How many looks are left.

@@ -6,14 +6,15 @@
 
 use std::sync::Arc;
 
-use drivers_spec::nv::abi::{self, Branch, Struct};
-use drivers_spec::nv::{class, escape, status};
-use twin::rule::Journal;
-
 use crate::client::{Memory, Pages};
 use crate::config::Config;
 use crate::kernel::{Machine, Process};
 use crate::pci::memory::word;
+use crate::pci::runner::Notes;
+use drivers_spec::nv::abi::{self, Branch, Struct};
+use drivers_spec::nv::{class, escape, status};
+
+use super::objects::Objects;
 
 /// Where arguments and parameters of a call lie.
 const ARGUMENTS: u64 = 0x1000_0000;
@@ -26,13 +27,13 @@ pub(super) const INTERNAL: [u32; 3] = [0xc1e0_0004, 0xabcd_0080, 0xabcd_2080];
 
 /// RM, and who calls it.
 pub(super) struct Rm {
-    machine: Arc<Machine>,
+    pub(super) notes: Arc<Notes>,
+    /// Address spaces, channels and what hangs on them.
+    pub(super) objects: Objects,
     process: Arc<Process>,
     memory: Arc<Pages>,
     control: i32,
     branch: Branch,
-    /// How many broken rules have been passed on.
-    told: usize,
 }
 
 /// An answer: the payload as it comes back, or a status of the whole RPC.
@@ -62,11 +63,11 @@ impl Rm {
         open("/dev/nvidia0")?;
         let mut rm = Rm {
             branch: machine.branch(),
-            machine,
+            notes: Arc::new(Notes::new(machine)),
+            objects: Objects::default(),
             process,
             memory,
             control,
-            told: 0,
         };
         rm.internal()?;
         Ok(rm)
@@ -116,14 +117,6 @@ impl Rm {
             }
         }
         Ok(())
-    }
-
-    /// What broke a rule of RM breaks it of the card.
-    pub(super) fn tell(&mut self, journal: &Journal) {
-        for violation in self.machine.journal.violations_from(self.told) {
-            journal.broken(violation.rule, violation.what);
-            self.told += 1;
-        }
     }
 
     /// An escape; its argument as it comes back.
@@ -232,7 +225,7 @@ impl Rm {
 }
 
 /// A payload with a status in it.
-fn answered(payload: &[u8], at: usize, status: u32) -> Answer {
+pub(super) fn answered(payload: &[u8], at: usize, status: u32) -> Answer {
     let mut back = payload.to_vec();
     match back.get_mut(at..at + 4) {
         Some(place) => {
