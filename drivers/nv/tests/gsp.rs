@@ -24,17 +24,21 @@ use twin::pci::Function;
 use twin_nv::pci::card::{Before, Config};
 use twin_nv::pci::chip::{Chip, Family};
 use twin_nv::pci::machine::PciMachine;
-use twin_nv::pci::signed::{Booter, Does, Image, Loader, Signed, sum};
+use twin_nv::pci::signed::{Booter, Does, Fmc, Image, Loader, Signed, sum};
 
 #[path = "../src/gsp/tests/files.rs"]
-#[allow(dead_code)] // Those of Hopper are for the driver's own tests.
+#[allow(dead_code)] // Some are for the driver's own tests.
 mod files;
 
 /// The chips, with the families of their signatures.
-const CHIPS: [(&str, &str, Family); 2] = [
+const CHIPS: [(&str, &str, Family); 4] = [
     ("ga102", "ga10x", Family::Ga10x),
     ("ad102", "ad10x", Family::Ad10x),
+    ("gh100", "gh100", Family::Gh100),
+    ("gb202", "gb20x", Family::Gb20x),
 ];
+/// One chip of each way to start: by falcons; by the FSP of Hopper, and of Blackwell.
+const WAYS: [&str; 3] = ["ga102", "gh100", "gb202"];
 /// Of the sweeps, one in so many runs.
 const PARTS: usize = 8;
 
@@ -49,8 +53,28 @@ impl Firmware {
     /// Files of the form of NVIDIA's, with nothing in them, and cards whose keys accept them.
     fn made() -> Firmware {
         let folder = tempfile::tempdir().unwrap();
-        let (mut booters, mut loaders) = (Vec::new(), Vec::new());
+        let (mut booters, mut loaders, mut fmcs) = (Vec::new(), Vec::new(), Vec::new());
         for (chip, name, family) in CHIPS {
+            let loader = files::loader();
+            loaders.push(Loader {
+                family,
+                code: (sum(&loader), loader.len() as u64),
+                offsets: [0x100, 0x80, 0],
+            });
+            if let Some(fsp) = &Chip::of(chip).unwrap().fsp {
+                let sizes = (fsp.key, fsp.signature);
+                files::write_by_fsp(folder.path(), "570.144", (chip, name), sizes);
+                let fmc = files::fmc();
+                fmcs.push(Fmc {
+                    name: "made-up fmc",
+                    family,
+                    image: (sum(&fmc), fmc.len() as u64),
+                    hash: sum(&files::FMC_HASH),
+                    key: sum(&files::FMC_KEY[..fsp.key]),
+                    signature: sum(&files::FMC_SIGNATURE[..fsp.signature]),
+                });
+                continue;
+            }
             files::write_for(folder.path(), "570.144", (chip, name));
             for (name, mark, does) in [
                 ("booter_load", files::LOAD, Does::Load),
@@ -68,12 +92,6 @@ impl Firmware {
                     signatures: [0, 1].map(signature).to_vec(),
                 });
             }
-            let loader = files::loader();
-            loaders.push(Loader {
-                family,
-                code: (sum(&loader), loader.len() as u64),
-                offsets: [0x100, 0x80, 0],
-            });
         }
         let image = files::image();
         let signature = sum(&files::signature());
@@ -88,6 +106,7 @@ impl Firmware {
                 booters,
                 images,
                 loaders,
+                fmcs,
             },
             _made: Some(folder),
         }
@@ -199,37 +218,41 @@ fn a_card_that_somebody_left_running_is_reset() {
             firmware.works(&before, true, chip);
 
             // A process that was killed leaves it so, too.
-            let killed = firmware.machine(chip, |_| {});
-            std::mem::forget(firmware.start(&killed, false).unwrap());
-            let next = killed.again();
+            let first = firmware.machine(chip, |_| {});
+            std::mem::forget(firmware.start(&first, false).unwrap());
+            let next = first.killed().unwrap();
             let error = firmware.start(&next, false).err().unwrap();
             assert_eq!(error.stage, Stage::Reset, "{error}");
             assert!(error.to_string().contains("WPR2"), "{error}");
-            firmware.works(&killed.again(), true, chip);
+            firmware.works(&next.again(), true, chip);
         }
     }
     let stays = Firmware::made();
-    let machine = stays.machine("ad102", |config| {
-        config.before = Before::Driver;
-        config.resets = Vec::new();
-    });
-    let error = stays.start(&machine, true).err().unwrap();
-    assert_eq!(error.stage, Stage::Reset, "{error}");
-    is_left(&machine, "a card that cannot be reset");
+    for chip in WAYS {
+        let machine = stays.machine(chip, |config| {
+            config.before = Before::Driver;
+            config.resets = Vec::new();
+        });
+        let error = stays.start(&machine, true).err().unwrap();
+        assert_eq!(error.stage, Stage::Reset, "{error}");
+        is_left(&machine, "a card that cannot be reset");
+    }
 }
 
 #[test]
 fn a_second_handle_is_refused_while_the_first_one_lives() {
     let firmware = Firmware::made();
-    let machine = firmware.machine("ga102", |_| {});
-    let first = firmware.start(&machine, false).unwrap();
-    let error = firmware.start(&machine, false).err().unwrap();
-    assert_eq!(error.stage, Stage::Reset, "{error}");
-    assert!(error.to_string().contains("may not be reset"), "{error}");
-    assert!(first.product().unwrap().contains("NVIDIA"));
-    first.stop().unwrap();
-    is_left(&machine, "the first handle");
-    firmware.works(&machine, false, "after both");
+    for chip in WAYS {
+        let machine = firmware.machine(chip, |_| {});
+        let first = firmware.start(&machine, false).unwrap();
+        let error = firmware.start(&machine, false).err().unwrap();
+        assert_eq!(error.stage, Stage::Reset, "{chip}: {error}");
+        assert!(error.to_string().contains("may not be reset"), "{error}");
+        assert!(first.product().unwrap().contains("NVIDIA"));
+        first.stop().unwrap();
+        is_left(&machine, "the first handle");
+        firmware.works(&machine, false, "after both");
+    }
 }
 
 #[test]
@@ -263,6 +286,21 @@ fn fails_at(firmware: &Firmware, machine: &Arc<PciMachine>) -> Result<(), (Stage
 #[test]
 fn whatever_is_never_done_has_an_error_and_the_next_start_works() {
     let (firmware, part) = (Firmware::made(), Part::chosen());
+    for chip in WAYS {
+        let stages = stuck(&firmware, part, chip);
+        let [second, third] = match chip {
+            "ga102" => [Stage::Frts, Stage::Booter],
+            _ => [Stage::Fsp, Stage::Fmc],
+        };
+        let expected = [Stage::Gfw, second, third, Stage::Init, Stage::Unload];
+        if part.is_all() {
+            assert_eq!(stages, BTreeSet::from(expected), "{chip}");
+        }
+    }
+}
+
+/// One wait after the other never ends: which stages fail of that.
+fn stuck(firmware: &Firmware, part: Part, chip: &str) -> BTreeSet<Stage> {
     let (mut stages, mut failures) = (BTreeSet::new(), 0);
     let mut number = 0;
     loop {
@@ -271,12 +309,12 @@ fn whatever_is_never_done_has_an_error_and_the_next_start_works() {
         if !part.has(number, PARTS) {
             continue;
         }
-        let machine = firmware.machine("ga102", |config| {
+        let machine = firmware.machine(chip, |config| {
             config.stuck = Some(number as u64);
             begun = Some(config.begun.clone());
         });
-        let what = format!("stuck={number}");
-        let done = fails_at(&firmware, &machine);
+        let what = format!("{chip}, stuck={number}");
+        let done = fails_at(firmware, &machine);
         let begun = begun.map_or(0, |begun| begun.load(Ordering::Relaxed));
         if let Err((stage, said)) = done {
             assert!(said.contains("0000:01:00.0"), "{what}: {said}");
@@ -297,17 +335,8 @@ fn whatever_is_never_done_has_an_error_and_the_next_start_works() {
         let what = format!("the start after {what}");
         firmware.works(&machine.again(), true, &what);
     }
-    println!("{failures} of {number} waits fail: {stages:?}");
-    if part.is_all() {
-        let expected = [
-            Stage::Gfw,
-            Stage::Frts,
-            Stage::Booter,
-            Stage::Init,
-            Stage::Unload,
-        ];
-        assert_eq!(stages, BTreeSet::from(expected));
-    }
+    println!("{chip}: {failures} of {number} waits fail: {stages:?}");
+    stages
 }
 
 #[test]
@@ -315,16 +344,36 @@ fn a_card_that_leaves_the_bus_ends_everything() {
     let (firmware, part) = (Firmware::made(), Part::chosen());
     // The ROM is read dword by dword: before that, and from its end on.
     let before = [0, 1, 2, 5, 100, 30_000].into_iter();
-    let after = (0..).map(|step| 65_500 + 37 * step);
-    for (index, accesses) in before.chain(after).enumerate() {
+    gone(
+        &firmware,
+        part,
+        "ad102",
+        65_500,
+        before.chain((65_500..).step_by(37)),
+    );
+    // Few registers are read where there is none, and most of them are the packet for FSP.
+    for chip in ["gh100", "gb202"] {
+        gone(&firmware, part, chip, 250, (0..12).chain((12..).step_by(7)));
+    }
+}
+
+/// A card leaves the bus after so many accesses, each time after more; a start has `least` of them or more.
+fn gone(
+    firmware: &Firmware,
+    part: Part,
+    chip: &str,
+    least: u64,
+    accesses: impl Iterator<Item = u64>,
+) {
+    for (index, accesses) in accesses.enumerate() {
         if !part.has(index, PARTS) {
             continue;
         }
-        let what = format!("gone after {accesses} accesses");
-        let machine = firmware.machine("ad102", |config| config.gone_after = Some(accesses));
-        let Err((_, said)) = fails_at(&firmware, &machine) else {
+        let what = format!("{chip}, gone after {accesses} accesses");
+        let machine = firmware.machine(chip, |config| config.gone_after = Some(accesses));
+        let Err((_, said)) = fails_at(firmware, &machine) else {
             // It was not there any more for the last of them, or has stayed.
-            assert!(accesses > 65_500, "{what}");
+            assert!(accesses > least, "{what}");
             break;
         };
         assert!(said.contains("0000:01:00.0"), "{what}: {said}");
@@ -339,19 +388,27 @@ fn a_card_that_leaves_the_bus_ends_everything() {
 fn calls_that_rm_refuses_are_told_and_the_card_ends_in_order() {
     let firmware = Firmware::made();
     let result = status::NV_ERR_INSUFFICIENT_RESOURCES;
-    for function in [103, 76] {
-        let what = format!("rpc={function}:{result:#x}");
-        let machine = firmware.machine("ga102", |config| {
-            config.rpc_error = Some((function, result));
-        });
-        let started = firmware.start(&machine, false).unwrap();
-        let error = started.product().unwrap_err();
-        assert!(error.is(result), "{what}: {error}");
-        started.stop().unwrap();
-        is_left(&machine, &what);
+    for chip in WAYS {
+        for function in [103, 76] {
+            let what = format!("{chip}, rpc={function}:{result:#x}");
+            let machine = firmware.machine(chip, |config| {
+                config.rpc_error = Some((function, result));
+            });
+            let started = firmware.start(&machine, false).unwrap();
+            let error = started.product().unwrap_err();
+            assert!(error.is(result), "{what}: {error}");
+            started.stop().unwrap();
+            is_left(&machine, &what);
+        }
+        end_is_refused(&firmware, chip);
     }
-    // The end itself: it goes on, as the vendor's driver does.
-    let machine = firmware.machine("ga102", |config| config.rpc_error = Some((47, 0x51)));
+}
+
+/// The end itself is refused: it goes on, as the vendor's driver does. Where falcons have started GSP, they end it; where FSP
+/// has, the driver resets the card.
+fn end_is_refused(firmware: &Firmware, chip: &str) {
+    let what = format!("{chip}, rpc=47:0x51");
+    let machine = firmware.machine(chip, |config| config.rpc_error = Some((47, 0x51)));
     let error = firmware.start(&machine, false).unwrap().stop().unwrap_err();
     assert_eq!(error.stage, Stage::Unload, "{error}");
     let said = error.to_string();
@@ -359,7 +416,9 @@ fn calls_that_rm_refuses_are_told_and_the_card_ends_in_order() {
         said.contains("RPC UNLOADING_GUEST_DRIVER: rpc_result is 0x51"),
         "{said}"
     );
+    is_left(&machine, &what);
     let next = firmware.start(&machine.again(), false).unwrap();
     assert!(next.product().unwrap().contains("NVIDIA"));
     assert_eq!(next.stop().unwrap_err().stage, Stage::Unload);
+    is_left(&machine, &what);
 }

@@ -5,7 +5,9 @@
 //! (`kfspPrepareBootCommands_GH100`, `kfspWaitForSecureBoot_GH100`), gsp/arch/hopper/kernel_gsp_gh100.c
 //! (`kgspBootstrap_GH100`, `kgspCalculateFbLayout_GH100`, `kgspSetupGspFmcArgs_GH100`, `kgspTeardown_GH100`),
 //! mem_mgr/arch/{maxwell,blackwell}/mem_mgr_{gm107,gb100}.c (`memmgrGetFBEndReserveSizeEstimate`), pmu/kern_pmu.c;
-//! generated/g_kern_fsp_nvoc.c: a driver that leaves RM to GSP gives no copy of FRTS in memory of the host.
+//! generated/g_kern_pmu_nvoc.c (`kpmuGetIsSelfInit`: all of Blackwell has memory of power management), g_kern_fsp_nvoc.c: the
+//! 4 KiB more behind FRTS are Hopper's, which has none; a driver that leaves RM to GSP gives no copy of FRTS in memory of the
+//! host.
 
 use std::time::Duration;
 
@@ -51,18 +53,20 @@ struct Sizes {
     pmu: u64,
 }
 
+/// What power management has on Blackwell: 8 MiB, 16 MiB and 4 KiB, a multiple of 128 KiB.
+const PMU: u64 = 0x182_0000;
+
 fn sizes(arch: Arch) -> Sizes {
     match arch {
         Arch::Gb20x => Sizes {
             non_wpr_heap: 0x22_0000,
             reserve: 0x22_0000,
-            // 8 MiB, 16 MiB and 4 KiB, a multiple of 128 KiB.
-            pmu: 0x182_0000,
+            pmu: PMU,
         },
         Arch::Gb10x => Sizes {
             non_wpr_heap: 2 * MIB,
             reserve: 0x22_0000,
-            pmu: 0,
+            pmu: PMU,
         },
         _ => Sizes {
             non_wpr_heap: 2 * MIB,
@@ -76,8 +80,7 @@ fn sizes(arch: Arch) -> Sizes {
 fn frts_end(sizes: &Sizes) -> u64 {
     match sizes.pmu {
         0 => sizes.reserve,
-        // 4 KiB more, as a bug of the hardware needs them.
-        pmu => (sizes.reserve + pmu + 4 * KIB).next_multiple_of(FREE),
+        pmu => (sizes.reserve + pmu).next_multiple_of(FREE),
     }
 }
 
@@ -122,7 +125,7 @@ impl Hopper {
             card.clock(),
             card.within(BOOT),
             "the FSP to start (FSP_BOOT_COMPLETE)",
-            |value| value.bits() & 0xff == mmio::FSP_BOOT_COMPLETE,
+            |value| value.bits() == mmio::FSP_BOOT_COMPLETE,
         )?;
         Ok(())
     }
@@ -222,8 +225,8 @@ mod tests {
     fn frts_is_where_the_vendors_driver_puts_it() {
         let end = |arch| frts_end(&sizes(arch));
         assert_eq!(end(Arch::Gh100), 0x20_0000);
-        assert_eq!(end(Arch::Gb10x), 0x22_0000);
-        // 0x220000 + 0x1820000 + 0x1000, up to a multiple of 2 MiB.
+        // 0x220000 + 0x1820000, up to a multiple of 2 MiB.
+        assert_eq!(end(Arch::Gb10x), 0x1c0_0000);
         assert_eq!(end(Arch::Gb20x), 0x1c0_0000);
     }
 }

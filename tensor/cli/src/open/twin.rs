@@ -300,6 +300,8 @@ mod tests {
             ("TWINNVK+NV::sm_120", None, "gb202", "sm_120"),
             ("TWINPCI+NV", None, "ad102", "sm_89"),
             ("TWINPCI:1+NV::ga102", Some("looks=1"), "ga102", "sm_86"),
+            ("TWINPCI+NV::gh100", None, "gh100", "sm_90"),
+            ("TWINPCI+NV::gb202", None, "gb202", "sm_120"),
         ] {
             let twin = twin(target, config).unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, arch), "{target}");
@@ -317,7 +319,7 @@ mod tests {
                 "no chip 'gfx1030'; known behind PCI: gfx1100",
             ),
             ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
-            ("TWINPCI+NV::gh100", None, "known behind PCI: ga102, ad102"),
+            ("TWINPCI+NV::h200", None, "known behind PCI: ga102, ad102"),
             ("TWINKGSL+QCOM::a740", None, "expected a618, a619"),
         ] {
             let error = twin(target, config).err().unwrap();

@@ -129,12 +129,12 @@ pub fn fmc() -> Vec<u8> {
     code(0x1800)
 }
 
-/// The FMC's file: an ELF file of 32 bits with four sections, and their names.
-fn fmc_file() -> Vec<u8> {
+/// The FMC's file: an ELF file of 32 bits with four sections, and their names. Key and signature have so many bytes.
+fn fmc_file((key, signature): (usize, usize)) -> Vec<u8> {
     let sections: [(&str, u32, Vec<u8>); 5] = [
         ("hash", 1, FMC_HASH.into()),
-        ("signature", 1, FMC_SIGNATURE.into()),
-        ("publickey", 1, FMC_KEY.into()),
+        ("signature", 1, FMC_SIGNATURE[..signature].into()),
+        ("publickey", 1, FMC_KEY[..key].into()),
         ("image", 1, fmc()),
         (".shstrtab", 3, Vec::new()),
     ];
@@ -188,10 +188,20 @@ pub fn write_for(folder: &Path, version: &str, (chip, family): (&str, &str)) {
 
 /// Writes those for GH100.
 pub fn write_hopper(folder: &Path, version: &str) {
+    write_by_fsp(folder, version, ("gh100", "gh100"), (384, 384));
+}
+
+/// Writes those for a chip that its FSP starts, with the sizes of its key and of its signature.
+pub fn write_by_fsp(
+    folder: &Path,
+    version: &str,
+    (chip, family): (&str, &str),
+    sizes: (usize, usize),
+) {
     let files = [
-        ("gsp", gsp(version, "gh100")),
+        ("gsp", gsp(version, family)),
         ("bootloader", loader_file()),
-        ("fmc", fmc_file()),
+        ("fmc", fmc_file(sizes)),
     ];
-    write_to(&folder.join("gh100/gsp"), version, &files);
+    write_to(&folder.join(chip).join("gsp"), version, &files);
 }

@@ -62,9 +62,9 @@ const CORE_WRONG: u32 = 0x5;
 const STATE_WRONG: u32 = 0x6;
 
 /// What went wrong, where that has not been said yet, and the result.
-type Failed = (Option<(&'static Rule, String)>, u32);
+pub(super) type Failed = (Option<(&'static Rule, String)>, u32);
 
-fn with(code: u32) -> impl Fn((&'static Rule, String)) -> Failed {
+pub(super) fn with(code: u32) -> impl Fn((&'static Rule, String)) -> Failed {
     move |broken| (Some(broken), code)
 }
 
@@ -114,12 +114,14 @@ fn load(state: &mut State, argument: u64) -> Result<(), Failed> {
     state.vram.plain_heap = Some(meta.plain_heap());
     state.vram.wpr2 = Some(meta.wpr2);
     start_core(state);
-    gsp::start(state, image.version);
+    let arguments = state.gsp.mailbox;
+    gsp::start(state, image.version, arguments);
     Ok(())
 }
 
-/// GSP's core runs from now on: drivers look once, when the booter has halted (kgspBootstrap_TU102).
-fn start_core(state: &mut State) {
+/// GSP's core runs from now on: drivers look once, when the booter has halted (kgspBootstrap_TU102), or when what FSP has
+/// started has unlocked GSP (kgspBootstrap_GH100).
+pub(super) fn start_core(state: &mut State) {
     let looks = state.waits(Wait::RiscV);
     state.gsp.riscv = Some(match looks.is_never() {
         true => looks,
@@ -128,7 +130,7 @@ fn start_core(state: &mut State) {
 }
 
 /// The image and its signature.
-fn image(state: &State, meta: &Meta) -> Result<Image, Failed> {
+pub(super) fn image(state: &State, meta: &Meta) -> Result<Image, Failed> {
     let host = state.host();
     let (root, bytes) = meta.image;
     let mut all = Sum::default();
@@ -142,7 +144,7 @@ fn image(state: &State, meta: &Meta) -> Result<Image, Failed> {
         .ok_or_else(|| wrong(format!("{bytes:#x} bytes with the sum {:#x}", found.0)))?;
     let (at, size) = meta.signature;
     let mut signature = vec![0; size.min(1 << 20) as usize];
-    if !host.read(at, &mut signature, "the booter, a signature") {
+    if !host.read(at, &mut signature, "who verifies a signature") {
         return Err((None, IMAGE_WRONG));
     }
     let family = state.config.chip.family;
@@ -159,11 +161,11 @@ fn image(state: &State, meta: &Meta) -> Result<Image, Failed> {
 }
 
 /// The boot loader.
-fn loader(state: &State, meta: &Meta) -> Checked {
+pub(super) fn loader(state: &State, meta: &Meta) -> Checked {
     let (at, bytes) = meta.loader;
     let mut code = vec![0; bytes.min(1 << 20) as usize];
     let host = state.host();
-    if !host.read(at, &mut code, "the booter, the boot loader") {
+    if !host.read(at, &mut code, "who verifies the boot loader") {
         return Err((&LOADER, format!("the boot loader at {at:#x} is not mapped")));
     }
     let found = (sum(&code), bytes);

@@ -102,7 +102,10 @@ fn parameters(state: &mut State, engine: Engine, wanted: [u32; 4]) -> Result<(),
 
 fn verify_fwsec(state: &mut State, at: usize) -> Result<(), Broken> {
     let chip = state.config.chip;
-    let own = &state.prom.bytes[state.prom.start + state.prom.ucode..][..CODE];
+    let (Some(rom), Some(shown)) = (&chip.rom, &state.prom) else {
+        return Err((&SIGNED, "code on GSP of a card that shows no ROM".into()));
+    };
+    let own = &shown.bytes[shown.start + shown.ucode..][..CODE];
     let code = state.gsp.imem.secure_from(at);
     if code != own {
         let what = format!(
@@ -111,7 +114,7 @@ fn verify_fwsec(state: &mut State, at: usize) -> Result<(), Broken> {
         );
         return Err((&SIGNED, what));
     }
-    let fwsec = chip.rom.fwsec;
+    let fwsec = rom.fwsec;
     let wanted = [
         1,
         fwsec.ucode_id.into(),

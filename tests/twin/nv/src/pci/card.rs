@@ -10,7 +10,7 @@ use hcq::transport::ResetKind;
 use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
 use twin::rule::{Journal, Proof, Rule};
 
-use super::chip::{Chip, INSTANCES, REGISTERS};
+use super::chip::{Chip, INSTANCES};
 use super::gsp::core::Core;
 use super::mmu::window;
 use super::runner::Runner;
@@ -139,10 +139,23 @@ impl Card {
             state: state.clone(),
             busy,
         };
+        let [first, second, instances] = chip.bars();
+        // Registers behind a BAR of 64 bits are prefetchable, too.
+        let is_wide = second > first + 1;
         let bars = vec![
-            bar(0, REGISTERS, false, Box::new(registers) as _),
-            bar(1, config.window, true, Window::behind(&state, 1)),
-            bar(3, INSTANCES, true, Window::behind(&state, 3)),
+            bar(first, chip.registers(), is_wide, Box::new(registers) as _),
+            bar(
+                second,
+                config.window,
+                true,
+                Window::behind(&state, window::Window::Bar1),
+            ),
+            bar(
+                instances,
+                INSTANCES,
+                true,
+                Window::behind(&state, window::Window::Bar2),
+            ),
         ];
         let function = Function::new(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))
@@ -221,24 +234,24 @@ fn wrong_width(verb: &str, offset: u64, width: AccessWidth) -> Broken {
     (&WIDTH, what)
 }
 
-/// Behind BAR 1, or BAR 3, which shows BAR 2.
+/// Behind the second or the third BAR, which shows what the documents call BAR 2.
 struct Window {
     state: Arc<Mutex<State>>,
     which: window::Window,
     /// Its place among the addresses of BARs.
-    number: usize,
+    place: usize,
 }
 
 impl Window {
-    fn behind(state: &Arc<Mutex<State>>, bar: u8) -> Box<dyn Target> {
-        let (which, number) = match bar {
-            1 => (window::Window::Bar1, 1),
-            _ => (window::Window::Bar2, 2),
+    fn behind(state: &Arc<Mutex<State>>, which: window::Window) -> Box<dyn Target> {
+        let place = match which {
+            window::Window::Bar1 => 1,
+            window::Window::Bar2 => 2,
         };
         Box::new(Window {
             state: state.clone(),
             which,
-            number,
+            place,
         })
     }
 }
@@ -272,7 +285,7 @@ impl Target for Window {
     }
 
     fn placed(&mut self, at: u64) {
-        lock(&self.state).bars[self.number] = at;
+        lock(&self.state).bars[self.place] = at;
     }
 
     fn reset(&mut self, _: ResetKind) {}

@@ -17,7 +17,7 @@
 //! | `resets` | what the machine can reset cards by: `bus` (default), or `none` |
 //! | `gone` | after how many accesses to registers the card has left the bus |
 //! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
-//! | `lockdown` | `on`: GSP locks itself up for a moment while it starts; default: `off` |
+//! | `lockdown` | `on`: GSP says that it locks itself up for a moment while it starts; default: `off` |
 //! | `rpc` | an RPC that fails: function and result, `76:0x51` |
 //! | `channel` | `hangs:N` or `dies:N`: what a channel does when the N-th doorbell is rung |
 
@@ -35,7 +35,7 @@ use twin::pci::{Function, HostMemory};
 use twin::rule::Journal;
 
 use super::card::{Before, Card, Config, Trouble};
-use super::chip::{CHIPS, Chip, INSTANCES, REGISTERS, WINDOW};
+use super::chip::{CHIPS, Chip, INSTANCES, WINDOW};
 use super::wait::WAITS;
 
 /// Keys of a config string.
@@ -232,10 +232,18 @@ fn placed(
         bytes,
         is_prefetchable,
     };
+    let [registers, window, instances] = chip.bars();
+    let behind = first + config.window.max(1 << 30);
+    let bytes = chip.registers();
+    let is_wide = window > registers + 1;
+    let at = match is_wide {
+        true => behind + INSTANCES,
+        false => NARROW + number * bytes,
+    };
     let bars = vec![
-        bar(0, NARROW + number * REGISTERS, REGISTERS, false),
-        bar(1, first, config.window, true),
-        bar(3, first + config.window.max(1 << 30), INSTANCES, true),
+        bar(registers, at, bytes, is_wide),
+        bar(window, first, config.window, true),
+        bar(instances, behind, INSTANCES, true),
     ];
     for bar in &bars {
         let register = PCI_BASE_ADDRESS_0 + 4 * u16::from(bar.number);
@@ -342,8 +350,8 @@ mod tests {
         assert!(machine.journal().violations().is_empty());
         for (config, text) in [
             (
-                "chip=h100",
-                "no chip 'h100'; known behind PCI: ga102, ad102",
+                "chip=h200",
+                "no chip 'h200'; known behind PCI: ga102, ad102, gh100, gb202",
             ),
             ("gpu=2", "'gpu' is no key; keys: chip"),
             ("gpus=9", "gpus=9: expected 1 to 8"),

@@ -105,19 +105,23 @@ impl Meta {
         }
     }
 
+    /// What it begins with.
+    pub(super) fn check_magic(&self) -> Checked {
+        let at = |offset: usize| long(&self.bytes, offset);
+        match [at(0), at(8), at(0xc8), at(0xf8)] {
+            [META_MAGIC, 1, 0, 0] => Ok(()),
+            [magic, revision, count, verified] => {
+                let what = format!(
+                    "magic {magic:#x}, revision {revision}, bootCount {count}, verified {verified:#x}"
+                );
+                Err((&MAGIC, what))
+            }
+        }
+    }
+
     /// What does not depend on the image. `fb` is the size of memory, `set_up` what FWSEC has made.
     pub(super) fn check(&self, fb: u64, set_up: Option<&Range<u64>>) -> Checked {
-        let at = |offset: usize| long(&self.bytes, offset);
-        if [at(0), at(8), at(0xc8), at(0xf8)] != [META_MAGIC, 1, 0, 0] {
-            let what = format!(
-                "magic {:#x}, revision {}, bootCount {}, verified {:#x}",
-                at(0),
-                at(8),
-                at(0xc8),
-                at(0xf8)
-            );
-            return Err((&MAGIC, what));
-        }
+        self.check_magic()?;
         let aligned = [
             ("gspFwWprStart", self.wpr2.start, 0x2_0000),
             ("gspFwWprEnd", self.wpr2.end, 0x2_0000),

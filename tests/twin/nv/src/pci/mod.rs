@@ -7,10 +7,12 @@
 //! - `falcon`: the processors GSP and SEC2; `ports`: their memory; `flush`: what their resets need; `brom`: what starts
 //!   code with privileges;
 //! - `fwsec`, `booter`: what that code does, from the structures that it is given; `meta`, `radix`: these structures;
+//! - `fsp`: what starts GSP where falcons do not;
 //! - `gsp`: the firmware that runs on GSP then; `runner`: what runs the channels that it has made.
 //!
-//! Which chips: Ampere and Ada, which start by falcons. Sources: NVIDIA's open kernel modules 535.113.01, 550.163.01 and
-//! 570.144 (OGKM below), their published headers `dev_*.h`, and Linux, drivers/gpu/nova-core.
+//! Which chips: Ampere and Ada, which start by falcons; Hopper and Blackwell, which start by the FSP. Sources: NVIDIA's open
+//! kernel modules 535.113.01, 550.163.01 and 570.144 (OGKM below), their published headers `dev_*.h`, and Linux,
+//! drivers/gpu/nova-core.
 
 mod booter;
 mod brom;
@@ -18,6 +20,7 @@ pub mod card;
 pub mod chip;
 mod falcon;
 mod flush;
+mod fsp;
 mod fwsec;
 mod gsp;
 pub mod machine;

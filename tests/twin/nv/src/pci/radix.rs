@@ -35,7 +35,7 @@ pub(super) fn walk(
     let mut left = bytes;
     let mut page = [0; PAGE];
     for at in level {
-        if !host.read(at, &mut page, "the booter, an image") {
+        if !host.read(at, &mut page, "who verifies an image") {
             return Err(format!("a page at {at:#x} is not mapped"));
         }
         let here = left.min(PAGE as u64);
@@ -53,7 +53,7 @@ fn entries(host: &Host, level: &[u64], count: u64) -> Result<Vec<u64>, (u64, Str
         let inside = (index % ENTRIES) as usize;
         if inside == 0 {
             let at = level[(index / ENTRIES) as usize];
-            if !host.read(at, &mut page, "the booter, a table of an image") {
+            if !host.read(at, &mut page, "who verifies a table of an image") {
                 return Err((
                     index,
                     format!("is in a table at {at:#x}, which is not mapped"),

@@ -20,8 +20,7 @@ pub(super) const SCRATCH_SB: u32 = PBUS_SCRATCH + 4 * 0x15;
 pub(super) const PBUS_BAR0_WINDOW: u32 = 0x1700;
 pub(super) const PTIMER_TIME_0: u32 = 0x9400;
 pub(super) const PTIMER_TIME_1: u32 = 0x9410;
-/// `NV_PCFG`: the function's configuration space, of 4 KiB.
-pub(super) const PCFG: u32 = 0x8_8000;
+/// Bytes of configuration space, which registers show.
 pub(super) const PCFG_BYTES: u32 = 0x1000;
 /// `NV_UFLUSH_FB_FLUSH` and `NV_UFLUSH_L2_FLUSH_DIRTY`, gm107/dev_flush.h; nvkm/subdev/bar/g84.c, g84_bar_flush.
 pub(super) const UFLUSH_FB_FLUSH: u32 = 0x7_0000;

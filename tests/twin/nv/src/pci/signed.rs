@@ -63,6 +63,23 @@ pub struct Loader {
     pub offsets: [u64; 3],
 }
 
+/// What FSP starts on GSP.
+#[derive(Clone, Debug)]
+pub struct Fmc {
+    /// What it is called, for reports.
+    pub name: &'static str,
+    /// For which chips.
+    pub family: Family,
+    /// The [`sum`] of the section `image`, and how many bytes that is.
+    pub image: (u64, u64),
+    /// The sums of the sections `hash`, `publickey` and `signature`.
+    pub hash: u64,
+    /// The same of the key.
+    pub key: u64,
+    /// The same of the signature.
+    pub signature: u64,
+}
+
 /// All that is accepted.
 #[derive(Clone, Debug)]
 pub struct Signed {
@@ -72,6 +89,8 @@ pub struct Signed {
     pub images: Vec<Image>,
     /// Boot loaders.
     pub loaders: Vec<Loader>,
+    /// What FSP starts.
+    pub fmcs: Vec<Fmc>,
 }
 
 /// A sum over bytes: FNV-1a of 64 bits, by words of 8 bytes.
@@ -242,6 +261,48 @@ const LOADERS: [(Family, u64, u64, u64); 4] = [
     (Family::Ad10x, 0x9dd9_821a_f3e0_3ab6, 0x9000, 0x4800),
 ];
 
+/// Of 570.144, the first version that Hopper and Blackwell have files of: the family; the signature of the image; sum and
+/// size of the loader, and the offset of its code; name, sum and size of the FMC, sums of its hash, key and signature.
+type ByFsp = (
+    Family,
+    u64,
+    (u64, u64, u64),
+    (&'static str, u64, u64, [u64; 3]),
+);
+
+const BY_FSP: [ByFsp; 2] = [
+    (
+        Family::Gh100,
+        0x8f66_341b_5e97_0351,
+        (0x7dca_5601_c674_5d9e, 0x2_9000, 0xb100),
+        (
+            "gh100 fmc-570.144",
+            0x775a_baa2_72cc_8226,
+            0x2_8648,
+            [
+                0x3b9a_d750_4412_5d1b,
+                0x051e_5bdb_9dec_78e2,
+                0x17cf_e56e_4090_d245,
+            ],
+        ),
+    ),
+    (
+        Family::Gb20x,
+        0x5489_3346_f1a6_2f79,
+        (0x1779_8fb1_fbc1_21b6, 0x3_1000, 0xb200),
+        (
+            "gb202 fmc-570.144",
+            0x9884_ae6a_75b7_b9a2,
+            0x3_0a48,
+            [
+                0xe8f1_989f_9065_aff5,
+                0x7714_8a33_f3a7_4af5,
+                0x9160_876b_cbf2_2c59,
+            ],
+        ),
+    ),
+];
+
 impl Signed {
     /// What NVIDIA has published.
     pub fn published() -> Signed {
@@ -255,22 +316,44 @@ impl Signed {
                 fuse_version: 1,
                 signatures: signatures.to_vec(),
             });
-        let images = IMAGES
-            .iter()
-            .map(|(version, image, bytes, ga10x, ad10x)| Image {
+        let images = IMAGES.iter().map(|(version, image, bytes, ga10x, ad10x)| {
+            let mut signatures = vec![(Family::Ga10x, *ga10x), (Family::Ad10x, *ad10x)];
+            if *version == "570.144" {
+                signatures.extend(BY_FSP.map(|(family, signature, _, _)| (family, signature)));
+            }
+            Image {
                 version,
                 image: (*image, *bytes),
-                signatures: vec![(Family::Ga10x, *ga10x), (Family::Ad10x, *ad10x)],
-            });
-        let loaders = LOADERS.iter().map(|(family, code, bytes, at)| Loader {
-            family: *family,
-            code: (*code, *bytes),
-            offsets: [*at, 0x800, 0],
+                signatures,
+            }
+        });
+        let loader = |family, (code, bytes, at), data| Loader {
+            family,
+            code: (code, bytes),
+            offsets: [at, data, 0],
+        };
+        let loaders = LOADERS.iter();
+        let loaders =
+            loaders.map(|(family, code, bytes, at)| loader(*family, (*code, *bytes, *at), 0x800));
+        let by_fsp = BY_FSP.iter();
+        let by_fsp = by_fsp.map(|(family, _, code, _)| loader(*family, *code, 0xa00));
+        let fmcs = BY_FSP.iter();
+        let fmcs = fmcs.map(|(family, _, _, (name, image, bytes, sums))| {
+            let [hash, key, signature] = *sums;
+            Fmc {
+                name,
+                family: *family,
+                image: (*image, *bytes),
+                hash,
+                key,
+                signature,
+            }
         });
         Signed {
             booters: booters.collect(),
             images: images.collect(),
-            loaders: loaders.collect(),
+            loaders: loaders.chain(by_fsp).collect(),
+            fmcs: fmcs.collect(),
         }
     }
 }
@@ -294,5 +377,6 @@ mod tests {
         sums.sort_unstable();
         sums.dedup();
         assert_eq!(sums.len(), all.booters.len());
+        assert_ne!(all.fmcs[0].hash, all.fmcs[1].hash);
     }
 }

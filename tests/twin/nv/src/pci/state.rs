@@ -17,12 +17,12 @@ use super::mmu::tlb::Tlb;
 use super::registers::*;
 use super::runner::Runner;
 use super::wait::{Looks, Wait};
-use super::{brom, falcon};
+use super::{brom, falcon, fsp};
 
 static REGISTER: Rule = Rule {
     name: "NV-PCI-REGISTER",
     text: "only modelled registers are accessed, and only those that can be are written",
-    source: "this twin: src/pci/state.rs, src/pci/falcon.rs",
+    source: "this twin: src/pci/state.rs, src/pci/falcon.rs, src/pci/fsp/registers.rs",
     proof: Proof::Twin,
 };
 
@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) vram: Vram,
     pub(super) gsp: Falcon,
     pub(super) sec2: Falcon,
+    /// Of cards that have one: what starts GSP.
+    pub(super) fsp: fsp::Fsp,
     /// What runs on GSP's RISC-V core.
     pub(super) firmware: Gsp,
     pub(super) core: Core,
@@ -62,13 +64,13 @@ pub(super) struct State {
     flushes: BTreeMap<u32, Looks>,
     /// How many doorbells were rung.
     rings: u64,
-    /// Where BARs 0, 1 and 3 are.
+    /// Where registers, memory and instance memory are.
     pub(super) bars: [u64; 3],
     /// The ROM, and where in it FWSEC is.
-    pub(super) prom: vbios::Rom,
+    pub(super) prom: Option<vbios::Rom>,
     /// Registers that hold what was written.
     held: BTreeMap<u32, u32>,
-    gfw: Looks,
+    pub(super) gfw: Looks,
     /// SEC2 has resumed GSP, or is about to.
     pub(super) handoff: Option<Looks>,
     /// Nanoseconds; it grows with every look at it, and says nothing of a card.
@@ -108,6 +110,7 @@ impl State {
             vram: Vram::new(config.chip.vram())?,
             gsp: Falcon::new(Engine::Gsp),
             sec2: Falcon::new(Engine::Sec2),
+            fsp: fsp::Fsp::default(),
             firmware: Gsp::default(),
             core,
             runner,
@@ -116,7 +119,7 @@ impl State {
             flushes: BTreeMap::new(),
             rings: 0,
             bars: [0; 3],
-            prom: config.chip.rom.rom(),
+            prom: config.chip.rom.as_ref().map(vbios::Card::rom),
             held: BTreeMap::new(),
             gfw: Looks::default(),
             handoff: None,
@@ -148,6 +151,7 @@ impl State {
         self.vram.plain_heap = None;
         self.gsp = Falcon::new(Engine::Gsp);
         self.sec2 = Falcon::new(Engine::Sec2);
+        self.fsp = fsp::Fsp::default();
         self.firmware = Gsp::default();
         self.held.clear();
         self.handoff = None;
@@ -192,6 +196,11 @@ impl State {
         Physical::new(&self.vram, self.host())
     }
 
+    /// Of a card with an FSP: whether the BAR of memory shows it by its address, MODE is PHYSICAL.
+    pub(super) fn window_is_physical(&self) -> bool {
+        self.held(fsp::BAR1_BLOCK) >> 9 & 1 == 0
+    }
+
     pub(super) fn held(&self, at: u32) -> u32 {
         self.held.get(&at).copied().unwrap_or(0)
     }
@@ -202,13 +211,14 @@ impl State {
 
     /// Whether that is in the ROM.
     pub(super) fn is_rom(&self, at: u32) -> bool {
-        (PROM..PROM_END).contains(&at)
+        self.prom.is_some() && (PROM..PROM_END).contains(&at)
     }
 
     /// Bytes of the ROM; what lies behind it reads as erased flash.
     pub(super) fn rom(&self, at: u32, bytes: usize) -> u64 {
         let at = (at - PROM) as usize;
-        let byte = |i: usize| self.prom.bytes.get(at + i).copied().unwrap_or(0xff);
+        let shown = self.prom.as_ref().map_or(&[][..], |rom| &rom.bytes);
+        let byte = |i: usize| shown.get(at + i).copied().unwrap_or(0xff);
         (0..bytes)
             .rev()
             .fold(0, |word, i| word << 8 | u64::from(byte(i)))
@@ -223,6 +233,10 @@ impl State {
 
     /// The place in memory that the window shows there.
     fn behind_window(&self, at: u32) -> Result<Place, Broken> {
+        if self.config.chip.fsp.is_some() {
+            let base = u64::from(self.held(fsp::XAL_BAR0_WINDOW) & 0x3f_ffff);
+            return Ok(Place::vram((base << 16) + u64::from(at - PRAMIN)));
+        }
         let window = self.held(PBUS_BAR0_WINDOW);
         let aperture = match window >> 24 & 3 {
             0 => Aperture::Vram,
@@ -314,9 +328,18 @@ impl State {
             return Ok(u32::MAX);
         }
         self.passes();
-        if let Some((engine, offset)) = State::of_falcon(at) {
-            return falcon::read(self, engine, offset);
+        let chip = self.config.chip;
+        if let Some(facts) = &chip.fsp {
+            return fsp::read(self, facts, at);
         }
+        match State::of_falcon(at) {
+            Some((engine, offset)) => falcon::read(self, engine, offset),
+            None => self.plain(at),
+        }
+    }
+
+    /// A register of no processor is read.
+    pub(super) fn plain(&mut self, at: u32) -> Result<u32, Broken> {
         let chip = self.config.chip;
         let wpr2 = |end: fn(&std::ops::Range<u64>) -> u64| {
             let at = self.vram.wpr2.as_ref().map_or(0, end);
@@ -354,9 +377,10 @@ impl State {
             _ if (FUSE_NVDEC..FUSE_SEC2 + 4 * FUSES).contains(&at)
                 || (FUSE_GSP..FUSE_GSP + 4 * FUSES).contains(&at) =>
             {
-                let fwsec = FUSE_GSP + 4 * (u32::from(chip.rom.fwsec.ucode_id) - 1);
+                let ucode = chip.rom.as_ref().map(|rom| u32::from(rom.fwsec.ucode_id));
+                let fwsec = ucode.map(|id| FUSE_GSP + 4 * (id - 1));
                 match at {
-                    _ if at == fwsec => State::fuse(chip.fwsec_fuse),
+                    _ if fwsec == Some(at) => State::fuse(chip.fwsec_fuse),
                     _ if at == FUSE_SEC2 + 4 * (super::signed::BOOTER_UCODE - 1) => {
                         State::fuse(chip.booter_fuse)
                     }
@@ -364,8 +388,10 @@ impl State {
                 }
             }
             // Whoever reads a register that is not modelled is told, here as in configuration space itself.
-            _ if at.is_multiple_of(4) && (PCFG..PCFG + PCFG_BYTES).contains(&at) => {
-                let found = self.bus.configuration((at - PCFG) as u16);
+            _ if at.is_multiple_of(4)
+                && (chip.mirror()..chip.mirror() + PCFG_BYTES).contains(&at) =>
+            {
+                let found = self.bus.configuration((at - chip.mirror()) as u16);
                 found.ok_or_else(|| (&REGISTER, format!("read of {at:#x}, configuration")))?
             }
             _ if self.is_rom(at) => self.rom(at, 4) as u32,
@@ -382,10 +408,21 @@ impl State {
             return Ok(());
         }
         self.passes();
-        if let Some((engine, offset)) = State::of_falcon(at) {
-            self.gfw_has_started(&format!("write to {at:#x}"))?;
-            return falcon::write(self, engine, offset, value);
+        let chip = self.config.chip;
+        if let Some(facts) = &chip.fsp {
+            return fsp::write(self, facts, at, value);
         }
+        match State::of_falcon(at) {
+            Some((engine, offset)) => {
+                self.gfw_has_started(&format!("write to {at:#x}"))?;
+                falcon::write(self, engine, offset, value)
+            }
+            None => self.plain_write(at, value),
+        }
+    }
+
+    /// A register of no processor is written.
+    pub(super) fn plain_write(&mut self, at: u32, value: u32) -> Result<(), Broken> {
         match at {
             PTIMER_TIME_0 => self.clock = self.clock >> 32 << 32 | u64::from(value),
             PTIMER_TIME_1 => self.clock = self.clock & 0xffff_ffff | u64::from(value) << 32,
@@ -402,6 +439,11 @@ impl State {
             _ => return Err((&REGISTER, format!("write of {value:#x} to {at:#x}"))),
         }
         Ok(())
+    }
+
+    /// A register that is not modelled.
+    pub(super) fn unmodelled(what: String) -> Broken {
+        (&REGISTER, what)
     }
 
     /// A register of a processor that is not modelled.

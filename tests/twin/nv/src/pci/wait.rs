@@ -19,6 +19,14 @@ pub enum Wait {
     RiscV,
     /// SEC2 has resumed GSP.
     Resume,
+    /// FSP has taken a command, and has answered.
+    Fsp,
+    /// FSP has left GSP's registers to the host.
+    Target,
+    /// What FSP has started on GSP has read its arguments.
+    Fmc,
+    /// The same has started GSP's firmware, and unlocks GSP's registers.
+    Release,
     /// GSP has linked its queue, asks for the sequencer, says that it is there, or answers: in memory, which nobody counts
     /// looks at.
     Message,
@@ -29,7 +37,7 @@ pub enum Wait {
 }
 
 /// What can be waited for, by its name in a config string.
-pub const WAITS: [(&str, Wait); 11] = [
+pub const WAITS: [(&str, Wait); 15] = [
     ("gfw", Wait::Gfw),
     ("reset-ready", Wait::ResetReady),
     ("scrub", Wait::Scrub),
@@ -38,6 +46,10 @@ pub const WAITS: [(&str, Wait); 11] = [
     ("core", Wait::Core),
     ("risc-v", Wait::RiscV),
     ("resume", Wait::Resume),
+    ("fsp", Wait::Fsp),
+    ("target", Wait::Target),
+    ("fmc", Wait::Fmc),
+    ("release", Wait::Release),
     ("message", Wait::Message),
     ("tlb", Wait::Tlb),
     ("flush", Wait::Flush),

@@ -133,6 +133,9 @@ impl Boot {
     }
 
     fn fill_meta(&self) {
+        if self.rig.chip.fsp.is_some() {
+            return self.fill_sizes();
+        }
         let fb = self.fb();
         let (image, loader) = (
             self.firmware.image.len() as u64,
@@ -174,6 +177,35 @@ impl Boot {
         for (i, field) in fields.iter().enumerate() {
             self.meta.view.write(8 * i, *field).unwrap();
         }
+    }
+
+    /// The same where FSP starts GSP: no places.
+    fn fill_sizes(&self) {
+        let Some(fsp) = &self.rig.chip.fsp else {
+            return;
+        };
+        let [code, data, manifest] = self.firmware.offsets;
+        let sizes = [
+            (0x00, 0xdc3a_ae21_371a_60b3),
+            (0x08, 1),
+            (0x10, bytes_of(&self.image)),
+            (0x18, self.firmware.image.len() as u64),
+            (0x20, bytes_of(&self.loader)),
+            (0x28, self.firmware.loader.len() as u64),
+            (0x30, code),
+            (0x38, data),
+            (0x40, manifest),
+            (0x48, bytes_of(&self.signature)),
+            (0x50, self.firmware.signature.len() as u64),
+            (0x68, fsp.plain_heap),
+            (0x80, 129 * MIB),
+            (0xa0, MIB),
+            (0xc0, 128 << 10),
+        ];
+        for (at, size) in sizes {
+            self.meta.view.write(at, size).unwrap();
+        }
+        self.meta.view.write(0xf4, fsp.pmu).unwrap();
     }
 
     fn fill_libos(&self) {
@@ -223,7 +255,7 @@ impl Boot {
             put(8 * i, *bar);
         }
         put(user, 0x7fff_ffff_f000);
-        put(mirror, 0x8_8000 | 0x1000 << 32);
+        put(mirror, u64::from(self.rig.chip.mirror()) | 0x1000 << 32);
         info
     }
 
@@ -317,7 +349,7 @@ impl Boot {
 
     /// FWSEC's microcode as the ROM has it: code, and data.
     pub fn fwsec_code(&self) -> Hs {
-        let rom = self.rig.chip.rom.rom();
+        let rom = self.rig.chip.rom.as_ref().unwrap().rom();
         let mut prom = vec![0; rom.bytes.len()];
         self.rig.registers.read_bytes(0x30_0000, &mut prom).unwrap();
         let descriptor = words(&prom[rom.start + rom.descriptor..][..44]);

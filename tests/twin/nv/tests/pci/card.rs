@@ -13,6 +13,7 @@ use super::rig::{GSP, Rig};
 #[test]
 fn a_card_says_what_it_is() {
     for chip in &CHIPS {
+        let Some(rom) = &chip.rom else { continue };
         let rig = Rig::new(&Config::of(chip));
         assert_eq!(rig.get(0) >> 20 & 0x1ff, chip.boot_42 >> 20);
         assert_eq!(rig.get(0xa00) >> 24, chip.twin.id.0 >> 4);
@@ -32,7 +33,7 @@ fn a_card_says_what_it_is() {
         rig.wait_gfw();
         assert_eq!(u64::from(rig.get(0x11_83a4)) << 20, chip.vram());
         // The ROM, by dwords and by bytes.
-        let rom = chip.rom.rom().bytes;
+        let rom = rom.rom().bytes;
         let mut read = vec![0; rom.len()];
         rig.registers.read_bytes(0x30_0000, &mut read).unwrap();
         assert!(read == rom);

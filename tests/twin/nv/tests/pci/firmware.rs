@@ -4,13 +4,22 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use twin_nv::pci::chip::{Chip, Family};
-use twin_nv::pci::signed::{self, Booter, Does, Image, Loader, Signed, sum};
+use twin_nv::pci::signed::{self, Booter, Does, Fmc, Image, Loader, Signed, sum};
 
 /// Microcode of SEC2.
 #[derive(Clone)]
 pub struct Hs {
     pub code: Vec<u8>,
     pub data: Vec<u8>,
+}
+
+/// What FSP starts on GSP: the sections of its file.
+#[derive(Clone, Default)]
+pub struct ByFsp {
+    pub image: Vec<u8>,
+    pub hash: Vec<u8>,
+    pub key: Vec<u8>,
+    pub signature: Vec<u8>,
 }
 
 /// All of it.
@@ -24,6 +33,7 @@ pub struct Firmware {
     pub offsets: [u64; 3],
     pub load: Hs,
     pub unload: Hs,
+    pub fmc: ByFsp,
 }
 
 /// Where the signature goes in the data of a booter.
@@ -56,7 +66,23 @@ impl Firmware {
             offsets: [0x1800, 0x800, 0],
             load: hs(3),
             unload: hs(5),
+            fmc: ByFsp {
+                image: pattern(0x2345, 13),
+                hash: pattern(48, 15),
+                key: pattern(signed::SIGNATURE, 17),
+                signature: pattern(signed::SIGNATURE, 19),
+            },
         }
+    }
+
+    /// The same, with a key and a signature of the sizes of a chip.
+    pub fn small_for(chip: &Chip, version: &'static str) -> Firmware {
+        let mut firmware = Firmware::small(version);
+        if let Some(fsp) = &chip.fsp {
+            firmware.fmc.key.truncate(fsp.key);
+            firmware.fmc.signature.truncate(fsp.signature);
+        }
+        firmware
     }
 
     /// What a card of a chip accepts that accepts this, too.
@@ -86,6 +112,15 @@ impl Firmware {
             code: (sum(&self.loader), self.loader.len() as u64),
             offsets: self.offsets,
         });
+        let fmc = &self.fmc;
+        signed.fmcs.push(Fmc {
+            name: "small",
+            family,
+            image: (sum(&fmc.image), fmc.image.len() as u64),
+            hash: sum(&fmc.hash),
+            key: sum(&fmc.key),
+            signature: sum(&fmc.signature),
+        });
         signed
     }
 
@@ -110,18 +145,33 @@ impl Firmware {
         let family = match chip.family {
             Family::Ga10x => ".fwsignature_ga10x",
             Family::Ad10x => ".fwsignature_ad10x",
+            Family::Gh100 => ".fwsignature_gh100",
+            Family::Gb20x => ".fwsignature_gb20x",
         };
         let loader = file("bootloader")?;
         let (header, data) = (word(&loader, 12), word(&loader, 16));
         let field = |i: usize| word(&loader, header + 4 * i) as u64;
+        let none = Hs {
+            code: Vec::new(),
+            data: Vec::new(),
+        };
+        let (load, unload, fmc) = match chip.fsp {
+            None => (
+                hs(&file("booter_load")?),
+                hs(&file("booter_unload")?),
+                ByFsp::default(),
+            ),
+            Some(_) => (none.clone(), none, by_fsp(&file("fmc")?)),
+        };
         Some(Firmware {
             version,
             image: section(&gsp, ".fwimage"),
             signature: section(&gsp, family),
             offsets: [field(12), field(10), field(8)],
             loader: loader[data..data + word(&loader, 20)].to_vec(),
-            load: hs(&file("booter_load")?),
-            unload: hs(&file("booter_unload")?),
+            load,
+            unload,
+            fmc,
         })
     }
 }
@@ -148,6 +198,29 @@ fn section(file: &[u8], name: &str) -> Vec<u8> {
     let at = found.unwrap();
     let start = long(file, at + 0x18);
     file[start..start + long(file, at + 0x20)].to_vec()
+}
+
+/// What FSP starts: an ELF file of 32 bits.
+fn by_fsp(file: &[u8]) -> ByFsp {
+    let half = |at: usize| usize::from(u16::from_le_bytes([file[at], file[at + 1]]));
+    let (table, count, names) = (word(file, 0x20), half(0x30), half(0x32));
+    let header = |i: usize| table + 40 * i;
+    let names = word(file, header(names) + 0x10);
+    let section = |name: &str| {
+        let found = (0..count).map(header).find(|at| {
+            let text = &file[names + word(file, *at)..];
+            text.starts_with(name.as_bytes()) && text[name.len()] == 0
+        });
+        let at = found.unwrap();
+        let start = word(file, at + 0x10);
+        file[start..start + word(file, at + 0x14)].to_vec()
+    };
+    ByFsp {
+        image: section("image"),
+        hash: section("hash"),
+        key: section("publickey"),
+        signature: section("signature"),
+    }
 }
 
 /// A booter, with the signature of a fuse of version 1, the first one.

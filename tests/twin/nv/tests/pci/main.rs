@@ -9,6 +9,7 @@ mod channels;
 mod client;
 mod falcons;
 mod firmware;
+mod fsp;
 mod queues;
 mod rig;
 mod runs;

@@ -49,8 +49,8 @@ impl Rig {
         let journal = Arc::new(Journal::new());
         let function = Card::function("0000:01:00.0", config, &HostMemory::new(), &journal);
         let pci = Arc::new(function.unwrap());
-        for (register, at) in [(0, BARS[0]), (1, BARS[1]), (3, BARS[2])] {
-            let register = PCI_BASE_ADDRESS_0 + 4 * register;
+        for (number, at) in config.chip.bars().into_iter().zip(BARS) {
+            let register = PCI_BASE_ADDRESS_0 + 4 * u16::from(number);
             pci.config_write(register, AccessWidth::W32, at as u32)
                 .unwrap();
             if at >> 32 != 0 {
@@ -72,8 +72,17 @@ impl Rig {
 
     /// The card flushes with that page.
     pub fn flushes_with(&self, at: u64) {
-        self.set(0x10_0c40, (at >> 40) as u32);
-        self.set(0x10_0c10, (at >> 8) as u32);
+        match &self.chip.fsp {
+            None => {
+                self.set(0x10_0c40, (at >> 40) as u32);
+                self.set(0x10_0c10, (at >> 8) as u32);
+            }
+            Some(fsp) => {
+                let [low, high] = fsp.flush;
+                self.set(high.into(), (at >> 32) as u32);
+                self.set(low.into(), at as u32);
+            }
+        }
     }
 
     /// So much happens that GSP's firmware has had time for something.
@@ -97,6 +106,10 @@ impl Rig {
     }
 
     pub fn wait_gfw(&self) {
+        if let Some(fsp) = &self.chip.fsp {
+            let done = u64::from(fsp.boot_complete);
+            return self.until("FSP", || self.get(done) == 0xff);
+        }
         self.until("GFW", || self.get(0x11_8128) & 1 != 0);
         self.until("GFW", || self.get(0x11_8234) & 0xff == 0xff);
     }

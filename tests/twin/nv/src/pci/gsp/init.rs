@@ -20,10 +20,10 @@ static ORDER: Rule = Rule {
 
 static SYSTEM: Rule = Rule {
     name: "NV-RPC-SYSTEM-INFO",
-    text: "GspSystemInfo has the size of the firmware's branch, the addresses of BARs 0, 1 and 3, the mirror of configuration \
-           space at 88000, and the end of the addresses of programs",
+    text: "GspSystemInfo has the size of the firmware's branch, the addresses of its BARs, the mirror of configuration \
+           space at 88000, or 92000 from Hopper on, and the end of the addresses of programs",
     source: "OGKM, gsp_static_config.h of each branch; rpc.c, rpcGspSetSystemInfo_v17_00; Linux, nvkm/subdev/gsp/rm/r535/gsp.c, \
-             r535_gsp_rpc_set_system_info",
+             r535_gsp_rpc_set_system_info; hopper/gh100/dev_xtl_ep_pri.h, NV_EP_PCFGM",
     proof: Proof::Sourced,
 };
 
@@ -45,10 +45,10 @@ pub(super) fn check(
     function: u32,
     payload: &[u8],
     branch: Branch,
-    bars: [u64; 3],
+    card: ([u64; 3], u32),
 ) -> Result<(), Broken> {
     match (number, function) {
-        (0, SET_SYSTEM_INFO) => system_info(payload, branch, bars),
+        (0, SET_SYSTEM_INFO) => system_info(payload, branch, card),
         (1, SET_REGISTRY) => registry(payload),
         _ => {
             let what = format!("message {number} is function {function}");
@@ -65,7 +65,11 @@ pub(super) fn complete(count: usize) -> Result<(), Broken> {
     }
 }
 
-fn system_info(payload: &[u8], branch: Branch, bars: [u64; 3]) -> Result<(), Broken> {
+fn system_info(
+    payload: &[u8],
+    branch: Branch,
+    (bars, place): ([u64; 3], u32),
+) -> Result<(), Broken> {
     // Its size, and where maxUserVa and pciConfigMirrorBase are.
     let (bytes, user, mirror) = match branch {
         Branch::R535 => (0x298, 0x38, 0x40),
@@ -79,7 +83,7 @@ fn system_info(payload: &[u8], branch: Branch, bars: [u64; 3]) -> Result<(), Bro
     let found = [0, 8, 16].map(|at| long(payload, at));
     let mirrored = [word(payload, mirror), word(payload, mirror + 4)];
     let user = long(payload, user);
-    match found == bars && mirrored == [0x8_8000, 0x1000] && user > 0 {
+    match found == bars && mirrored == [place, 0x1000] && user > 0 {
         true => Ok(()),
         false => {
             let what = format!(

@@ -24,12 +24,12 @@ use twin::rule::{Proof, Rule};
 
 use super::card::Trouble;
 use super::falcon::Engine;
-use super::flush;
 use super::mmu::table::Cause;
 use super::mmu::window;
 use super::runner::Died;
 use super::state::State;
 use super::wait::Wait;
+use super::{flush, fsp};
 use crate::config::Hardware;
 use args::Failed;
 use queue::{Message, Queues};
@@ -148,12 +148,12 @@ impl Gsp {
     }
 }
 
-/// The booter has started a version.
-pub(super) fn start(state: &mut State, version: &'static str) {
+/// The booter, or what FSP has started, has started a version with the address of its arguments.
+pub(super) fn start(state: &mut State, version: &'static str, arguments: [u32; 2]) {
     state.firmware = Gsp {
         phase: Phase::Starting,
         version,
-        arguments: state.gsp.mailbox,
+        arguments,
         ..Gsp::default()
     };
     wake(state);
@@ -169,6 +169,7 @@ fn wake(state: &State) {
 /// SEC2 has resumed it.
 pub(super) fn resume(state: &mut State) {
     state.firmware.phase = Phase::Resuming;
+    state.firmware.lockdown = 0..0;
     wake(state);
 }
 
@@ -281,7 +282,8 @@ fn boot(state: &mut State) -> Result<(), Failed> {
             message.payload,
         );
         if let Some(rpc) = whole.map_err(Some)? {
-            init::check(count, rpc.function, &rpc.payload, branch, state.bars).map_err(Some)?;
+            let card = (state.bars, state.config.chip.mirror());
+            init::check(count, rpc.function, &rpc.payload, branch, card).map_err(Some)?;
             count += 1;
         }
     }
@@ -305,6 +307,11 @@ fn boot(state: &mut State) -> Result<(), Failed> {
         event(state, notice, vec![0])?;
         state.firmware.lockdown = engaged..written(state);
     }
+    if state.config.chip.fsp.is_some() {
+        // nova-core, gsp/hal/{tu102,gh100}.rs: the host has a sequencer to run where SEC2 has started GSP.
+        log(state);
+        return resumed(state);
+    }
     event(state, RUN_CPU_SEQUENCER, sequencer::steps())?;
     log(state);
     Ok(())
@@ -319,7 +326,6 @@ fn written(state: &State) -> u32 {
 /// It goes on behind the sequencer.
 fn resumed(state: &mut State) -> Result<(), Failed> {
     state.firmware.phase = Phase::Running;
-    state.firmware.lockdown = 0..0;
     window::bind(state);
     state.firmware.announced = event(state, INIT_DONE, Vec::new())?;
     commands(state)
@@ -365,6 +371,8 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     let Some(mut rm) = state.firmware.rm.take() else {
         return Ok(());
     };
+    // Whoever asks has taken the notices, and GSP_INIT_DONE behind them.
+    state.firmware.lockdown = 0..0;
     state.firmware.unloading |= rpc.function == rpc::UNLOADING_GUEST_DRIVER;
     let (answer, ends) = rpc::answer(state, &mut rm, branch, rpc);
     rm.notes.tell(&state.journal);
@@ -384,7 +392,10 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
         // kgspWaitForProcessorSuspend_TU102 waits for this.
         state.runner.clear();
         state.gsp.mailbox[0] = 0x8000_0000;
-        state.gsp.riscv = None;
+        match state.config.chip.fsp {
+            None => state.gsp.riscv = None,
+            Some(_) => fsp::ends(state),
+        }
         state.firmware = Gsp {
             phase: Phase::Suspended,
             ..Gsp::default()

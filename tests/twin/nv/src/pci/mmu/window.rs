@@ -3,6 +3,8 @@
 //! GSP's firmware binds an instance block to each when it starts. Their page directories lie in its heap outside of WPR2: the
 //! host writes that of BAR 1 itself, and has firmware write an entry of that of BAR 2.
 //!
+//! Those of Hopper and Blackwell have page tables of six levels, which are not modelled.
+//!
 //! Source: OGKM, turing/tu102/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_BAR1_BLOCK and BAR2_BLOCK; gsp_static_config.h: bar1PdeBase, bar2PdeBase;
 //! rpc.c, rpcUpdateBarPde_v15_00; Linux, nvkm/subdev/gsp/rm/r535/bar.c.
 
@@ -21,6 +23,14 @@ static BAR: Rule = Rule {
     text: "BAR 1 and BAR 2 are accessed where the page tables of their instance block have pages that allow it",
     source: "OGKM, turing/tu102/dev_vm.h: BAR1_BLOCK_MODE VIRTUAL; ada/ad102/dev_fault.h: NV_PFAULT_MMU_ENG_ID_BAR1, BAR2",
     proof: Proof::Sourced,
+};
+
+static MODELLED: Rule = Rule {
+    name: "NV-PCI-BAR-NOT-MODELLED",
+    text: "of Hopper and Blackwell, the BAR of memory shows it by its address, and that of instance memory nothing: their page tables \
+           are not modelled",
+    source: "this twin: src/pci/mmu/window.rs",
+    proof: Proof::Twin,
 };
 
 /// Where an instance block has its page directory: NV_RAMIN_PAGE_DIR_BASE_LO and HI.
@@ -45,6 +55,9 @@ impl Window {
 
     /// Where firmware has its page directory, in its heap outside of WPR2.
     pub(in crate::pci) fn directory(self, state: &State) -> Option<u64> {
+        if state.config.chip.fsp.is_some() {
+            return None;
+        }
         let heap = state.vram.plain_heap.as_ref()?;
         let pages = match self {
             Window::Bar1 => 1,
@@ -72,6 +85,15 @@ pub(in crate::pci) fn directory(word: u64) -> Option<Place> {
     };
     let at = word & !0xfff;
     (word & FORMAT == FORMAT).then_some(Place { aperture, at })
+}
+
+/// What a card with an FSP does not show.
+pub(in crate::pci) fn is_modelled(state: &State, window: Window, what: &str) -> Result<(), Broken> {
+    let is_shown = window == Window::Bar1 && state.window_is_physical();
+    match state.config.chip.fsp.is_none() || is_shown {
+        true => Ok(()),
+        false => Err((&MODELLED, format!("{what} of {window:?}"))),
+    }
 }
 
 /// The page directory behind a window; none where it shows memory by its address.
@@ -120,6 +142,7 @@ fn pieces(
     access: Access,
     mut each: impl FnMut(Option<Place>, std::ops::Range<usize>) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
+    is_modelled(state, window, &format!("{access:?} at {offset:#x}"))?;
     let Some(root) = root(state, window) else {
         return each(Some(Place::vram(offset)), 0..bytes);
     };

@@ -39,6 +39,13 @@ static FAULTING: Rule = Rule {
     proof: Proof::Twin,
 };
 
+static TABLES: Rule = Rule {
+    name: "NV-SPACE-NOT-MODELLED",
+    text: "address spaces are made on Ampere and Ada: page tables of Hopper and Blackwell, of six levels, are not modelled",
+    source: "this twin: src/pci/gsp/objects/space.rs",
+    proof: Proof::Twin,
+};
+
 /// An address space.
 pub(super) struct Space {
     /// The last address.
@@ -65,6 +72,10 @@ const COPY_LEVEL: usize = 0x18;
 impl Call<'_> {
     /// FERMI_VASPACE_A.
     pub(super) fn new_space(&self, given: &[u8]) -> Result<Space, u32> {
+        if self.state.config.chip.fsp.is_some() {
+            let what = format!("of {}", self.state.config.chip.name);
+            return self.refuse(&TABLES, status::NV_ERR_NOT_SUPPORTED, what);
+        }
         let params = self.decode::<class::VaspaceAlloc>(given, &alloc::SIZE)?;
         let unknown = params.flags & !VASPACE_FLAGS.mask(self.branch);
         let last = match params.va_size {
