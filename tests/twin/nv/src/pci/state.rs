@@ -1,7 +1,7 @@
 //! What a card is: its registers, its memory, its processors.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use twin::pci::{Broken, Bus};
@@ -74,7 +74,7 @@ pub(super) struct State {
     /// SEC2 has resumed GSP, or is about to.
     pub(super) handoff: Option<Looks>,
     /// Nanoseconds; it grows with every look at it, and says nothing of a card.
-    clock: u64,
+    clock: Arc<AtomicU64>,
     accesses: u64,
 }
 
@@ -123,7 +123,7 @@ impl State {
             held: BTreeMap::new(),
             gfw: Looks::default(),
             handoff: None,
-            clock: 0,
+            clock: Arc::default(),
             accesses: 0,
             config: config.clone(),
             bus,
@@ -292,13 +292,17 @@ impl State {
 
     /// The time in nanoseconds.
     pub(super) fn time(&self) -> u64 {
-        self.clock
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// The clock, which engines have, too.
+    pub(super) fn clock(&self) -> Arc<AtomicU64> {
+        self.clock.clone()
     }
 
     /// The time, of which every look takes some.
-    fn ticks(&mut self) -> u32 {
-        self.clock += 32;
-        self.clock as u32
+    fn ticks(&self) -> u32 {
+        (32 + self.clock.fetch_add(32, Ordering::Relaxed)) as u32
     }
 
     /// The host has accessed a register once more.
@@ -350,7 +354,7 @@ impl State {
             PMC_BOOT_1 => 0,
             PMC_BOOT_42 => chip.boot_42,
             PTIMER_TIME_0 | FUNCTION_TIME_0 => self.ticks(),
-            PTIMER_TIME_1 | FUNCTION_TIME_1 => (self.clock >> 32) as u32,
+            PTIMER_TIME_1 | FUNCTION_TIME_1 => (self.time() >> 32) as u32,
             UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE => self.flushing(at),
             MMU_INVALIDATE => invalidate::read(self),
             MMU_INVALIDATE_PDB | MMU_INVALIDATE_UPPER_PDB => self.held(at),
@@ -424,8 +428,14 @@ impl State {
     /// A register of no processor is written.
     pub(super) fn plain_write(&mut self, at: u32, value: u32) -> Result<(), Broken> {
         match at {
-            PTIMER_TIME_0 => self.clock = self.clock >> 32 << 32 | u64::from(value),
-            PTIMER_TIME_1 => self.clock = self.clock & 0xffff_ffff | u64::from(value) << 32,
+            PTIMER_TIME_0 => {
+                let time = self.time() >> 32 << 32 | u64::from(value);
+                self.clock.store(time, Ordering::Relaxed);
+            }
+            PTIMER_TIME_1 => {
+                let time = self.time() & 0xffff_ffff | u64::from(value) << 32;
+                self.clock.store(time, Ordering::Relaxed);
+            }
             MMU_INVALIDATE | MMU_INVALIDATE_PDB | MMU_INVALIDATE_UPPER_PDB => {
                 invalidate::write(self, at, value)?;
             }

@@ -1,7 +1,8 @@
 //! Address spaces and channels by RPC, and each mistake that can be made with them.
 
 use drivers_spec::nv::abi::{Branch, Struct};
-use drivers_spec::nv::class::{ChannelAlloc, ChannelGroupAlloc, CtxShareAlloc};
+use drivers_spec::nv::class::{ChannelAlloc, ChannelGroupAlloc, CtxShareAlloc, DebuggerAlloc};
+use drivers_spec::nv::control::DebugSmErrorStates;
 use twin::fires::fires;
 use twin::rng::Rng;
 
@@ -12,20 +13,25 @@ use super::client::{
 
 const GROUP: u32 = 0xd000_a06c;
 const SHARE: u32 = 0xd000_9067;
+const DEBUGGER: u32 = 0xd000_83de;
 
 #[test]
 fn facts_are_asked() {
     for chip in ["ga102", "ad102"] {
         let client = Client::new(chip);
-        let (status, table) = client.control(SUBDEVICE, 0x2080_1112, &vec![0; 3084]);
+        let (status, table) = client.control(SUBDEVICE, 0x2080_1112, &vec![0; 12 + 32 * 100]);
         let table = words(&table);
         assert_eq!((status, table[1]), (0, 1 + 5));
-        let entry = |i: usize| &table[3 + 24 * i..][..24];
+        let entry = |i: usize| &table[3 + 25 * i..][..25];
         assert_eq!((entry(0)[2], entry(0)[3], entry(0)[4]), (1, 0, 64));
         assert_eq!((entry(3)[2], entry(3)[3], entry(3)[10]), (11, 1, 2));
         let (status, sizes) = client.control(SUBDEVICE, 0x2080_0a32, &[0; 8 * 26 * 8]);
         let sizes = words(&sizes);
         assert_eq!((status, sizes[0], sizes[2 * 0x10]), (0, 0x14_0000, 0x2000));
+        let (status, facts) = client.control(SUBDEVICE, 0x2080_0a2a, &[0; 8 * 58 * 8]);
+        let facts = words(&facts);
+        // LITTER_NUM_SM_PER_TPC.
+        assert_eq!((status, &facts[2 * 32..][..2]), (0, &[32, 2][..]));
         let size = client.control(SUBDEVICE, 0x2080_2a08, &[0; 4]);
         assert_eq!((size.0, words(&size.1)[0]), (0, 0x5000));
         client.boot.rig.is_clean();
@@ -448,6 +454,14 @@ fn compute_has_buffers() {
     assert_eq!(rig.promote(&buffers), 0x1f);
     assert_eq!(rig.client.broken()[before..], ["NV-GR-CONTEXT-BUFFERS"]);
     rig.client.put(buffers[1].at + 0x40, &[0]);
+    // Firmware has not filled one that it has to.
+    let mut changed = buffers.clone();
+    changed[1].initialise = 0;
+    assert_eq!(rig.promote(&changed), 0);
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0x40);
+    assert_eq!(rig.client.broken()[before + 1..], ["NV-GR-CONTEXT"]);
+    let before = before + 1;
+    rig.client.put(buffers[0].at, &[0; 16]);
     assert_eq!(rig.promote(&buffers), 0);
     assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
     assert_eq!(rig.client.broken().len(), before + 1);
@@ -464,4 +478,39 @@ fn compute_has_buffers() {
     assert_eq!(rig.client.broken()[before + 1..], broken);
     // Once more, without zeros.
     assert_eq!(rig.promote(&buffers), 0x1f);
+}
+
+#[test]
+fn debuggers_tell_of_multiprocessors() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    rig.with_compute();
+    let debugger = |compute| {
+        let parameters = DebuggerAlloc {
+            h_app_client: CLIENT,
+            h_class3d_object: compute,
+            ..Default::default()
+        };
+        let parameters = parameters.encode(Branch::R570);
+        rig.client.alloc(DEVICE, DEBUGGER, 0x83de, &parameters)
+    };
+    let states = |first, count| {
+        let parameters = DebugSmErrorStates {
+            h_target_channel: CHANNEL,
+            starting_sm: first,
+            num_s_ms_to_read: count,
+            ..Default::default()
+        };
+        let parameters = parameters.encode(Branch::R570);
+        rig.client.control(DEBUGGER, 0x83de_030c, &parameters).0
+    };
+    assert_eq!(debugger(COMPUTE), 0);
+    assert_eq!(states(0, 82), 0);
+    rig.client.boot.rig.is_clean();
+    assert_eq!(states(0, 101), 0x1f);
+    assert_eq!(states(80, 10), 0x1f);
+    assert_eq!(rig.client.broken(), ["RM-SM-STATES"; 2]);
+    // It goes with what it watches.
+    rig.client.free(COMPUTE);
+    assert_eq!(states(0, 1), 0x57);
+    assert_eq!(debugger(COMPUTE), 0x57);
 }

@@ -367,7 +367,8 @@ impl Rig {
                 at,
                 va: va - 0x40_0000,
                 size,
-                initialise: 1,
+                // Of the others nothing is initialised.
+                initialise: u8::from(id <= 2),
                 nonmapped: 0,
             }
         });

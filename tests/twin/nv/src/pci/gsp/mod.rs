@@ -288,7 +288,8 @@ fn boot(state: &mut State) -> Result<(), Failed> {
         }
     }
     init::complete(count).map_err(Some)?;
-    let rm = Rm::new(state.config.chip.name, state.firmware.version);
+    let clock = state.clock();
+    let rm = Rm::new(state.config.chip.name, state.firmware.version, clock);
     let rm = rm.map_err(|what| {
         // The host of the twin lacks memory or a thread.
         state.journal.event(format!("GSP does not start: {what}"));

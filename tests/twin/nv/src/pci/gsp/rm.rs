@@ -5,6 +5,7 @@
 //! rpc_map_memory_dma_v03_00, rpc_unmap_memory_dma_v03_00); g_sdk-structures.h; rpc.c, rpcRmApiAlloc_GSP, rpcRmApiControl_GSP.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::client::{Memory, Pages};
 use crate::config::Config;
@@ -40,14 +41,14 @@ pub(super) struct Rm {
 pub(super) type Answer = Result<Vec<u8>, u32>;
 
 impl Rm {
-    /// RM on a machine with one GPU of that chip.
+    /// RM on a machine with one GPU of that chip, and its clock.
     ///
     /// # Errors
     /// What the host lacks.
-    pub(super) fn new(chip: &str, version: &str) -> Result<Rm, String> {
+    pub(super) fn new(chip: &str, version: &str, clock: Arc<AtomicU64>) -> Result<Rm, String> {
         let config = Config::parse(&format!("chip={chip},driver={version}"));
         let config = config.map_err(|wrong| wrong.to_string())?;
-        let machine = Machine::new(config).map_err(|error| error.to_string())?;
+        let machine = Machine::with(config, clock).map_err(|error| error.to_string())?;
         let memory = Arc::new(Pages::default());
         let process = machine.attach(memory.clone());
         for (at, bytes) in [(ARGUMENTS, 0x1000), (PARAMETERS, MOST)] {

@@ -153,8 +153,8 @@ fn bar_entry(state: &State, payload: &[u8]) -> Answer {
         _ => None,
     };
     if state.config.chip.fsp.is_some() {
-        let what = format!("UPDATE_BAR_PDE, entry {entry:#x}");
-        let broken = window::is_modelled(state, Window::Bar2, &what);
+        let what = || format!("UPDATE_BAR_PDE, entry {entry:#x}");
+        let broken = window::is_modelled(state, Window::Bar2, what);
         broken.map_err(|(rule, what)| {
             state.journal.broken(rule, what);
             status::NV_ERR_NOT_SUPPORTED

@@ -88,11 +88,15 @@ pub(in crate::pci) fn directory(word: u64) -> Option<Place> {
 }
 
 /// What a card with an FSP does not show.
-pub(in crate::pci) fn is_modelled(state: &State, window: Window, what: &str) -> Result<(), Broken> {
+pub(in crate::pci) fn is_modelled(
+    state: &State,
+    window: Window,
+    what: impl FnOnce() -> String,
+) -> Result<(), Broken> {
     let is_shown = window == Window::Bar1 && state.window_is_physical();
     match state.config.chip.fsp.is_none() || is_shown {
         true => Ok(()),
-        false => Err((&MODELLED, format!("{what} of {window:?}"))),
+        false => Err((&MODELLED, format!("{} of {window:?}", what()))),
     }
 }
 
@@ -142,7 +146,7 @@ fn pieces(
     access: Access,
     mut each: impl FnMut(Option<Place>, std::ops::Range<usize>) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
-    is_modelled(state, window, &format!("{access:?} at {offset:#x}"))?;
+    is_modelled(state, window, || format!("{access:?} at {offset:#x}"))?;
     let Some(root) = root(state, window) else {
         return each(Some(Place::vram(offset)), 0..bytes);
     };

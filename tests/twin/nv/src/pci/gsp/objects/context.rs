@@ -25,19 +25,25 @@ static BUFFERS: Rule = Rule {
 static CONTEXT: Rule = Rule {
     name: "NV-GR-CONTEXT",
     text: "before compute is made in a channel, its buffers are promoted (MAIN, PATCH, BUFFER_BUNDLE_CB, PAGEPOOL, ATTRIBUTE_CB, \
-           RTV_CB_GLOBAL), and those that all channels share have been there once with their memory",
-    source: "OGKM, kernel_graphics_object.c, kgrobjPromoteContext_IMPL; Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_chan_new; \
-             r535_gr_oneinit: the golden context",
+           RTV_CB_GLOBAL), and of these MAIN and PATCH have been initialised",
+    source: "OGKM, kernel_graphics_object.c, kgrobjPromoteContext_IMPL; kernel_graphics_context.c, kgrctxPrepareInitializeCtxBuffer_IMPL: \
+             the others are not initialised; Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_oneinit and r535_gr_promote_ctx: the same",
     proof: Proof::Sourced,
 };
 
-/// Which buffers there are: `NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ID_*`, promoted with addresses.
+/// Which buffers there are, `NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ID_*`.
 #[derive(Default)]
-pub(super) struct Context(BTreeSet<u16>);
+pub(super) struct Context {
+    /// Promoted with addresses.
+    mapped: BTreeSet<u16>,
+    /// Initialised.
+    filled: BTreeSet<u16>,
+}
 
 const MAIN: u16 = 0;
+const PATCH: u16 = 2;
 /// Those without which compute is not made: MAIN, PATCH, BUFFER_BUNDLE_CB, PAGEPOOL, ATTRIBUTE_CB, RTV_CB_GLOBAL.
-const NEEDED: [u16; 6] = [MAIN, 2, 3, 4, 5, 6];
+const NEEDED: [u16; 6] = [MAIN, PATCH, 3, 4, 5, 6];
 /// The last one.
 const LAST: u16 = 12;
 /// Bytes of the parameters, and where entries are.
@@ -111,17 +117,24 @@ impl Call<'_> {
             if entry.initialise {
                 // It is firmware's from now on, and not zeros any more.
                 physical.write(entry.place, &[0x5a; 64], "GSP, a buffer of graphics");
-                self.objects.shared.insert(entry.id);
             }
         }
-        let mapped = entries.iter().filter(|entry| entry.mapped);
-        let ids: Vec<u16> = mapped.map(|entry| entry.id).collect();
-        let object = self.objects.all.get_mut(&(client, handle));
-        match object.map(|object| &mut object.kind) {
-            Some(Kind::Channel(channel)) => channel.context.0.extend(ids),
-            Some(Kind::Group(group)) => group.context.0.extend(ids),
-            _ => {}
-        }
+        let ids =
+            |is: fn(&Entry) -> bool| entries.iter().filter(move |one| is(one)).map(|one| one.id);
+        // Channels of a group have one context.
+        let group = match self.objects.get(client, handle).map(|object| &object.kind) {
+            Some(Kind::Channel(channel)) => channel.made.group,
+            _ => None,
+        };
+        let holder = (client, group.unwrap_or(handle));
+        let object = self.objects.all.get_mut(&holder);
+        let context = match object.map(|object| &mut object.kind) {
+            Some(Kind::Channel(channel)) => &mut channel.context,
+            Some(Kind::Group(group)) => &mut group.context,
+            _ => return Ok(()),
+        };
+        context.mapped.extend(ids(|one| one.mapped));
+        context.filled.extend(ids(|one| one.initialise));
         Ok(())
     }
 
@@ -175,8 +188,8 @@ impl Call<'_> {
     pub(super) fn has_context(&self, channel: &Channel) -> Result<(), u32> {
         let context = self.context_of(channel);
         let lacks = NEEDED.iter().find(|id| {
-            let is_shared = facts::is_shared(**id);
-            !context.0.contains(*id) || is_shared && !self.objects.shared.contains(*id)
+            let is_filled = context.filled.contains(*id) || ![MAIN, PATCH].contains(*id);
+            !context.mapped.contains(*id) || !is_filled
         });
         match lacks {
             None => Ok(()),

@@ -9,6 +9,7 @@ use drivers_spec::nv::{class, status};
 
 use super::{Call, memory};
 use crate::pci::memory::word;
+use crate::rm::facts::{graphics, graphics_facts};
 
 /// `NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES`.
 pub(super) const COPY_SERVER_RESERVED_PDES: u32 = 0x90f1_0106;
@@ -24,6 +25,8 @@ pub(super) const STOP_CHANNEL: u32 = 0xa06f_0112;
 const DEVICE_INFO_TABLE: u32 = 0x2080_1112;
 /// `NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO`.
 const CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
+/// `NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO`.
+const GRAPHICS_INFO: u32 = 0x2080_0a2a;
 /// `NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE`.
 const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 
@@ -31,29 +34,29 @@ const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
 
 /// Controls of objects that are not here, which are answered here.
-pub(super) const KNOWN: [u32; 7] = [
+pub(super) const KNOWN: [u32; 8] = [
     SET_PAGE_DIRECTORY,
     PROMOTE_CTX,
     DISABLE_CHANNELS,
     DEVICE_INFO_TABLE,
     CONTEXT_BUFFERS_INFO,
+    GRAPHICS_INFO,
     METHOD_BUFFER_SIZE,
     FLUSH_WITH_SYSMEMBAR,
 ];
 
-/// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes, and whether all
-/// channels share it.
-const BUFFERS: [(u32, u16, u32, bool); 9] = [
-    (0x00, 0, 0x14_0000, false),
-    (0x10, 2, 0x2000, false),
-    (0x11, 3, 0x3000, true),
+/// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes.
+const BUFFERS: [(u32, u16, u32); 9] = [
+    (0x00, 0, 0x14_0000),
+    (0x10, 2, 0x2000),
+    (0x11, 3, 0x3000),
     // nouveau takes the first, OGKM the second.
-    (0x0d, 4, 0x2_0000, true),
-    (0x12, 4, 0x2_0000, true),
-    (0x13, 5, 0x20_0000, true),
-    (0x14, 6, 0x8000, true),
-    (0x17, 9, 0x1000, true),
-    (0x18, 10, 0x8_0000, true),
+    (0x0d, 4, 0x2_0000),
+    (0x12, 4, 0x2_0000),
+    (0x13, 5, 0x20_0000),
+    (0x14, 6, 0x8000),
+    (0x17, 9, 0x1000),
+    (0x18, 10, 0x8_0000),
 ];
 /// `NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_COUNT`, of 8 engines of graphics.
 fn properties(branch: Branch) -> usize {
@@ -68,14 +71,10 @@ pub(super) fn buffer(id: u16) -> u64 {
     found.map_or(0x1000, |buffer| buffer.2.into())
 }
 
-/// Whether all channels share a buffer.
-pub(super) fn is_shared(id: u16) -> bool {
-    BUFFERS.iter().any(|buffer| buffer.1 == id && buffer.3)
-}
-
-/// An entry of the table of devices: words, and a name.
+/// An entry of the table of devices: words, PBDMAs and how many, a name.
 const WORDS: usize = 16;
-const DEVICE: usize = 96;
+const NAME: usize = 84;
+const DEVICE: usize = 100;
 const DEVICES: usize = 32;
 /// `NV_PFAULT_MMU_ENG_ID_GRAPHICS`, and of the first copy engine.
 const FAULT_GRAPHICS: u32 = 64;
@@ -94,6 +93,7 @@ impl Call<'_> {
         match cmd {
             DEVICE_INFO_TABLE => self.devices(given),
             CONTEXT_BUFFERS_INFO => self.buffers(given),
+            GRAPHICS_INFO => self.graphics(given),
             FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
             METHOD_BUFFER_SIZE => {
                 self.has_size(given, 4)?;
@@ -111,10 +111,24 @@ impl Call<'_> {
     fn buffers(&self, given: &mut [u8]) -> Result<(), u32> {
         self.has_size(given, GRAPHICS * properties(self.branch) * 8)?;
         given.fill(0);
-        for (property, _, bytes, _) in BUFFERS {
+        for (property, _, bytes) in BUFFERS {
             let at = property as usize * 8;
             given[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
             given[at + 4..at + 8].copy_from_slice(&0x1000_u32.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Of each engine of graphics, of which there is one, pairs of index and fact.
+    fn graphics(&self, given: &mut [u8]) -> Result<(), u32> {
+        let count = graphics_facts(self.branch);
+        self.has_size(given, GRAPHICS * count as usize * 8)?;
+        given.fill(0);
+        let chip = self.state.config.chip.twin;
+        for (index, place) in (0..count).zip(given.chunks_mut(8)) {
+            let fact = graphics(chip, self.branch, index).unwrap_or(0);
+            let pair = u64::from(index) | u64::from(fact) << 32;
+            place.copy_from_slice(&pair.to_le_bytes());
         }
         Ok(())
     }
@@ -148,7 +162,7 @@ impl Call<'_> {
                 None => "graphics".into(),
                 Some(copy) => format!("ce{copy}"),
             };
-            given[at + 80..][..name.len()].copy_from_slice(name.as_bytes());
+            given[at + NAME..][..name.len()].copy_from_slice(name.as_bytes());
         }
         Ok(())
     }

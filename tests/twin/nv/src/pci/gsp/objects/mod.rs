@@ -6,7 +6,7 @@
 //!
 //! - `space`: address spaces and their page directories; [`channel`]: groups, channels and what engines have in them;
 //! - `memory`: memory that is given; `context`: the buffers of graphics; `facts`: what a driver asks before; `recovery`: channels
-//!   that die.
+//!   that die; `debugger`: what is known of it.
 //!
 //! Source: OGKM 570.144, src/nvidia/src/kernel/gpu/fifo/kernel_channel.c, where RMCFG_FEATURE_PLATFORM_GSP is set;
 //! src/nvidia/src/kernel/mem_mgr/gpu_vaspace.c; Linux, drivers/gpu/drm/nouveau/nvkm/subdev/gsp/rm/r535/{fifo,vmm,gr}.c, a client that
@@ -14,12 +14,13 @@
 
 mod channel;
 mod context;
+mod debugger;
 mod facts;
 mod memory;
 mod recovery;
 mod space;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::chip::Arch;
@@ -51,8 +52,6 @@ static MODELLED: Rule = Rule {
 pub(super) struct Objects {
     /// By client and handle.
     all: BTreeMap<(u32, u32), Object>,
-    /// Buffers of graphics that all channels share and that were initialised.
-    shared: BTreeSet<u16>,
 }
 
 /// An object.
@@ -89,6 +88,7 @@ fn is_own(class: u32) -> bool {
         class::FERMI_VASPACE_A,
         class::KEPLER_CHANNEL_GROUP_A,
         class::FERMI_CONTEXT_SHARE_A,
+        class::GT200_DEBUGGER,
     ];
     let named = own.iter().any(|one| one.number == class);
     named || is_channel(class) || is_engine(class) || is_usermode(class) || is_graphics(class)
@@ -365,6 +365,10 @@ impl Call<'_> {
                 let space = self.new_share(given)?;
                 (Kind::Share(space), vec![space])
             }
+            _ if class == class::GT200_DEBUGGER.number => {
+                let compute = self.new_debugger(given)?;
+                (Kind::Plain, vec![compute])
+            }
             _ if is_channel(class) => {
                 let (channel, needs) = self.new_channel(parent, handle, class, given)?;
                 (Kind::Channel(Box::new(channel)), needs)
@@ -402,6 +406,13 @@ impl Call<'_> {
             }
             _ if is(named::NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN) => {
                 self.token(object, given)
+            }
+            _ if is(named::NV906F_CTRL_CMD_GET_MMU_FAULT_INFO) => self.mmu_fault(object, given),
+            _ if is(named::NV83DE_CTRL_CMD_DEBUG_READ_ALL_SM_ERROR_STATES) => {
+                self.sm_states(object, given)
+            }
+            _ if is(named::NV83DE_CTRL_CMD_DEBUG_CLEAR_ALL_SM_ERROR_STATES) => {
+                self.clear_sm_states(object, given)
             }
             facts::STOP_CHANNEL => self.stop(object, given),
             facts::DISABLE_CHANNELS => self.disable(object, given),

@@ -39,6 +39,7 @@ pub(in crate::pci::gsp) fn died(
             continue;
         }
         one.is_dead = true;
+        one.made.error = Some(died.error.clone());
         with.push(one.key());
         let Some(place) = one.notifier else {
             continue;
