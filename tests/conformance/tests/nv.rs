@@ -15,7 +15,6 @@ use drivers_nv::Options;
 use hcq::transport::Machine;
 use hcq::{Device, KernelImage};
 use twin_nv::machine::TwinMachine;
-use twin_nv::pci::chip::Family;
 
 #[path = "nv/pci.rs"]
 mod pci;
@@ -131,14 +130,10 @@ struct PciSubject {
 
 impl PciSubject {
     fn new(chip: &'static str, arch: &'static str) -> PciSubject {
-        let family = match chip {
-            "ga102" => ("ga10x", Family::Ga10x),
-            _ => ("ad10x", Family::Ad10x),
-        };
         PciSubject {
             arch,
             waits: AtomicBool::new(false),
-            cards: pci::Cards::new(chip, family),
+            cards: pci::Cards::new(chip),
         }
     }
 }
