@@ -8,7 +8,8 @@ use twin::rng::Rng;
 
 use super::boot::{bytes, words};
 use super::client::{
-    Buffer, CHANNEL, CLIENT, COMPUTE, COPY, Client, DEVICE, GRAPHICS, Rig, SPACE, SUBDEVICE, desc,
+    Buffer, CHANNEL, CLIENT, COMPUTE, COPY, Client, DATA, DEVICE, GRAPHICS, Rig, SPACE, SUBDEVICE,
+    desc, semaphore,
 };
 
 const GROUP: u32 = 0xd000_a06c;
@@ -143,6 +144,9 @@ fn upper_levels_are_handed_over() {
     fires("NV-CHANNEL-SPACE").only(&rig.client.broken()[before..]);
     assert_eq!(reserved(&rig, 1 << 29, &[root, second, third]), 0);
     assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0);
+    rig.schedule(1);
+    rig.go(COPY, &semaphore(DATA, 1, 1));
+    assert_eq!(rig.client.get(rig.data), 1);
     assert_eq!(rig.client.broken().len(), before + 1);
 }
 
@@ -279,12 +283,36 @@ fn groups_and_context_shares() {
     };
     let params = params.encode(Branch::R570);
     assert_eq!(rig.client.alloc(GROUP, CHANNEL, class, &params), 0);
+    // Another one of the group.
+    let other = ChannelAlloc {
+        h_va_space: 0,
+        h_context_share: SHARE,
+        flags: 1 << 21 | 4 << 8,
+        instance_mem: desc(rig.instance + 0x1000, 0x1000, 2),
+        ramfc_mem: desc(rig.instance + 0x1000, 0x200, 2),
+        userd_mem: desc(rig.userd + 0x200, 0x200, 2),
+        ..rig.parameters(GRAPHICS)
+    };
+    let other = other.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(GROUP, CHANNEL + 2, class, &other), 0);
     assert_eq!(rig.client.control(GROUP, 0xa06c_0101, &[1, 0]).0, 0);
+    rig.go(GRAPHICS, &semaphore(DATA, 1, 1));
+    assert_eq!(rig.client.get(rig.data), 1);
     rig.client.boot.rig.is_clean();
     // An address space of its own in a group.
     let params = rig.parameters(GRAPHICS).encode(Branch::R570);
     assert_eq!(rig.client.alloc(GROUP, CHANNEL + 1, class, &params), 0x1f);
     assert_eq!(rig.client.broken(), ["RM-CHANNEL-SPACE"]);
+    // One dies, and the other with it.
+    rig.push(&semaphore(0x7000_0000, 1, 1));
+    rig.ring(rig.token(GRAPHICS));
+    assert_eq!(rig.client.boot.record().function, 0x1006);
+    assert_eq!(rig.client.boot.record().function, 0x1004);
+    rig.client.put(rig.userd + 0x28c, &[1]);
+    rig.ring(4);
+    rig.client.settle();
+    assert_eq!(rig.client.get(rig.userd + 0x288), 0);
+    assert_eq!(rig.client.broken()[1..], ["MMU-FAULT"]);
     // What hangs on the address space goes with it.
     rig.client.free(SPACE);
     assert_eq!(rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0, 0x57);

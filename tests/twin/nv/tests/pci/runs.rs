@@ -216,6 +216,57 @@ fn entries_are_whole() {
 }
 
 #[test]
+fn pages_have_sizes() {
+    let rig = Rig::with_channel("ad102", COPY);
+    let client = &rig.client;
+    // 2 MiB, 64 KiB beside 4 KiB, and a sparse place.
+    let huge = client.take(0x20_0000, 0x20_0000);
+    let entry = rig.tables.directory(client, 0x1_0000_0000);
+    client.put_long(entry, small(Memory::Vram(huge), 0));
+    let big = client.take(0x1_0000, 0x1_0000);
+    let table = client.take(0x100, 0x100);
+    let entry = rig.tables.directory(client, 0x1_0020_0000);
+    client.put_long(entry, table >> 8 << 4 | 1 << 1);
+    client.put_long(table + 8, small(Memory::Vram(big), 0));
+    let page = Memory::Vram(client.take(0x1000, 0x1000));
+    rig.tables.map(client, 0x1_0020_0000, page, 0x1000, 0);
+    let sparse = rig.tables.entry(client, 0x1_0020_1000);
+    client.put_long(sparse, 1 << 3);
+    let mut push = semaphore(0x1_001f_fff0, 1, RELEASE);
+    push.extend(semaphore(0x1_0021_8000, 2, RELEASE));
+    push.extend(semaphore(0x1_0020_0010, 3, RELEASE));
+    push.extend(semaphore(0x1_0020_1000, 4, RELEASE));
+    push.extend(copy(class(&rig), 0x1_0020_1000, DATA, 4));
+    client.put(rig.data, &[7]);
+    rig.go(COPY, &push);
+    client.boot.rig.is_clean();
+    let Memory::Vram(page) = page else { return };
+    let found = [huge + 0x1f_fff0, big + 0x8000, page + 0x10, rig.data];
+    assert_eq!(found.map(|at| client.get(at)), [1, 2, 3, 0]);
+}
+
+#[test]
+fn pages_of_nobody_are_not_reached() {
+    // The host's memory that is not mapped for the card.
+    let rig = Rig::with_channel("ga102", COPY);
+    rig.tables
+        .map(&rig.client, 0x900_0000, Memory::Host(0x7000), 0x1000, 0);
+    rig.go(COPY, &semaphore(0x900_0000, 1, RELEASE));
+    let broken = rig.client.broken();
+    assert_eq!(broken[0], "PCI-DMA-GIVEN");
+    assert_eq!(broken.last(), Some(&"MMU-FAULT"));
+    // What is protected.
+    let rig = Rig::with_channel("ga102", COPY);
+    let place = Memory::Vram(rig.client.boot.fb() - (2 << 20));
+    rig.tables.map(&rig.client, 0x900_0000, place, 0x1000, 0);
+    rig.push(&semaphore(0x900_0000, 1, RELEASE));
+    rig.ring(rig.token(COPY));
+    let (_, triggered) = died(&rig);
+    assert_eq!(triggered[9], 0xd);
+    assert_eq!(rig.client.broken(), ["NV-MMU-ENTRY", "MMU-FAULT"]);
+}
+
+#[test]
 fn windows_go_by_page_tables() {
     let client = Client::new("ga102");
     let info = client.boot.rpc(65, &[0; 0x678]).payload;
