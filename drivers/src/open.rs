@@ -2,6 +2,7 @@
 
 mod keep;
 mod nv;
+mod nv_pci;
 mod pci;
 mod qcom;
 mod usb;
@@ -48,7 +49,7 @@ fn support(kind: DeviceKind) -> Support {
     match kind {
         DeviceKind::Cpu => Support::Here(open_cpu),
         DeviceKind::Amd => Support::Here(open_amd),
-        DeviceKind::Nv => Support::Here(nv::open),
+        DeviceKind::Nv => Support::Here(open_nv),
         DeviceKind::Qcom => Support::Here(qcom::open),
         DeviceKind::Cuda => Support::NotYet("the CUDA driver API (DEV=NV works without it)"),
         DeviceKind::Hip => Support::NotYet("the HIP runtime (DEV=AMD works without it)"),
@@ -214,6 +215,20 @@ fn open_amd(
     let survey = kfd::survey(&*machine);
     let index = choose(target, &survey, index)?;
     amd(&machine, is_twin(target), index, settings)
+}
+
+fn open_nv(
+    target: &Target,
+    index: Option<u32>,
+    settings: &Settings,
+    twin: Option<&Twin>,
+) -> Result<Arc<dyn Device>> {
+    let ways = [Transport::Nvk, Transport::Pci];
+    let machine = machine(target, &ways, "NVIDIA", (settings, twin))?;
+    match target.interface.map(|way| way.transport) {
+        Some(Transport::Pci) => nv_pci::open(target, index, settings, &machine),
+        _ => nv::open(target, index, settings, &machine),
+    }
 }
 
 /// The machine of a target whose GPUs are reached in these ways: this one, or a simulated one.
@@ -538,7 +553,7 @@ mod tests {
             .to_string();
         assert!(text.contains("--features twin"), "{text}");
         let text = open(&target("USB+NV")).unwrap_err().to_string();
-        assert!(text.contains("by NVK only"), "{text}");
+        assert!(text.contains("by NVK and PCI only"), "{text}");
         let text = open(&target("TWINNVK+NV::gh100")).unwrap_err().to_string();
         assert!(text.contains("--features twin"), "{text}");
         let text = open(&target("TWINKGSL+QCOM::a630"))

@@ -1,5 +1,5 @@
-//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. There is one [`backend`], NVIDIA's kernel driver (NVK:
-//! its resource manager and UVM). On a card without that driver, [`gsp`] starts the same `rm` from the public firmware.
+//! NVIDIA GPUs: our own push buffers and QMDs, without CUDA. There are two [`backend`]s: NVIDIA's kernel driver (NVK:
+//! its resource manager and UVM), and the card itself, over PCI: [`gsp`] starts the same `rm` on it from the public firmware.
 //!
 //! Each row uses those above it, and none below:
 //!
@@ -11,6 +11,7 @@
 //! | `rm` | the resource manager, independent of the transport |
 //! | [`nvk`] | the kernel driver as an interface: RM by ioctls, and UVM |
 //! | [`gsp`] | a card without a kernel driver: its start, and RM by messages |
+//! | [`pci`] | that card as an interface: its VRAM, page tables and channels |
 //! | `program` | kernels on the device |
 //! | `hardware` | a queue: encoder and ring, local memory, push buffers read back |
 //! | `device` | all of it as a device |
@@ -28,13 +29,14 @@ mod hardware;
 pub mod nvk;
 pub mod object;
 mod options;
+pub mod pci;
 mod program;
 mod rm;
 
 use std::sync::Arc;
 
 use hcq::Result;
-use hcq::transport::Machine;
+use hcq::transport::{Clock, Machine, MonotonicClock};
 
 pub use device::{NvDevice, over};
 pub use options::Options;
@@ -48,4 +50,22 @@ const VENDOR: &str = "NV";
 /// Those of [`nvk::open`] and [`over`].
 pub fn open(machine: &Arc<dyn Machine>, index: u32, options: &Options) -> Result<Arc<NvDevice>> {
     over(&nvk::open(machine, index, options)?, options)
+}
+
+/// Opens the GPU at an address of PCI (`0000:01:00.0`), which no kernel driver has, and starts it. `index` is its number
+/// in messages.
+///
+/// # Errors
+/// Those of [`pci::open`] and [`over`].
+pub fn open_pci(
+    machine: &Arc<dyn Machine>,
+    address: &str,
+    index: u32,
+    options: &Options,
+) -> Result<Arc<NvDevice>> {
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    over(
+        &pci::open(machine, address, index, &clock, options)?,
+        options,
+    )
 }

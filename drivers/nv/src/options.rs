@@ -1,5 +1,6 @@
 //! How to open a device.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +28,10 @@ pub struct Options {
     /// Whether device memory is mapped for the host where the BAR is large enough. Without, the host
     /// reaches it by copies.
     pub host_visible: bool,
+    /// Folders with firmware, before those of the system: for a card without a kernel driver.
+    pub firmware: Vec<PathBuf>,
+    /// Whether such a card may be reset if another driver has left GSP running on it.
+    pub reset: bool,
     /// Writer of fault and hang bundles; without it, none are written.
     pub coredumps: Option<Arc<CoredumpWriter>>,
 }
@@ -42,6 +47,8 @@ impl Default for Options {
             uvm: true,
             pinned: false,
             host_visible: true,
+            firmware: Vec::new(),
+            reset: true,
             coredumps: None,
         }
     }

@@ -6,10 +6,8 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use conformance::part::Part;
 use drivers_nv::gsp::{Card, GspError, Options, Stage, Started, start};
@@ -18,131 +16,24 @@ use drivers_spec::pci::{Command, PCI_COMMAND};
 use firmware_tools::search::Search;
 use hcq::DeviceId;
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Clock, Machine, ResetKind, VirtualClock};
-use tempfile::TempDir;
-use twin::pci::Function;
-use twin_nv::pci::card::{Before, Config};
-use twin_nv::pci::chip::{Chip, Family};
+use hcq::transport::{Machine, ResetKind};
+use twin_nv::pci::card::Before;
 use twin_nv::pci::machine::PciMachine;
-use twin_nv::pci::signed::{Booter, Does, Fmc, Image, Loader, Signed, sum};
 
-#[path = "../src/gsp/tests/files.rs"]
-#[allow(dead_code)] // Some are for the driver's own tests.
-mod files;
+mod firmware;
 
-/// The chips, with the families of their signatures.
-const CHIPS: [(&str, &str, Family); 4] = [
-    ("ga102", "ga10x", Family::Ga10x),
-    ("ad102", "ad10x", Family::Ad10x),
-    ("gh100", "gh100", Family::Gh100),
-    ("gb202", "gb20x", Family::Gb20x),
-];
+use firmware::{CHIPS, CardTime, Firmware};
+
 /// One chip of each way to start: by falcons; by the FSP of Hopper, and of Blackwell.
 const WAYS: [&str; 3] = ["ga102", "gh100", "gb202"];
 /// Of the sweeps, one in so many runs.
 const PARTS: usize = 8;
 
-/// Firmware files, and what cards accept.
-struct Firmware {
-    folder: PathBuf,
-    signed: Signed,
-    _made: Option<TempDir>,
-}
-
 impl Firmware {
-    /// Files of the form of NVIDIA's, with nothing in them, and cards whose keys accept them.
-    fn made() -> Firmware {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut booters, mut loaders, mut fmcs) = (Vec::new(), Vec::new(), Vec::new());
-        for (chip, name, family) in CHIPS {
-            let loader = files::loader();
-            loaders.push(Loader {
-                family,
-                code: (sum(&loader), loader.len() as u64),
-                offsets: [0x100, 0x80, 0],
-            });
-            if let Some(fsp) = &Chip::of(chip).unwrap().fsp {
-                let sizes = (fsp.key, fsp.signature);
-                files::write_by_fsp(folder.path(), "570.144", (chip, name), sizes);
-                let fmc = files::fmc();
-                fmcs.push(Fmc {
-                    name: "made-up fmc",
-                    family,
-                    image: (sum(&fmc), fmc.len() as u64),
-                    hash: sum(&files::FMC_HASH),
-                    key: sum(&files::FMC_KEY[..fsp.key]),
-                    signature: sum(&files::FMC_SIGNATURE[..fsp.signature]),
-                });
-                continue;
-            }
-            files::write_for(folder.path(), "570.144", (chip, name));
-            for (name, mark, does) in [
-                ("booter_load", files::LOAD, Does::Load),
-                ("booter_unload", files::UNLOAD, Does::Unload),
-            ] {
-                let image = files::booter_image(mark);
-                let code = &image[files::APP..0x400];
-                let signature = |number| sum(&[files::SIGNATURE + number; 384]);
-                booters.push(Booter {
-                    name,
-                    family,
-                    does,
-                    code: (sum(code), code.len()),
-                    fuse_version: 1,
-                    signatures: [0, 1].map(signature).to_vec(),
-                });
-            }
-        }
-        let image = files::image();
-        let signature = sum(&files::signature());
-        let images = vec![Image {
-            version: "570.144",
-            image: (sum(&image), image.len() as u64),
-            signatures: CHIPS.map(|(_, _, family)| (family, signature)).to_vec(),
-        }];
-        Firmware {
-            folder: folder.path().to_owned(),
-            signed: Signed {
-                booters,
-                images,
-                loaders,
-                fmcs,
-            },
-            _made: Some(folder),
-        }
-    }
-
-    /// NVIDIA's own; `None`, which is said, where `scripts/fetch firmware` has not fetched them.
-    fn published() -> Option<Firmware> {
-        let folder =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
-        if !folder.join("nvidia").is_dir() {
-            let folder = folder.display();
-            println!("published files skipped: {folder}: scripts/fetch firmware fetches them");
-            return None;
-        }
-        Some(Firmware {
-            folder,
-            signed: Signed::published(),
-            _made: None,
-        })
-    }
-
-    /// A machine with a card of a chip that is as it should be, but for what is changed.
-    fn machine(&self, chip: &str, change: impl FnOnce(&mut Config)) -> Arc<PciMachine> {
-        let mut config = Config::of(Chip::of(chip).unwrap());
-        config.signed = self.signed.clone();
-        change(&mut config);
-        PciMachine::of(&[config]).unwrap()
-    }
-
     /// Starts the card of a machine.
     fn start(&self, machine: &Arc<PciMachine>, reset: bool) -> Result<Started, GspError> {
         let pci = machine.open_pci("0000:01:00.0").unwrap();
-        let clock = Arc::new(CardTime {
-            card: machine.function(0).unwrap().clone(),
-            clock: VirtualClock::new(),
-        });
+        let clock = Arc::new(CardTime::of(machine));
         let card = Card::open(DeviceId::new("NV", 0), pci, clock)?;
         let options = Options {
             firmware: Search::only([self.folder.clone()]),
@@ -160,25 +51,6 @@ impl Firmware {
         let ended = started.stop();
         ended.unwrap_or_else(|error| panic!("{what}: {error}"));
         is_left(machine, what);
-    }
-}
-
-/// Time that passes when a card has nothing to do.
-struct CardTime {
-    card: Arc<Function>,
-    clock: VirtualClock,
-}
-
-impl Clock for CardTime {
-    fn now_ns(&self) -> u64 {
-        self.clock.now_ns()
-    }
-
-    fn sleep(&self, time: Duration) {
-        while !self.card.is_idle() {
-            std::thread::sleep(Duration::from_micros(20));
-        }
-        self.clock.sleep(time);
     }
 }
 

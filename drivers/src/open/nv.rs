@@ -1,4 +1,4 @@
-//! GPUs of NVIDIA, through NVIDIA's kernel driver.
+//! GPUs of NVIDIA, through NVIDIA's kernel driver; those without one are in [`super::nv_pci`].
 
 use std::sync::Arc;
 
@@ -16,20 +16,18 @@ pub(super) fn open(
     target: &Target,
     index: Option<u32>,
     settings: &Settings,
-    twin: Option<&Twin>,
+    machine: &Twin,
 ) -> Result<Arc<dyn Device>> {
-    let machine = super::machine(target, &[Transport::Nvk], "NVIDIA", (settings, twin))?;
-    let survey = survey(&*machine);
+    let survey = survey(&**machine);
     survey.driver.map_err(|why| unusable(target, &why))?;
-    // `ga102,...`: what follows is for the compiler.
-    let wanted = target.arch.as_deref().and_then(|a| a.split(',').next());
+    let wanted = wanted(target);
     let meant = |found: &&Found| index.is_none_or(|index| index == found.index);
     let (mut other, mut refused) = (Vec::new(), None);
     for found in survey.gpus.iter().filter(meant) {
         match &found.unusable {
             Some(why) => refused = refused.or(Some(unusable(target, why))),
             // What a GPU is, is told by opening it.
-            None => match gpu(&machine, is_twin(target), found, settings) {
+            None => match gpu(machine, is_twin(target), found, settings) {
                 Ok(device) if wanted.is_none_or(|wanted| is(device.info(), wanted)) => {
                     return Ok(device);
                 }
@@ -47,9 +45,14 @@ pub(super) fn open(
     })
 }
 
+/// What a GPU is to be. Of `ga102,...` what follows is for the compiler.
+pub(super) fn wanted(target: &Target) -> Option<&str> {
+    target.arch.as_deref().and_then(|a| a.split(',').next())
+}
+
 /// Whether a GPU is what was asked for: an instruction set (`sm_90`), a chip that has it (`gh100`), or a part of the
 /// product's name (`h200`).
-fn is(info: &DeviceInfo, wanted: &str) -> bool {
+pub(super) fn is(info: &DeviceInfo, wanted: &str) -> bool {
     let chip = CHIPS.iter().find(|chip| chip.name == wanted);
     let product = info.name.to_ascii_lowercase();
     match chip {
@@ -67,14 +70,21 @@ fn not_there(gpus: &[Found]) -> String {
     }
 }
 
-fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+/// How devices are opened.
+pub(super) fn options(settings: &Settings) -> Options {
     let usual = Options::default();
-    let options = Options {
+    Options {
         entries: settings.ring_words.map_or(usual.entries, |words| words / 2),
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
-        coredumps: keep::coredumps(machine, twin, settings),
         ..usual
+    }
+}
+
+fn gpu(machine: &Twin, twin: bool, found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
+    let options = Options {
+        coredumps: keep::coredumps(machine, twin, settings),
+        ..options(settings)
     };
     match drivers_nv::open(machine, found.index, &options) {
         Ok(device) => Ok(device),

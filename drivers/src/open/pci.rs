@@ -44,10 +44,7 @@ pub(super) fn open(
             ),
         });
     }
-    let is_real = target.interface.is_some_and(|way| !way.twin);
-    if is_real && !settings.pci_wait.is_zero() {
-        wait(&System::this(), target, &gpu.address, settings.pci_wait)?;
-    }
+    wait_for(target, &gpu.address, settings)?;
     let options = drivers_amd::Options {
         firmware: settings.firmware.clone(),
         reset: settings.amd_reset,
@@ -63,6 +60,15 @@ pub(super) fn open(
             ("PCI", &gpu.address, "amdgpu"),
             error,
         )),
+    }
+}
+
+/// Waits until no other program has a card, if that is asked for.
+pub(super) fn wait_for(target: &Target, address: &str, settings: &Settings) -> Result<()> {
+    let is_real = target.interface.is_some_and(|way| !way.twin);
+    match is_real && !settings.pci_wait.is_zero() {
+        true => wait(&System::this(), target, address, settings.pci_wait),
+        false => Ok(()),
     }
 }
 

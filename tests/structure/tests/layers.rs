@@ -51,7 +51,7 @@ const LAYERS: [(&str, &[&str]); 5] = [
     (
         "drivers/nv",
         &[
-            "chip", "options", "encode", "object", "backend", "rm", "nvk", "gsp", "program",
+            "chip", "options", "encode", "object", "backend", "rm", "nvk", "gsp", "pci", "program",
             "hardware", "device",
         ],
     ),

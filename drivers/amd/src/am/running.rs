@@ -137,8 +137,9 @@ impl Driver for Am {
         self.started.cut_off()
     }
 
-    fn interrupt(&self) -> Result<(), Cause> {
-        self.gfx.interrupt_at_ends()
+    fn interrupt(&self) -> Result<bool, Cause> {
+        self.gfx.interrupt_at_ends()?;
+        Ok(true)
     }
 
     fn ticks(&self) -> Result<u64, Cause> {

@@ -35,11 +35,11 @@ pub trait Driver: Queues {
     /// It may go on writing there.
     fn cut_off(&self) -> Result<(), Self::Cause>;
 
-    /// Lets packets raise the first interrupt of the function.
+    /// Lets packets raise the first interrupt of the function. Returns whether they do: if not, waiting threads poll.
     ///
     /// # Errors
     /// What is in the way.
-    fn interrupt(&self) -> Result<(), Self::Cause>;
+    fn interrupt(&self) -> Result<bool, Self::Cause>;
 
     /// The counter of its clock, now.
     ///

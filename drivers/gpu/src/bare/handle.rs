@@ -139,7 +139,9 @@ fn slots<D: Driver>(
         return Ok(None);
     }
     let on = card.driver().interrupt();
-    on.map_err(|e| card.function().broken("interrupts", e))?;
+    if !on.map_err(|e| card.function().broken("interrupts", e))? {
+        return Ok(None);
+    }
     let request = Request {
         bytes: PAGE,
         align: PAGE,

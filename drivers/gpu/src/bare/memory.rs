@@ -150,6 +150,14 @@ impl<D: Driver> Memory<D> {
         self.window.as_ref()
     }
 
+    /// Where it is in VRAM of its card; none of host memory.
+    pub fn vram(&self) -> Option<VramAddr> {
+        match self.backing {
+            Some(Backing::Vram(at) | Backing::Sysmem(at)) => Some(at),
+            _ => None,
+        }
+    }
+
     /// Filled with zeros when it was made.
     pub fn is_zeroed(&self) -> bool {
         matches!(self.backing, Some(Backing::Host(_)))

@@ -374,7 +374,7 @@ impl<F: Made> Driver for Card<F> {
         }
         bare::config::master(&*self.0.slot, false)
     }
-    fn interrupt(&self) -> Transport<()> {
+    fn interrupt(&self) -> Transport<bool> {
         Err(no("interrupt"))
     }
     fn ticks(&self) -> Transport<u64> {

@@ -42,3 +42,9 @@ pub struct Gpu {
     /// Copy engines that channels of their own may have.
     pub copy_engines: u32,
 }
+
+impl AsRef<Facts> for Gpu {
+    fn as_ref(&self) -> &Facts {
+        &self.facts
+    }
+}

@@ -412,8 +412,13 @@ impl Started {
     ///
     /// # Errors
     /// [`CallError`].
-    pub(super) fn client(&self) -> Result<Arc<Client>, CallError> {
-        Client::new(Arc::new(Messages::new(&self.rpc)))
+    pub(crate) fn client(&self) -> Result<Arc<Client>, CallError> {
+        Client::new(self.messages())
+    }
+
+    /// Messages to RM on this card.
+    pub(crate) fn messages(&self) -> Arc<Messages> {
+        Arc::new(Messages::new(&self.rpc))
     }
 
     /// Puts into GSP's queue what RM reads first.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use drivers_gpu::bare::config;
 use drivers_spec::nv::chip::{Arch, Archs, CHIPS};
 use drivers_spec::nv::mmio::{self, Reg};
-use drivers_spec::pci::PCI_VENDOR_ID;
+use drivers_spec::pci::{PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_TYPE_64, PCI_VENDOR_ID};
 use firmware_tools::nv::chip as files;
 use hcq::DeviceId;
 use hcq::mem::window::{AccessWidth, Window};
@@ -168,28 +168,45 @@ impl Card {
         &*self.bus
     }
 
+    /// The same, for who keeps it.
+    pub(crate) fn shared_bus(&self) -> Arc<dyn Bus> {
+        self.bus.clone()
+    }
+
+    /// The number of the BAR with VRAM: behind that of the registers, which takes two numbers where it is wide.
+    ///
+    /// # Errors
+    /// The transport's.
+    pub(crate) fn vram_bar(&self) -> Result<u8, TransportError> {
+        let low = self.pci.config_read(PCI_BASE_ADDRESS_0, AccessWidth::W32)?;
+        Ok(match low & PCI_BASE_ADDRESS_MEM_TYPE_64 {
+            0 => REGISTERS + 1,
+            _ => REGISTERS + 2,
+        })
+    }
+
     /// BAR0.
-    pub(super) fn mmio(&self) -> &Window {
+    pub(crate) fn mmio(&self) -> &Window {
         &self.bus.mmio
     }
 
     /// Its registers.
-    pub(super) fn io(&self) -> Registers<'_, Archs> {
+    pub(crate) fn io(&self) -> Registers<'_, Archs> {
         self.block.on(&*self.bus)
     }
 
     /// Whether it has left the bus.
-    pub(super) fn has_left(&self) -> bool {
+    pub(crate) fn has_left(&self) -> bool {
         self.bus.has_left()
     }
 
     /// A deadline on the card's clock.
-    pub(super) fn within(&self, limit: Duration) -> Deadline {
+    pub(crate) fn within(&self, limit: Duration) -> Deadline {
         Deadline::on(self.clock(), limit)
     }
 
     /// An error of a stage.
-    pub(super) fn failed(&self, stage: Stage, cause: Cause) -> GspError {
+    pub(crate) fn failed(&self, stage: Stage, cause: Cause) -> GspError {
         // What went wrong is that it is not there any more.
         let cause = match cause {
             first @ (Cause::Files(_) | Cause::Gone | Cause::Asleep { .. }) => first,
@@ -233,7 +250,7 @@ impl Card {
     ///
     /// # Errors
     /// The register's; [`Cause::Refused`].
-    pub(super) fn vram_bytes(&self) -> Result<u64, Cause> {
+    pub(crate) fn vram_bytes(&self) -> Result<u64, Cause> {
         let register = &mmio::NV_PGC6_AON_SECURE_SCRATCH_GROUP_42;
         let mib = self.io().read(register)?.bits();
         match mib & mmio::PRI_ERROR_MASK == mmio::PRI_ERROR || mib == 0 {
@@ -250,7 +267,7 @@ impl Card {
     ///
     /// # Errors
     /// The registers'; [`Cause::Refused`].
-    pub(super) fn wpr2(&self) -> Result<Option<(u64, u64)>, Cause> {
+    pub(crate) fn wpr2(&self) -> Result<Option<(u64, u64)>, Cause> {
         let io = self.io();
         let hi = io.read(&mmio::NV_PFB_PRI_MMU_WPR2_ADDR_HI)?;
         // What cannot be read is no region: a card is not reset for that.

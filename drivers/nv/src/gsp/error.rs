@@ -11,6 +11,8 @@ use hcq::wait::Timeout;
 use hcq::{DeviceId, Error};
 use thiserror::Error;
 
+use crate::rm::CallError;
+
 /// Stages of starting a card, in order; the last one ends it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
@@ -36,6 +38,14 @@ pub enum Stage {
     Fmc,
     /// Start RM on GSP.
     Init,
+    /// Ask RM what there is, and where VRAM is free.
+    Facts,
+    /// Have the host see VRAM.
+    Window,
+    /// The address space.
+    Space,
+    /// The first context of graphics.
+    Graphics,
     /// Stop it, and take WPR2 down.
     Unload,
 }
@@ -54,6 +64,10 @@ impl fmt::Display for Stage {
             Stage::Fsp => "FSP (chain of trust)",
             Stage::Fmc => "FMC",
             Stage::Init => "start of RM on GSP",
+            Stage::Facts => "what RM on GSP knows",
+            Stage::Window => "window to VRAM (BAR1)",
+            Stage::Space => "address space",
+            Stage::Graphics => "graphics context",
             Stage::Unload => "unload",
         })
     }
@@ -414,6 +428,51 @@ pub enum Cause {
         /// How long was waited, and the last value.
         timeout: Timeout,
     },
+    /// A call that RM refuses.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// VRAM that cannot be used.
+    #[error(
+        "VRAM: {what}, expected {expected}. The firmware is of another version than its structs"
+    )]
+    Regions {
+        /// What RM tells.
+        what: String,
+        /// What there should be.
+        expected: String,
+    },
+    /// BAR1 shows something else.
+    #[error(
+        "BAR1 shows {found:#010x} for VRAM at {at:#x}, expected {expected:#010x}, which was written there by PRAMIN. Reset the \
+         card (`doorbell reset`)"
+    )]
+    Shows {
+        /// Where.
+        at: u64,
+        /// What is seen.
+        found: u32,
+        /// What was written.
+        expected: u32,
+    },
+    /// What RM does not list.
+    #[error(
+        "RM on GSP lists {found}, expected {expected}. The card or its firmware has failed: reset it (`doorbell reset`)"
+    )]
+    Lists {
+        /// What it has.
+        found: String,
+        /// What was looked for.
+        expected: String,
+    },
+    /// A channel that is not freed.
+    #[error(
+        "{name}: RM on GSP has refused to free the channel (see the log), expected NV_OK. Drop all handles of the card, and \
+         open it again"
+    )]
+    Channel {
+        /// Its name.
+        name: String,
+    },
     /// Something that did not happen in time.
     #[error(transparent)]
     Waited(#[from] Timeout),
@@ -440,6 +499,9 @@ impl Cause {
                 ". Reset the card (`doorbell reset ADDRESS`); if it fails again, check the firmware files (`doorbell fw verify \
                  --chip CHIP`)"
             }
+            Cause::Call(CallError::Status { .. } | CallError::Absent { .. }) => {
+                ". Reset the card (`doorbell reset`); if it fails again, try firmware of another version"
+            }
             Cause::Transport(_) | Cause::Register(_) | Cause::Waited(_) | Cause::Polled { .. } => {
                 ". Rerun, which resets the card; if it fails again, power-cycle the machine"
             }
@@ -458,6 +520,7 @@ impl Cause {
         match self {
             Cause::Gone => true,
             Cause::Register(error) => matches!(*error.fault, RegFault::Left { .. }),
+            Cause::Call(error) => error.is_gone(),
             _ => false,
         }
     }

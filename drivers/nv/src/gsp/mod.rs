@@ -39,12 +39,13 @@ mod rom;
 mod rpc;
 mod sequencer;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod transport;
 
 pub use boot::{Options, Started, start};
 pub use card::Card;
 pub use error::{Cause, GspError, Stage};
 pub use event::Event;
+pub(crate) use transport::Messages;
 
 pub use crate::rm::CallError;

@@ -23,7 +23,7 @@ use crate::rm::transport::{CallError, HostMap, Result, Transport, is_done};
 const PROCESS: u32 = u32::MAX;
 
 /// Messages to RM on GSP.
-pub(super) struct Messages {
+pub(crate) struct Messages {
     rpc: Arc<Rpc>,
     name: String,
 }
@@ -35,6 +35,17 @@ impl Messages {
             name: format!("GSP of {}", rpc.card().pci().name()),
             rpc: rpc.clone(),
         }
+    }
+
+    /// Sends a call that is no object's, and returns the parameters of the answer.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub(crate) fn call(&self, call: &str, number: u32, parameters: &[u8]) -> Result<Vec<u8>> {
+        let answer = self.rpc.call(call, number, parameters);
+        let answer = answer.map_err(|cause| self.unanswered(call, &cause))?;
+        self.refused(call, answer.result)?;
+        Ok(answer.bytes)
     }
 
     fn unanswered(&self, call: &str, cause: &Cause) -> CallError {

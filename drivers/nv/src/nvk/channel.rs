@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use drivers_gpu::backend::PAGE;
 use drivers_gpu::backend::shared::Shareable as _;
 use drivers_gpu::kernel::{Heap, HeapRequest, KernelMemory as _};
+use drivers_spec::nv::class::ChannelAlloc;
 use drivers_spec::nv::push::{Notification, userd};
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, Machine, Reserved, TransportError};
@@ -128,17 +129,21 @@ impl Channel {
         userd.fill(0, userd::BYTES, 0)?;
         notifier.fill(0, PAGE, 0)?;
 
+        let mut memory = ChannelAlloc {
+            h_object_error: notices.handle(),
+            ..Default::default()
+        };
+        memory.h_userd_memory[0] = ring.handle();
+        memory.userd_offset[0] = userd_at;
         let layout = Layout {
             kind: request.kind,
             engine,
             space: gpu.space.handle(),
-            memory: ring.handle(),
             ring: ring.va(),
             entries: request.entries,
-            userd_at,
-            notifier: notices.handle(),
+            memory,
         };
-        let objects = rm::Channel::new(&gpu.rm, &gpu.facts, &layout)?;
+        let objects = rm::Channel::new(&gpu.rm, &gpu.facts, &layout, |_| Ok(()))?;
         let token = objects.token()?;
         let (registered, window) = match &gpu.session.uvm {
             None => (None, None),

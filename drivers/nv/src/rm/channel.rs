@@ -37,15 +37,11 @@ pub(crate) struct Layout {
     pub(crate) engine: u32,
     /// The handle of its address space.
     pub(crate) space: u32,
-    /// The handle of the memory with its ring and its USERD.
-    pub(crate) memory: u32,
     /// The ring's address, and its entries: a power of two.
     pub(crate) ring: u64,
     pub(crate) entries: u32,
-    /// Where in the memory USERD is.
-    pub(crate) userd_at: u64,
-    /// The handle of the memory with its notifier.
-    pub(crate) notifier: u32,
+    /// Its memory: by handles, or where it is; all else is filled in.
+    pub(crate) memory: class::ChannelAlloc,
 }
 
 /// The engine of a kind of channel; none where the GPU has no such copy engine.
@@ -67,11 +63,16 @@ impl Channel {
         self.channel.free()
     }
 
-    /// A channel, not scheduled yet.
+    /// A channel, not scheduled yet. `made` runs when there is a channel, and nothing in it.
     ///
     /// # Errors
     /// [`super::CallError`]; nothing is left behind then.
-    pub(crate) fn new(gpu: &Device, facts: &Facts, layout: &Layout) -> Result<Channel> {
+    pub(crate) fn new(
+        gpu: &Device,
+        facts: &Facts,
+        layout: &Layout,
+        made: impl FnOnce(&Object) -> Result,
+    ) -> Result<Channel> {
         let params = class::ChannelGroupAlloc {
             h_va_space: layout.space,
             engine_type: layout.engine,
@@ -89,17 +90,15 @@ impl Channel {
                 Some(group.alloc(&class::FERMI_CONTEXT_SHARE_A, &params)?)
             }
         };
-        let mut params = class::ChannelAlloc {
-            h_object_error: layout.notifier,
+        let params = class::ChannelAlloc {
             gp_fifo_offset: layout.ring,
             gp_fifo_entries: layout.entries,
             h_context_share: share.as_ref().map_or(0, Object::handle),
             engine_type: layout.engine,
-            ..Default::default()
+            ..layout.memory
         };
-        params.h_userd_memory[0] = layout.memory;
-        params.userd_offset[0] = layout.userd_at;
         let channel = group.alloc(&facts.channel, &params)?;
+        made(&channel)?;
         let (compute, copy) = objects(&channel, facts, layout)?;
         Ok(Channel {
             debugger: compute.as_ref().and_then(|one| debugger(gpu, one)),
@@ -150,8 +149,16 @@ impl Channel {
     /// # Errors
     /// [`super::CallError`].
     pub(crate) fn schedule(&self) -> Result {
+        self.set_running(true)
+    }
+
+    /// Lets it run, or takes it from the hardware until it may run again.
+    ///
+    /// # Errors
+    /// [`super::CallError`].
+    pub(crate) fn set_running(&self, runs: bool) -> Result {
         let mut params = control::GpfifoSchedule {
-            enable: 1,
+            enable: runs.into(),
             ..Default::default()
         };
         let ask = control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE;

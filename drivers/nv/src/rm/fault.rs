@@ -92,19 +92,28 @@ fn mmu(channel: Witness<'_>) -> Option<Exception> {
     if va == 0 && kind == 0 && told.is_empty() {
         return None;
     }
+    Some(of_access(
+        va,
+        kind,
+        accesses.and_then(|all| access(&all, va)),
+    ))
+}
+
+/// An access that was refused, by its address and `NV_PFAULT_FAULT_TYPE`.
+pub(crate) fn of_access(va: u64, kind: u32, access: Option<Access>) -> Exception {
     let not_present = kind <= fault_type::PTE || kind == fault_type::UNBOUND_INST_BLOCK;
-    Some(Exception::Memory(MemoryFault {
+    Exception::Memory(MemoryFault {
         va,
         cause: match kind {
             fault_type::POISONED => Cause::Poison,
             _ => Cause::PageFault,
         },
-        access: accesses.and_then(|all| access(&all, va)),
+        access,
         not_present: not_present || kind == fault_type::REGION_VIOLATION,
         read_only: kind == fault_type::RO_VIOLATION,
         no_execute: false,
         imprecise: false,
-    }))
+    })
 }
 
 /// The last faults that a debugger has seen; none where there is no debugger, or it does not tell.

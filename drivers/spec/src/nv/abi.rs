@@ -435,7 +435,7 @@ mod tests {
     use super::super::class::ChannelAlloc;
     use super::super::control::{CeAllCaps, ClassListV2, GpfifoSchedule};
     use super::super::escape::{self, MapMemoryDma, UnmapMemoryDma, WaitOpenComplete};
-    use super::super::{class, control, gsp, query, shared, uvm};
+    use super::super::{class, control, gsp, pci_rm, query, shared, uvm};
     use super::*;
 
     /// Every struct.
@@ -445,6 +445,7 @@ mod tests {
             class::LAYOUTS,
             control::LAYOUTS,
             gsp::LAYOUTS,
+            pci_rm::LAYOUTS,
             query::LAYOUTS,
             shared::LAYOUTS,
             uvm::LAYOUTS,

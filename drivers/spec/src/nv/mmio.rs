@@ -40,6 +40,8 @@ macro_rules! registers {
     };
 }
 
+pub(crate) use registers;
+
 /// What a register answers whose reader lacks the privilege, or that is not there: `badf` and a reason.
 pub const PRI_ERROR: u32 = 0xbadf_0000;
 /// The bits of [`PRI_ERROR`].

@@ -6,7 +6,8 @@
 //! for [`compute`] and for [`copy`]; a grid is a [`qmd`]. Which [`chip`] has which is a table. Kernels come in
 //! [`cubin`]s, and copy tiles of tensors by a [`tensor_map`]. A card without a kernel driver is booted from
 //! firmware files ([`fw`]) and the microcode in its ROM ([`vbios`]) by its registers ([`mmio`]); RM on it takes the
-//! same calls by messages ([`gsp`]).
+//! same calls by messages ([`gsp`]), and more of them from the driver of the card ([`pci_rm`]), which has registers of its
+//! own then ([`pci_regs`]).
 
 pub mod abi;
 pub mod chip;
@@ -23,6 +24,8 @@ pub mod ioctl;
 pub mod memory;
 pub mod mmio;
 pub mod parameters;
+pub mod pci_regs;
+pub mod pci_rm;
 pub mod push;
 pub mod qmd;
 pub mod query;

@@ -31,7 +31,7 @@ use crate::kernel::Machine;
 use crate::rm::State;
 use crate::rm::channel::Channel as Made;
 
-static SILENT: Rule = Rule {
+pub(crate) static SILENT: Rule = Rule {
     name: "HOST-DOORBELL-MISSING",
     text: "the doorbell is written after GPPut: the host does not read GPPut before",
     source: "open-gpu-doc, classes/host/clc361.h, NOTIFY_CHANNEL_PENDING; from Volta on the host does not poll USERD",

@@ -15,6 +15,8 @@ use hcq::wait::Deadline;
 use super::falcon::{Core, Lock, Ran};
 use super::firmware::Rm;
 use super::fsp::{Fsp, Order};
+use super::objects;
+use super::vram::{Bar1, Vram};
 
 type Transport<T> = Result<T, TransportError>;
 
@@ -57,8 +59,9 @@ pub enum Break {
     /// One comes twice; an answer goes on with nothing.
     Old,
     Empty,
-    /// It refuses to make devices.
+    /// It refuses to make devices; it refuses the call of a number, counted from 1.
     Refuses,
+    Call(u32),
     /// RM does not start, and the card cannot be reset.
     Stuck,
     /// The other booter's error; WPR2 stays.
@@ -92,6 +95,13 @@ pub struct State {
     pub flush: u64,
     /// How often GSP was told of messages.
     pub rings: usize,
+    /// Calls that RM had taken when it ended: objects and controls.
+    pub calls: u32,
+    /// Tokens that the doorbell took.
+    pub bells: Vec<u32>,
+    pub vram: Vram,
+    /// Bytes of BAR1.
+    pub bar1: u64,
     config: BTreeMap<u16, u32>,
     rom: Vec<u8>,
     /// Looks until the card's own firmware has finished.
@@ -153,6 +163,10 @@ impl Made {
             scratch: BTreeMap::new(),
             flush: 0,
             rings: 0,
+            calls: 0,
+            bells: Vec::new(),
+            vram: Vram::default(),
+            bar1: 256 << 20,
             config: config.collect(),
             rom: vbios::Card::GA102.rom().bytes,
             gfw: 3,
@@ -192,6 +206,10 @@ impl Pci for Made {
         "0000:01:00.0"
     }
     fn bar(&self, n: u8) -> Transport<Window> {
+        if n == 1 {
+            let bar = Bar1(self.0.clone(), self.state().bar1);
+            return Ok(Window::remote("0000:01:00.0 BAR1", Arc::new(bar)));
+        }
         assert_eq!(n, 0);
         Ok(Window::remote(
             "0000:01:00.0 BAR0",
@@ -305,6 +323,16 @@ impl State {
                 if is_done { 0xff } else { 0x20 }
             }
             0xa00 => 0x17 << 24 | 2 << 20 | 0xa1 << 12,
+            0x1700 => self.vram.window,
+            0x70_0000..0x80_0000 => {
+                let mut bytes = [0; 4];
+                self.vram.read(self.vram.pramin(at - 0x70_0000), &mut bytes);
+                u32::from_le_bytes(bytes)
+            }
+            // An invalidation has ended.
+            0xb8_30b0 => 0,
+            0xbb_0080 => 0x20,
+            0xbb_0084 => 7,
             0x11_8128 => {
                 self.gfw = self.gfw.saturating_sub(1);
                 1
@@ -357,6 +385,17 @@ impl State {
                 self.scratch.insert(at, value);
             }
             0x11_0c00 => self.rung(),
+            0x1700 => self.vram.window = value,
+            0x70_0000..0x80_0000 => {
+                let place = self.vram.pramin(at - 0x70_0000);
+                self.vram.write(place, &value.to_le_bytes());
+            }
+            0xb8_30b0 => {
+                // TRIGGER, ACK globally, SYS_MEMBAR, ALL_PDB, ALL_VA.
+                assert_eq!(value, 0x8000_00c3);
+                self.vram.invalidations += 1;
+            }
+            0xbb_0090 => self.bells.push(value),
             0x11_0000..0x11_2000 => {
                 let ran = self.gsp.write(at as u32 - 0x11_0000, value, &self.memory);
                 self.ran(ran);
@@ -386,9 +425,10 @@ impl State {
     fn rung(&mut self) {
         self.rings += 1;
         if let Some(rm) = &mut self.rm
-            && rm.serve(&self.memory, self.wrong)
+            && rm.serve(&self.memory, &self.vram, self.wrong)
         {
             self.log.push("RM ends".into());
+            self.calls = rm.calls;
             self.rm = None;
             self.gsp.active = false;
             self.gsp.mailboxes[0] = 0x8000_0000;
@@ -396,6 +436,13 @@ impl State {
                 self.gsp.ended = self.wrong != Break::Runs;
                 self.wpr2 = self.wpr2.filter(|_| self.wrong == Break::Stays);
             }
+        }
+    }
+
+    /// RM tells that a channel has died.
+    pub fn die(&mut self, chid: u32, xid: u32, fault: (u64, u32)) {
+        if let Some(rm) = &mut self.rm {
+            rm.tell(&self.memory, &objects::death(chid, xid, fault));
         }
     }
 

@@ -7,11 +7,14 @@ use drivers_spec::nv::gsp::{
     GspArguments, LibosArgument, MsgElement, MsgqTxHeader, RpcAlloc, RpcControl, RpcHeader,
     RpcRunCpuSequencer, SystemInfo, WprMeta, event, function,
 };
+use drivers_spec::nv::pci_rm::{self, function as of_driver};
 use drivers_spec::nv::{class, status};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::card::{Break, Memory};
 use super::files;
+use super::objects::{self, Objects};
+use super::vram::Vram;
 
 const PAGE: u64 = 4096;
 const COUNT: u32 = 63;
@@ -28,6 +31,10 @@ pub struct Rm {
     /// Functions of messages, in order.
     pub heard: Vec<u32>,
     objects: BTreeMap<u32, u32>,
+    /// What it keeps of them.
+    pub kept: Objects,
+    /// Objects that were to be made, and controls.
+    pub calls: u32,
     /// A call that goes on in continuation records: what it has, and is to have.
     part: Option<(u32, Vec<u8>, usize)>,
     /// It does not look for messages.
@@ -146,6 +153,8 @@ impl Rm {
             sent: 0,
             heard: Vec::new(),
             objects: BTreeMap::new(),
+            kept: Objects::default(),
+            calls: 0,
             part: None,
             sleeps: false,
         };
@@ -208,6 +217,11 @@ impl Rm {
     /// An object ends without a word of its client.
     pub fn forget(&mut self, object: u32) {
         self.objects.remove(&object);
+    }
+
+    /// Tells that a channel has died.
+    pub fn tell(&mut self, memory: &Memory, death: &[u8]) {
+        self.send(memory, event::RC_TRIGGERED, death);
     }
 
     /// Tells something again and again, as long as little of it is unread.
@@ -287,7 +301,7 @@ impl Rm {
     }
 
     /// Answers what is there. Whether it was told to end.
-    pub fn serve(&mut self, memory: &Memory, wrong: Break) -> bool {
+    pub fn serve(&mut self, memory: &Memory, vram: &Vram, wrong: Break) -> bool {
         if self.sleeps {
             return false;
         }
@@ -302,8 +316,21 @@ impl Rm {
                 self.reply(memory, first, &all);
                 continue;
             }
+            // Where the status of a call is.
+            let status = match function {
+                function::GSP_RM_ALLOC => 16,
+                function::GSP_RM_CONTROL => 12,
+                _ => 0,
+            };
+            self.calls += u32::from(status != 0);
+            if status != 0 && wrong == Break::Call(self.calls) {
+                let refused = status::NV_ERR_INSUFFICIENT_RESOURCES.to_le_bytes();
+                bytes[status..][..4].copy_from_slice(&refused);
+                self.reply(memory, function, &bytes);
+                continue;
+            }
             match function {
-                function::GSP_RM_ALLOC => self.make(&mut bytes, wrong),
+                function::GSP_RM_ALLOC => self.make(&mut bytes, vram, wrong),
                 function::GSP_RM_CONTROL => {
                     let head = RpcControl::read_from_prefix(&bytes).unwrap().0;
                     let whole = 0x18 + head.params_size as usize;
@@ -311,7 +338,9 @@ impl Rm {
                         self.part = Some((function, bytes, whole));
                         continue;
                     }
-                    control(&head, &mut bytes);
+                    if !self.kept.control(&head, &mut bytes, vram) {
+                        control(&head, &mut bytes);
+                    }
                 }
                 function::FREE => {
                     let object = u32::from_le_bytes(bytes[8..12].try_into().unwrap());
@@ -319,7 +348,11 @@ impl Rm {
                         self.objects.remove(&object).is_some(),
                         "{object:#x} is an object"
                     );
+                    self.kept.freed(object);
                 }
+                of_driver::GET_GSP_STATIC_INFO => bytes = objects::told(bytes.len()),
+                of_driver::SET_PAGE_DIRECTORY => self.kept.set_directory(&self.objects, &bytes),
+                of_driver::UNSET_PAGE_DIRECTORY => self.kept.unset_directory(&bytes),
                 function::UNLOADING_GUEST_DRIVER => {
                     assert_eq!(bytes, [0; 8]);
                     assert!(self.objects.is_empty(), "objects are freed before");
@@ -349,7 +382,7 @@ impl Rm {
         }
     }
 
-    fn make(&mut self, bytes: &mut [u8], wrong: Break) {
+    fn make(&mut self, bytes: &mut [u8], vram: &Vram, wrong: Break) {
         let mut head = RpcAlloc::read_from_prefix(bytes).unwrap().0;
         assert_eq!(bytes.len(), 0x20 + head.params_size as usize);
         let size = match head.h_class {
@@ -367,11 +400,17 @@ impl Rm {
                     self.objects.contains_key(&head.h_parent),
                     "the parent is there"
                 );
-                let class = class::CLASSES.iter().find(|class| class.number == number);
-                class.unwrap().layout.unwrap().size(Branch::R570)
+                let all = class::CLASSES.iter().chain(pci_rm::GRAPHICS);
+                let class = all.copied().find(|class| class.number == number).unwrap();
+                // Those of graphics, compute and copies may be left out.
+                match (head.params_size, number & 0xff) {
+                    (0, 0x97 | 0xc0 | 0xb5) => 0,
+                    _ => class.layout.unwrap().size(Branch::R570),
+                }
             }
         };
         assert_eq!(head.params_size as usize, size);
+        self.kept.made(&self.objects, &head, &bytes[0x20..], vram);
         head.status = match wrong == Break::Refuses && head.h_class == 0x80 {
             true => status::NV_ERR_INSUFFICIENT_RESOURCES,
             false => {

@@ -2,11 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-mod card;
+pub(crate) mod card;
 mod falcon;
-mod files;
+pub(crate) mod files;
 mod firmware;
 mod fsp;
+pub(crate) mod objects;
+mod vram;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

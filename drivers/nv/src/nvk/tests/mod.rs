@@ -148,15 +148,19 @@ fn teach<T: Struct>(messages: &Messages, class: &Call, control: &Call, asked: &T
 
 /// A channel of handles that somebody else has made.
 fn layout(kind: ChannelKind, engine: u32, space: u32) -> Layout {
+    let mut memory = class::ChannelAlloc {
+        h_object_error: 0x4e4f,
+        ..Default::default()
+    };
+    memory.h_userd_memory[0] = 0x4d45;
+    memory.userd_offset[0] = 4096;
     Layout {
         kind,
         engine,
         space,
-        memory: 0x4d45,
         ring: 1 << 21,
         entries: 512,
-        userd_at: 4096,
-        notifier: 0x4e4f,
+        memory,
     }
 }
 
@@ -191,7 +195,7 @@ fn messages_tell_of_a_gpu_what_ioctls_tell() {
             for (index, kind) in kinds.into_iter().enumerate() {
                 let engine = channel::engine_of(&facts, kind).unwrap();
                 let wanted = layout(kind, engine, space.handle());
-                let channel = channel::Channel::new(&gpu, &facts, &wanted).unwrap();
+                let channel = channel::Channel::new(&gpu, &facts, &wanted, |_| Ok(())).unwrap();
                 assert_eq!(channel.classes(), classes[index]);
                 // The recording knows objects by their class, and so has one token for all channels: the first.
                 assert_eq!(channel.token().unwrap(), tokens[0]);
@@ -229,7 +233,7 @@ fn messages_tell_why_a_channel_has_died() {
     let space = gpu.space(Mapper::Rm).unwrap();
     let engine = channel::engine_of(&facts, ChannelKind::Compute).unwrap();
     let wanted = layout(ChannelKind::Compute, engine, space.handle());
-    let channel = channel::Channel::new(&gpu, &facts, &wanted).unwrap();
+    let channel = channel::Channel::new(&gpu, &facts, &wanted, |_| Ok(())).unwrap();
     let ranges = Ranges::default();
     let witness = Witness {
         channel: &channel,

@@ -39,21 +39,21 @@ use error::{Exception, xid};
 pub use error::{Error, Wait};
 pub use host::Turn;
 
-static TOKEN: Rule = Rule {
+pub(crate) static TOKEN: Rule = Rule {
     name: "HOST-DOORBELL-TOKEN",
     text: "the doorbell is written with the token of a channel, as GPFIFO_GET_WORK_SUBMIT_TOKEN returned it",
     source: "open-gpu-kernel-modules, ctrl/ctrlc36f.h, NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN",
     proof: Proof::Sourced,
 };
 
-static SCHEDULED: Rule = Rule {
+pub(crate) static SCHEDULED: Rule = Rule {
     name: "HOST-DOORBELL-SCHEDULED",
     text: "a channel is scheduled before its doorbell is written: until then the host ignores it",
     source: "open-gpu-kernel-modules, ctrl/ctrla06f/ctrla06fgpfifo.h, NVA06F_CTRL_CMD_GPFIFO_SCHEDULE",
     proof: Proof::Sourced,
 };
 
-static PUT: Rule = Rule {
+pub(crate) static PUT: Rule = Rule {
     name: "HOST-GP-PUT",
     text: "GPPut of USERD is an index below the number of entries of the ring",
     source: "open-gpu-doc, classes/host/clc56f.h, Nvc56fControl; manuals/volta/gv100/dev_ram.ref.txt",

@@ -54,7 +54,7 @@ pub struct Machine {
     injector: Injector,
     next_process: AtomicU32,
     next_file: AtomicU64,
-    clock: AtomicU64,
+    clock: Arc<AtomicU64>,
     /// The registers that programs map, of each GPU.
     doorbells: Vec<Doorbell>,
     pub(crate) scheduler: Scheduler,
@@ -75,6 +75,14 @@ impl Machine {
     /// # Errors
     /// The host has no memory or no thread left.
     pub fn new(config: Config) -> std::io::Result<Arc<Machine>> {
+        Machine::with(config, Arc::default())
+    }
+
+    /// A machine whose clock somebody else has, too.
+    ///
+    /// # Errors
+    /// The host has no memory or no thread left.
+    pub(crate) fn with(config: Config, clock: Arc<AtomicU64>) -> std::io::Result<Arc<Machine>> {
         let doorbells = config.chips.iter().map(|_| Doorbell::new());
         let doorbells = doorbells.collect::<std::result::Result<_, i32>>();
         let machine = Arc::new(Machine {
@@ -86,7 +94,7 @@ impl Machine {
             injector: Injector::new(config.faults.clone(), config.hardware.clone()),
             next_process: AtomicU32::new(1),
             next_file: AtomicU64::new(1),
-            clock: AtomicU64::new(0),
+            clock,
             config,
         });
         machine.scheduler.start(&machine)?;

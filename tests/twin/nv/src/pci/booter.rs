@@ -111,6 +111,7 @@ fn load(state: &mut State, argument: u64) -> Result<(), Failed> {
         image.version,
         meta.flags()
     ));
+    state.vram.plain_heap = Some(meta.plain_heap());
     state.vram.wpr2 = Some(meta.wpr2);
     start_core(state);
     let arguments = state.gsp.mailbox;
@@ -217,6 +218,7 @@ fn unload(state: &mut State, argument: u64) -> Result<(), Failed> {
         return Err((Some((&UNLOAD, what)), STATE_WRONG));
     }
     state.vram.wpr2 = None;
+    state.vram.plain_heap = None;
     state.firmware = gsp::Gsp::default();
     state.handoff = None;
     Ok(())

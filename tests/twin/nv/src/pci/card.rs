@@ -1,6 +1,6 @@
 //! A card on its bus, as it is when power has come: its own firmware starts, and no driver has had it.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use drivers_spec::pci::VENDOR_NVIDIA;
@@ -12,6 +12,8 @@ use twin::rule::{Journal, Proof, Rule};
 
 use super::chip::{Chip, INSTANCES};
 use super::gsp::core::Core;
+use super::mmu::window;
+use super::runner::Runner;
 use super::signed::Signed;
 use super::state::State;
 use super::wait::Wait;
@@ -24,14 +26,6 @@ static WIDTH: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-/// Nothing is mapped there.
-static BAR: Rule = Rule {
-    name: "NV-PCI-BAR-NOT-MODELLED",
-    text: "BAR 1 shows memory by its physical address, and BAR 3 nothing: page tables behind them are not modelled",
-    source: "this twin: src/pci/card.rs",
-    proof: Proof::Twin,
-};
-
 /// Who has had a card before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Before {
@@ -41,6 +35,15 @@ pub enum Before {
     Driver,
 }
 
+/// What can be wrong with a channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trouble {
+    /// It does nothing when its doorbell is rung.
+    Hangs,
+    /// It dies of a fault of the MMU.
+    Dies,
+}
+
 /// How a card is found.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -48,6 +51,8 @@ pub struct Config {
     pub chip: &'static Chip,
     /// Who has had it before.
     pub before: Before,
+    /// Bytes of BAR 1, a power of two.
+    pub window: u64,
     /// How many looks find what a driver waits for not done yet.
     pub looks: u32,
     /// What is never done.
@@ -64,6 +69,8 @@ pub struct Config {
     pub lockdown: bool,
     /// An RPC fails: which function, and the result.
     pub rpc_error: Option<(u32, u32)>,
+    /// What is wrong with the channel whose doorbell is rung as so-manieth, counted from 1.
+    pub channel: Option<(Trouble, u64)>,
     /// What its keys accept.
     pub signed: Signed,
     /// What the machine can reset the function by.
@@ -76,6 +83,7 @@ impl Config {
         Config {
             chip,
             before: Before::Nobody,
+            window: chip.window(),
             looks: 2,
             never: None,
             stuck: None,
@@ -84,6 +92,7 @@ impl Config {
             interrupts: false,
             lockdown: false,
             rpc_error: None,
+            channel: None,
             signed: Signed::published(),
             resets: vec![ResetKind::Function, ResetKind::Bus],
         }
@@ -107,11 +116,12 @@ impl Card {
         let chip = config.chip;
         let bus = Bus::new(memory);
         let (core, work) = Core::new();
-        let busy = core.busy();
-        let state = State::new(config, bus.clone(), journal.clone(), core)?;
+        let (runner, channels) = Runner::new(journal);
+        let busy = [core.busy(), runner.busy()];
+        let state = State::new(config, bus.clone(), journal.clone(), core, runner)?;
         let state = Arc::new(Mutex::new(state));
-        work.start(&state)
-            .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        let started = work.start(&state).and_then(|()| channels.start(&state));
+        started.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
         let bar = |number, bytes, wide, target| Bar {
             number,
             bytes,
@@ -129,13 +139,23 @@ impl Card {
             state: state.clone(),
             busy,
         };
-        let [first, window, instances] = chip.bars();
+        let [first, second, instances] = chip.bars();
         // Registers behind a BAR of 64 bits are prefetchable, too.
-        let is_wide = window > first + 1;
+        let is_wide = second > first + 1;
         let bars = vec![
             bar(first, chip.registers(), is_wide, Box::new(registers) as _),
-            bar(window, chip.window(), true, Box::new(Window(state.clone()))),
-            bar(instances, INSTANCES, true, Box::new(Instances(state))),
+            bar(
+                second,
+                config.window,
+                true,
+                Window::behind(&state, window::Window::Bar1),
+            ),
+            bar(
+                instances,
+                INSTANCES,
+                true,
+                Window::behind(&state, window::Window::Bar2),
+            ),
         ];
         let function = Function::new(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))
@@ -145,8 +165,8 @@ impl Card {
 /// Behind BAR 0.
 struct Registers {
     state: Arc<Mutex<State>>,
-    /// How much GSP has to do.
-    busy: Arc<AtomicUsize>,
+    /// How much GSP and channels have to do.
+    busy: [Arc<AtomicUsize>; 2],
 }
 
 impl Target for Registers {
@@ -204,7 +224,8 @@ impl Target for Registers {
     }
 
     fn is_idle(&self) -> bool {
-        self.busy.load(std::sync::atomic::Ordering::Acquire) == 0
+        let rests = |busy: &Arc<AtomicUsize>| busy.load(Ordering::Acquire) == 0;
+        self.busy.iter().all(rests)
     }
 }
 
@@ -213,8 +234,27 @@ fn wrong_width(verb: &str, offset: u64, width: AccessWidth) -> Broken {
     (&WIDTH, what)
 }
 
-/// Behind BAR 1.
-struct Window(Arc<Mutex<State>>);
+/// Behind the second or the third BAR, which shows what the documents call BAR 2.
+struct Window {
+    state: Arc<Mutex<State>>,
+    which: window::Window,
+    /// Its place among the addresses of BARs.
+    place: usize,
+}
+
+impl Window {
+    fn behind(state: &Arc<Mutex<State>>, which: window::Window) -> Box<dyn Target> {
+        let place = match which {
+            window::Window::Bar1 => 1,
+            window::Window::Bar2 => 2,
+        };
+        Box::new(Window {
+            state: state.clone(),
+            which,
+            place,
+        })
+    }
+}
 
 impl Target for Window {
     fn read(&mut self, offset: u64, width: AccessWidth) -> Result<u64, Broken> {
@@ -228,49 +268,24 @@ impl Target for Window {
     }
 
     fn read_bytes(&mut self, offset: u64, to: &mut [u8]) -> Result<(), Broken> {
-        let state = lock(&self.0);
+        let state = lock(&self.state);
         if state.is_gone() {
             to.fill(0xff);
             return Ok(());
         }
-        match state.window_is_physical() {
-            true => state.vram.read(offset, to),
-            false => Err((&BAR, format!("read at {offset:#x} of BAR 1"))),
-        }
+        window::read(&state, self.which, offset, to)
     }
 
     fn write_bytes(&mut self, offset: u64, from: &[u8]) -> Result<(), Broken> {
-        let state = lock(&self.0);
-        if state.is_gone() {
-            return Ok(());
-        }
-        match state.window_is_physical() {
-            true => state.vram.write(offset, from),
-            false => Err((&BAR, format!("write at {offset:#x} of BAR 1"))),
+        let state = lock(&self.state);
+        match state.is_gone() {
+            true => Ok(()),
+            false => window::write(&state, self.which, offset, from),
         }
     }
 
     fn placed(&mut self, at: u64) {
-        lock(&self.0).bars[1] = at;
-    }
-
-    fn reset(&mut self, _: ResetKind) {}
-}
-
-/// Behind BAR 3.
-struct Instances(Arc<Mutex<State>>);
-
-impl Target for Instances {
-    fn read(&mut self, offset: u64, _: AccessWidth) -> Result<u64, Broken> {
-        Err((&BAR, format!("read at {offset:#x} of BAR 3")))
-    }
-
-    fn write(&mut self, offset: u64, _: AccessWidth, _: u64) -> Result<(), Broken> {
-        Err((&BAR, format!("write at {offset:#x} of BAR 3")))
-    }
-
-    fn placed(&mut self, at: u64) {
-        lock(&self.0).bars[2] = at;
+        lock(&self.state).bars[self.place] = at;
     }
 
     fn reset(&mut self, _: ResetKind) {}

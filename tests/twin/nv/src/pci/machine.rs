@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `chip` | one of [`CHIPS`], also as [`Chip::of`] knows it |
 //! | `gpus` | how many of it, 1 to 8 |
+//! | `bar1` | bytes of BAR 1, a power of two, as firmware has resized it: `32G`; default: 256 MiB |
 //! | `before` | `driver`: one has left GSP's firmware running, and its memory is gone; default: `nobody` |
 //! | `looks` | how many looks find what a driver waits for not done yet; default: 2 |
 //! | `never` | what is never done: one of [`WAITS`] |
@@ -18,6 +19,7 @@
 //! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
 //! | `lockdown` | `on`: GSP says that it locks itself up for a moment while it starts; default: `off` |
 //! | `rpc` | an RPC that fails: function and result, `76:0x51` |
+//! | `channel` | `hangs:N` or `dies:N`: what a channel does when the N-th doorbell is rung |
 
 use std::sync::Arc;
 
@@ -32,12 +34,13 @@ use twin::host::client::{self, Reservations};
 use twin::pci::{Function, HostMemory};
 use twin::rule::Journal;
 
-use super::card::{Before, Card, Config};
-use super::chip::{CHIPS, Chip, INSTANCES};
+use super::card::{Before, Card, Config, Trouble};
+use super::chip::{CHIPS, Chip, INSTANCES, WINDOW};
 use super::wait::WAITS;
 
 /// Keys of a config string.
-const KEYS: &str = "chip, gpus, before, looks, never, stuck, resets, gone, irq, lockdown, rpc";
+const KEYS: &str =
+    "chip, gpus, bar1, before, looks, never, stuck, resets, gone, irq, lockdown, rpc, channel";
 
 /// The cards of a machine.
 struct Slots {
@@ -70,6 +73,13 @@ fn parse(text: &str) -> Result<(Config, usize), Wrong> {
                 })?;
             }
             "gpus" => gpus = part.within(1..=8)?,
+            "bar1" => {
+                let bytes = part.bytes()?;
+                if !bytes.is_power_of_two() || !(WINDOW..=WIDE / 2).contains(&bytes) {
+                    return Err(part.wrong("a power of two, 256M or more"));
+                }
+                config.window = bytes;
+            }
             "before" => {
                 let before = [("nobody", Before::Nobody), ("driver", Before::Driver)];
                 config.before = part.word(&before)?;
@@ -89,6 +99,19 @@ fn parse(text: &str) -> Result<(Config, usize), Wrong> {
                 let numbers = numbers.and_then(|(a, b)| Some((number(a)?, number(b)?)));
                 let wrong = || part.wrong("a function and a result, as in 76:0x51");
                 config.rpc_error = Some(numbers.ok_or_else(wrong)?);
+            }
+            "channel" => {
+                let words = part.value.split_once(':');
+                let trouble = words.and_then(|(word, ring)| {
+                    let trouble = match word {
+                        "hangs" => Trouble::Hangs,
+                        "dies" => Trouble::Dies,
+                        _ => return None,
+                    };
+                    Some((trouble, number(ring)?))
+                });
+                let wrong = || part.wrong("hangs or dies, and a number, as in dies:3");
+                config.channel = Some(trouble.ok_or_else(wrong)?);
             }
             _ => return Err(part.unknown(KEYS)),
         }
@@ -135,7 +158,7 @@ impl PciMachine {
                 true => card.with_interrupts(1),
                 false => card,
             };
-            let found = placed(&card, &address, config.chip, number as u64);
+            let found = placed(&card, &address, config, number as u64);
             let found = found.map_err(|error| error.to_string())?;
             cards.push((found, Arc::new(card)));
         }
@@ -199,10 +222,10 @@ impl PciMachine {
 fn placed(
     card: &Function,
     address: &str,
-    chip: &Chip,
+    config: &Config,
     number: u64,
 ) -> Result<PciFunction, TransportError> {
-    let first = WIDE * (number + 1);
+    let (chip, first) = (config.chip, WIDE * (number + 1));
     let bar = |number, start, bytes, is_prefetchable| Bar {
         number,
         start,
@@ -210,7 +233,7 @@ fn placed(
         is_prefetchable,
     };
     let [registers, window, instances] = chip.bars();
-    let behind = first + chip.window().max(1 << 30);
+    let behind = first + config.window.max(1 << 30);
     let bytes = chip.registers();
     let is_wide = window > registers + 1;
     let at = match is_wide {
@@ -219,7 +242,7 @@ fn placed(
     };
     let bars = vec![
         bar(registers, at, bytes, is_wide),
-        bar(window, first, chip.window(), true),
+        bar(window, first, config.window, true),
         bar(instances, behind, INSTANCES, true),
     ];
     for bar in &bars {
@@ -295,13 +318,14 @@ mod tests {
     #[test]
     fn a_machine_has_the_cards_that_its_config_says() {
         let machine = PciMachine::new(
-            "chip=ga102,gpus=2,before=driver,looks=1,never=halt,gone=9,rpc=76:0x51",
+            "chip=ga102,gpus=2,bar1=32G,before=driver,looks=1,never=halt,gone=9,rpc=76:0x51,channel=dies:3",
         )
         .unwrap();
         assert_eq!(machine.chip().name, "ga102");
         let found = machine.pci_functions().unwrap();
         assert_eq!(found.len(), 2);
         assert_eq!(found[1].address, "0000:02:00.0");
+        assert_eq!(found[1].bars[1].bytes, 32 << 30);
         let card = machine.open_pci("0000:02:00.0").unwrap();
         let word = |at| card.config_read(at, AccessWidth::W32).unwrap();
         assert_eq!(word(0), 0x2204_10de);
@@ -331,10 +355,12 @@ mod tests {
             ),
             ("gpu=2", "'gpu' is no key; keys: chip"),
             ("gpus=9", "gpus=9: expected 1 to 8"),
+            ("bar1=3G", "bar1=3G: expected a power of two, 256M or more"),
             ("never=ever", "never=ever: expected gfw"),
             ("before=me", "before=me: expected nobody or driver"),
             ("rpc=7", "rpc=7: expected a function and a result"),
             ("irq=1", "irq=1: expected on or off"),
+            ("channel=ends:1", "channel=ends:1: expected hangs or dies"),
         ] {
             let error = PciMachine::new(config).err().unwrap();
             assert!(error.contains(text), "{error}");

@@ -1,13 +1,16 @@
-//! The card's memory, and the way to that of the host.
+//! The card's memory, the way to that of the host, and both by physical addresses, as engines and tables have them.
 //!
 //! Source: WPR2: OGKM, src/common/inc/swref/published/turing/tu102/dev_fb.h; what is in it: gsp_fw_wpr_meta.h.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
 use twin::host::{Mapping, PAGE};
 use twin::pci::{Broken, Bus};
 use twin::rule::{Journal, Proof, Rule};
+
+use crate::contents::Contents;
 
 static END: Rule = Rule {
     name: "NV-PCI-VRAM-END",
@@ -25,20 +28,24 @@ static PROTECTED: Rule = Rule {
 
 /// The card's memory.
 pub(super) struct Vram {
-    contents: Mapping,
+    contents: Arc<Contents>,
     bytes: u64,
     /// WPR2, if it is there.
     pub(super) wpr2: Option<Range<u64>>,
+    /// What firmware has outside of it, as the booter was told.
+    pub(super) plain_heap: Option<Range<u64>>,
 }
 
 impl Vram {
     /// # Errors
     /// An errno.
     pub(super) fn new(bytes: u64) -> Result<Vram, i32> {
+        let contents = Contents::whole(Arc::new(Mapping::new(bytes)?));
         Ok(Vram {
-            contents: Mapping::new(bytes)?,
+            contents: Arc::new(contents),
             bytes,
             wpr2: None,
+            plain_heap: None,
         })
     }
 
@@ -83,6 +90,132 @@ impl Vram {
     /// Microcode with privileges writes, inside of the memory.
     pub(super) fn put(&self, at: u64, data: &[u8]) {
         self.contents.write(at, data);
+    }
+}
+
+/// Which memory a physical address is one of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Aperture {
+    /// The card's.
+    Vram,
+    /// The host's, coherent or not: nothing here caches it.
+    Host,
+}
+
+/// A physical address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Place {
+    pub(super) aperture: Aperture,
+    pub(super) at: u64,
+}
+
+impl Place {
+    /// In the card's memory.
+    pub(super) fn vram(at: u64) -> Place {
+        let aperture = Aperture::Vram;
+        Place { aperture, at }
+    }
+
+    /// So many bytes behind it.
+    pub(super) fn plus(self, bytes: u64) -> Place {
+        Place {
+            at: self.at.saturating_add(bytes),
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = match self.aperture {
+            Aperture::Vram => "the card",
+            Aperture::Host => "the host",
+        };
+        write!(f, "{:#x} of {of}", self.at)
+    }
+}
+
+/// Both memories, as engines have them: without what is protected.
+#[derive(Clone)]
+pub(super) struct Physical {
+    vram: Arc<Contents>,
+    bytes: u64,
+    wpr2: Option<Range<u64>>,
+    host: Host,
+}
+
+impl Physical {
+    pub(super) fn new(vram: &Vram, host: Host) -> Physical {
+        Physical {
+            vram: vram.contents.clone(),
+            bytes: vram.bytes,
+            wpr2: vram.wpr2.clone(),
+            host,
+        }
+    }
+
+    /// Whether a range is one of memory that engines may access.
+    pub(super) fn allows(&self, place: Place, bytes: u64) -> bool {
+        let Some(end) = place.at.checked_add(bytes) else {
+            return false;
+        };
+        match (place.aperture, &self.wpr2) {
+            (Aperture::Host, _) => {
+                let pages = place.at / PAGE..end.div_ceil(PAGE);
+                pages
+                    .into_iter()
+                    .all(|page| self.host.bus.find(page * PAGE).is_some())
+            }
+            (Aperture::Vram, Some(wpr2)) if place.at < wpr2.end && end > wpr2.start => false,
+            (Aperture::Vram, _) => end <= self.bytes,
+        }
+    }
+
+    /// Reads; whether it could. `who` is told of where the host has nothing.
+    pub(super) fn read(&self, place: Place, out: &mut [u8], who: &str) -> bool {
+        match place.aperture {
+            Aperture::Host => self.host.read(place.at, out, who),
+            Aperture::Vram => self.allows(place, out.len() as u64) && self.vram.read(place.at, out),
+        }
+    }
+
+    /// Writes, as [`Physical::read`].
+    pub(super) fn write(&self, place: Place, data: &[u8], who: &str) -> bool {
+        match place.aperture {
+            Aperture::Host => self.host.write(place.at, data, who),
+            Aperture::Vram => {
+                self.allows(place, data.len() as u64) && self.vram.write(place.at, data)
+            }
+        }
+    }
+
+    /// Changes up to 16 bytes, naturally aligned, with nobody between; `held` gets what was there. Whether it could.
+    pub(super) fn update(
+        &self,
+        place: Place,
+        held: &mut [u8],
+        change: &mut dyn FnMut(&mut [u8]),
+        who: &str,
+    ) -> bool {
+        match place.aperture {
+            Aperture::Vram => {
+                self.allows(place, held.len() as u64) && self.vram.update(place.at, held, change)
+            }
+            Aperture::Host => {
+                let found = self.host.bus.reach(place.at, who, &self.host.journal);
+                found.is_some_and(|(memory, page)| {
+                    let at = page * PAGE + place.at % PAGE;
+                    Contents::whole(memory).update(at, held, change)
+                })
+            }
+        }
+    }
+
+    /// A word of 8 bytes.
+    pub(super) fn long(&self, place: Place, who: &str) -> Option<u64> {
+        let mut word = [0; 8];
+        self.read(place, &mut word, who)
+            .then(|| u64::from_le_bytes(word))
     }
 }
 

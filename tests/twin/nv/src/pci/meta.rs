@@ -223,6 +223,11 @@ impl Meta {
         }
     }
 
+    /// What firmware has outside of WPR2.
+    pub(super) fn plain_heap(&self) -> Range<u64> {
+        self.plain_heap.clone()
+    }
+
     /// `flags`.
     pub(super) fn flags(&self) -> u32 {
         word(&self.bytes, 0xf0) >> 8 & 0xff

@@ -3,12 +3,12 @@
 //! - [`chip`]: the cards that can be chosen; [`signed`]: microcode that their keys accept;
 //! - [`card`]: a card on its bus, and what can be wrong with it; [`machine`]: cards, and a process that opens them;
 //! - `state`, `registers`: what a card is behind its BARs, and which register does what;
-//! - `memory`: its memory, and the way to that of the host; [`wait`]: what takes its time;
+//! - `memory`: its memory, and the way to that of the host; `mmu`: page tables, and what is remembered of them; [`wait`]: what takes its time;
 //! - `falcon`: the processors GSP and SEC2; `ports`: their memory; `flush`: what their resets need; `brom`: what starts
 //!   code with privileges;
 //! - `fwsec`, `booter`: what that code does, from the structures that it is given; `meta`, `radix`: these structures;
 //! - `fsp`: what starts GSP where falcons do not;
-//! - `gsp`: the firmware that runs on GSP then.
+//! - `gsp`: the firmware that runs on GSP then; `runner`: what runs the channels that it has made.
 //!
 //! Which chips: Ampere and Ada, which start by falcons; Hopper and Blackwell, which start by the FSP. Sources: NVIDIA's open
 //! kernel modules 535.113.01, 550.163.01 and 570.144 (OGKM below), their published headers `dev_*.h`, and Linux,
@@ -26,9 +26,11 @@ mod gsp;
 pub mod machine;
 mod memory;
 mod meta;
+mod mmu;
 mod ports;
 mod radix;
 mod registers;
+mod runner;
 pub mod signed;
 mod state;
 pub mod wait;

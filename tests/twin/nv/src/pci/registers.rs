@@ -22,6 +22,11 @@ pub(super) const PTIMER_TIME_0: u32 = 0x9400;
 pub(super) const PTIMER_TIME_1: u32 = 0x9410;
 /// Bytes of configuration space, which registers show.
 pub(super) const PCFG_BYTES: u32 = 0x1000;
+/// `NV_UFLUSH_FB_FLUSH` and `NV_UFLUSH_L2_FLUSH_DIRTY`, gm107/dev_flush.h; nvkm/subdev/bar/g84.c, g84_bar_flush.
+pub(super) const UFLUSH_FB_FLUSH: u32 = 0x7_0000;
+pub(super) const UFLUSH_L2_FLUSH_DIRTY: u32 = 0x7_0010;
+/// `NV_VIRTUAL_FUNCTION_PRIV_L2_SYSMEM_INVALIDATE`.
+pub(super) const L2_SYSMEM_INVALIDATE: u32 = 0xb8_0f00;
 pub(super) const PFB_FLUSH_SYSMEM: u32 = 0x10_0c10;
 pub(super) const PFB_FLUSH_SYSMEM_HI: u32 = 0x10_0c40;
 /// Who may read the two behind it.
@@ -52,6 +57,16 @@ pub(super) const FUSES: u32 = 16;
 /// `NV_VIRTUAL_FUNCTION_PRIV_FUNC_BAR1_BLOCK` and of BAR 2, two words each: MODE 31, of the first.
 pub(super) const BAR1_BLOCK: u32 = 0xb8_0f40;
 pub(super) const BAR2_BLOCK: u32 = 0xb8_0f48;
+/// `NV_VIRTUAL_FUNCTION_PRIV_DOORBELL`, for the kernel, and that of programs, in the page that they map.
+pub(super) const PRIV_DOORBELL: u32 = 0xb8_2200;
+pub(super) const DOORBELL: u32 = 0xbb_0090;
+/// `NV_VIRTUAL_FUNCTION_TIME_0` and `TIME_1`.
+pub(super) const FUNCTION_TIME_0: u32 = 0xbb_0080;
+pub(super) const FUNCTION_TIME_1: u32 = 0xbb_0084;
+/// `NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE`, and of what.
+pub(super) const MMU_INVALIDATE_PDB: u32 = 0xb8_30a0;
+pub(super) const MMU_INVALIDATE_UPPER_PDB: u32 = 0xb8_30a4;
+pub(super) const MMU_INVALIDATE: u32 = 0xb8_30b0;
 
 /// The registers of GSP and SEC2, each of this many bytes.
 pub(super) const PGSP: u32 = 0x11_0000;

@@ -1,18 +1,21 @@
 //! What a card is: its registers, its memory, its processors.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use twin::pci::{Broken, Bus};
 use twin::rule::{Journal, Proof, Rule};
 
-use super::card::{Before, Config};
+use super::card::{Before, Config, Trouble};
 use super::falcon::{Engine, Falcon};
 use super::gsp::Gsp;
 use super::gsp::core::Core;
-use super::memory::{Host, Vram};
+use super::memory::{Aperture, Host, Physical, Place, Vram};
+use super::mmu::invalidate::{self, Pending};
+use super::mmu::tlb::Tlb;
 use super::registers::*;
+use super::runner::Runner;
 use super::wait::{Looks, Wait};
 use super::{brom, falcon, fsp};
 
@@ -34,9 +37,9 @@ static GFW: Rule = Rule {
 
 static WINDOW: Rule = Rule {
     name: "NV-PCI-PRAMIN-TARGET",
-    text: "PBUS_BAR0_WINDOW has TARGET 0: the window to host memory is not modelled",
-    source: "this twin: src/pci/state.rs",
-    proof: Proof::Twin,
+    text: "PBUS_BAR0_WINDOW has TARGET VID_MEM, or SYS_MEM_COHERENT or NONCOHERENT with memory of the host behind it",
+    source: "OGKM, turing/tu102/dev_bus.h, NV_PBUS_BAR0_WINDOW_TARGET: 1 is none",
+    proof: Proof::Sourced,
 };
 
 /// A card behind its BARs.
@@ -52,6 +55,15 @@ pub(super) struct State {
     /// What runs on GSP's RISC-V core.
     pub(super) firmware: Gsp,
     pub(super) core: Core,
+    /// What runs channels.
+    pub(super) runner: Runner,
+    /// What the MMU remembers, and what it is forgetting.
+    pub(super) tlb: Arc<Mutex<Tlb>>,
+    pub(super) pending: Pending,
+    /// Caches that the host has told to be flushed. There are none here; it waits all the same.
+    flushes: BTreeMap<u32, Looks>,
+    /// How many doorbells were rung.
+    rings: u64,
     /// Where registers, memory and instance memory are.
     pub(super) bars: [u64; 3],
     /// The ROM, and where in it FWSEC is.
@@ -62,7 +74,7 @@ pub(super) struct State {
     /// SEC2 has resumed GSP, or is about to.
     pub(super) handoff: Option<Looks>,
     /// Nanoseconds; it grows with every look at it, and says nothing of a card.
-    clock: u64,
+    clock: Arc<AtomicU64>,
     accesses: u64,
 }
 
@@ -92,6 +104,7 @@ impl State {
         bus: Arc<Bus>,
         journal: Arc<Journal>,
         core: Core,
+        runner: Runner,
     ) -> Result<State, i32> {
         let mut state = State {
             vram: Vram::new(config.chip.vram())?,
@@ -100,12 +113,17 @@ impl State {
             fsp: fsp::Fsp::default(),
             firmware: Gsp::default(),
             core,
+            runner,
+            tlb: Arc::default(),
+            pending: Pending::default(),
+            flushes: BTreeMap::new(),
+            rings: 0,
             bars: [0; 3],
             prom: config.chip.rom.as_ref().map(vbios::Card::rom),
             held: BTreeMap::new(),
             gfw: Looks::default(),
             handoff: None,
-            clock: 0,
+            clock: Arc::default(),
             accesses: 0,
             config: config.clone(),
             bus,
@@ -125,7 +143,12 @@ impl State {
     pub(super) fn reset(&mut self, how: &str) {
         self.journal.event(how.into());
         self.bus.was_reset();
+        self.runner.clear();
+        self.tlb = Arc::default();
+        self.pending = Pending::default();
+        self.flushes.clear();
         self.vram.wpr2 = None;
+        self.vram.plain_heap = None;
         self.gsp = Falcon::new(Engine::Gsp);
         self.sec2 = Falcon::new(Engine::Sec2);
         self.fsp = fsp::Fsp::default();
@@ -168,12 +191,14 @@ impl State {
         }
     }
 
-    /// Whether BAR 1 shows memory by its address: MODE is PHYSICAL.
+    /// Both memories, as engines have them now.
+    pub(super) fn physical(&self) -> Physical {
+        Physical::new(&self.vram, self.host())
+    }
+
+    /// Of a card with an FSP: whether the BAR of memory shows it by its address, MODE is PHYSICAL.
     pub(super) fn window_is_physical(&self) -> bool {
-        match self.config.chip.fsp {
-            None => self.held(BAR1_BLOCK) >> 31 == 0,
-            Some(_) => self.held(fsp::BAR1_BLOCK) >> 9 & 1 == 0,
-        }
+        self.held(fsp::BAR1_BLOCK) >> 9 & 1 == 0
     }
 
     pub(super) fn held(&self, at: u32) -> u32 {
@@ -207,16 +232,77 @@ impl State {
     }
 
     /// The place in memory that the window shows there.
-    fn behind_window(&self, at: u32) -> Result<u64, Broken> {
+    fn behind_window(&self, at: u32) -> Result<Place, Broken> {
         if self.config.chip.fsp.is_some() {
             let base = u64::from(self.held(fsp::XAL_BAR0_WINDOW) & 0x3f_ffff);
-            return Ok((base << 16) + u64::from(at - PRAMIN));
+            return Ok(Place::vram((base << 16) + u64::from(at - PRAMIN)));
         }
         let window = self.held(PBUS_BAR0_WINDOW);
-        match window >> 24 & 3 {
-            0 => Ok((u64::from(window & 0xff_ffff) << 16) + u64::from(at - PRAMIN)),
-            target => Err((&WINDOW, format!("TARGET is {target}"))),
+        let aperture = match window >> 24 & 3 {
+            0 => Aperture::Vram,
+            1 => return Err((&WINDOW, "TARGET is 1".into())),
+            _ => Aperture::Host,
+        };
+        let at = (u64::from(window & 0xff_ffff) << 16) + u64::from(at - PRAMIN);
+        Ok(Place { aperture, at })
+    }
+
+    /// The host reads through that window.
+    fn read_window(&self, at: u32) -> Result<u32, Broken> {
+        let (place, mut word) = (self.behind_window(at)?, [0; 4]);
+        match place.aperture {
+            Aperture::Vram => self.vram.read(place.at, &mut word)?,
+            Aperture::Host if self.host().read(place.at, &mut word, "PRAMIN") => {}
+            Aperture::Host => return Err((&WINDOW, format!("read of {place}"))),
         }
+        Ok(u32::from_le_bytes(word))
+    }
+
+    /// The host writes through it.
+    fn write_window(&self, at: u32, value: u32) -> Result<(), Broken> {
+        let (place, word) = (self.behind_window(at)?, value.to_le_bytes());
+        match place.aperture {
+            Aperture::Vram => self.vram.write(place.at, &word),
+            Aperture::Host if self.host().write(place.at, &word, "PRAMIN") => Ok(()),
+            Aperture::Host => Err((&WINDOW, format!("write to {place}"))),
+        }
+    }
+
+    /// The host rings a doorbell.
+    fn rings(&mut self, token: u32) -> Result<(), Broken> {
+        invalidate::rests(self, &format!("doorbell {token:#x}"))?;
+        self.rings += 1;
+        super::gsp::doorbell(self, token)
+    }
+
+    /// What is wrong with the channel whose doorbell is rung now.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let (trouble, ring) = self.config.channel?;
+        (ring == self.rings).then_some(trouble)
+    }
+
+    /// Whether a flush goes on: as long as it does, its register is not 0.
+    fn flushing(&mut self, at: u32) -> u32 {
+        let done = self.flushes.get_mut(&at).is_none_or(Looks::look);
+        if done {
+            self.flushes.remove(&at);
+        }
+        u32::from(!done) << 1
+    }
+
+    /// The time in nanoseconds.
+    pub(super) fn time(&self) -> u64 {
+        self.clock.load(Ordering::Relaxed)
+    }
+
+    /// The clock, which engines have, too.
+    pub(super) fn clock(&self) -> Arc<AtomicU64> {
+        self.clock.clone()
+    }
+
+    /// The time, of which every look takes some.
+    fn ticks(&self) -> u32 {
+        (32 + self.clock.fetch_add(32, Ordering::Relaxed)) as u32
     }
 
     /// The host has accessed a register once more.
@@ -267,11 +353,11 @@ impl State {
             PMC_BOOT_0 => chip.boot_0,
             PMC_BOOT_1 => 0,
             PMC_BOOT_42 => chip.boot_42,
-            PTIMER_TIME_0 => {
-                self.clock += 32;
-                self.clock as u32
-            }
-            PTIMER_TIME_1 => (self.clock >> 32) as u32,
+            PTIMER_TIME_0 | FUNCTION_TIME_0 => self.ticks(),
+            PTIMER_TIME_1 | FUNCTION_TIME_1 => (self.time() >> 32) as u32,
+            UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE => self.flushing(at),
+            MMU_INVALIDATE => invalidate::read(self),
+            MMU_INVALIDATE_PDB | MMU_INVALIDATE_UPPER_PDB => self.held(at),
             PFB_WPR2_LO => wpr2(|wpr2| wpr2.start),
             PFB_WPR2_HI => wpr2(|wpr2| wpr2.end - WPR_UNIT),
             PFB_MMU_LOCK_MASK | PFB_MMU_LOCK_LO | PFB_MMU_LOCK_HI => 0,
@@ -313,11 +399,7 @@ impl State {
                 found.ok_or_else(|| (&REGISTER, format!("read of {at:#x}, configuration")))?
             }
             _ if self.is_rom(at) => self.rom(at, 4) as u32,
-            _ if (PRAMIN..PRAMIN_END).contains(&at) => {
-                let mut word = [0; 4];
-                self.vram.read(self.behind_window(at)?, &mut word)?;
-                u32::from_le_bytes(word)
-            }
+            _ if (PRAMIN..PRAMIN_END).contains(&at) => self.read_window(at)?,
             _ if HELD.contains(&at) => self.held(at),
             _ => return Err((&REGISTER, format!("read of {at:#x}"))),
         })
@@ -346,12 +428,23 @@ impl State {
     /// A register of no processor is written.
     pub(super) fn plain_write(&mut self, at: u32, value: u32) -> Result<(), Broken> {
         match at {
-            PTIMER_TIME_0 => self.clock = self.clock >> 32 << 32 | u64::from(value),
-            PTIMER_TIME_1 => self.clock = self.clock & 0xffff_ffff | u64::from(value) << 32,
-            _ if (PRAMIN..PRAMIN_END).contains(&at) => {
-                let place = self.behind_window(at)?;
-                self.vram.write(place, &value.to_le_bytes())?;
+            PTIMER_TIME_0 => {
+                let time = self.time() >> 32 << 32 | u64::from(value);
+                self.clock.store(time, Ordering::Relaxed);
             }
+            PTIMER_TIME_1 => {
+                let time = self.time() & 0xffff_ffff | u64::from(value) << 32;
+                self.clock.store(time, Ordering::Relaxed);
+            }
+            MMU_INVALIDATE | MMU_INVALIDATE_PDB | MMU_INVALIDATE_UPPER_PDB => {
+                invalidate::write(self, at, value)?;
+            }
+            DOORBELL | PRIV_DOORBELL => self.rings(value)?,
+            UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE if value == 1 => {
+                let looks = self.waits(Wait::Flush);
+                self.flushes.insert(at, looks);
+            }
+            _ if (PRAMIN..PRAMIN_END).contains(&at) => self.write_window(at, value)?,
             _ if HELD.contains(&at) => self.hold(at, value),
             _ => return Err((&REGISTER, format!("write of {value:#x} to {at:#x}"))),
         }

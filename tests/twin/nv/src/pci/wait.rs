@@ -30,10 +30,14 @@ pub enum Wait {
     /// GSP has linked its queue, asks for the sequencer, says that it is there, or answers: in memory, which nobody counts
     /// looks at.
     Message,
+    /// The MMU has forgotten what it was told to.
+    Tlb,
+    /// Caches are flushed.
+    Flush,
 }
 
 /// What can be waited for, by its name in a config string.
-pub const WAITS: [(&str, Wait); 13] = [
+pub const WAITS: [(&str, Wait); 15] = [
     ("gfw", Wait::Gfw),
     ("reset-ready", Wait::ResetReady),
     ("scrub", Wait::Scrub),
@@ -47,6 +51,8 @@ pub const WAITS: [(&str, Wait); 13] = [
     ("fmc", Wait::Fmc),
     ("release", Wait::Release),
     ("message", Wait::Message),
+    ("tlb", Wait::Tlb),
+    ("flush", Wait::Flush),
 ];
 
 /// How many looks are left.

@@ -14,7 +14,7 @@ use crate::space::Space;
 
 use super::{Call, Client, FIRST_CHOSEN, FIRST_CLIENT, Kind, Object, State};
 
-static CLASS: Rule = Rule {
+pub(crate) static CLASS: Rule = Rule {
     name: "RM-CLASS",
     text: "RM knows the class, and the GPU supports it",
     source: "open-gpu-kernel-modules, alloc_free.c, serverAllocResourceUnderLock; resservResourceFactory: gpuIsClassSupported",
@@ -28,14 +28,14 @@ static NOT_MODELLED: Rule = Rule {
     proof: Proof::Twin,
 };
 
-static PARENT: Rule = Rule {
+pub(crate) static PARENT: Rule = Rule {
     name: "RM-PARENT",
     text: "the parent of an object has a class that resource_list.h allows",
     source: "open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/resource_list.h, Parents",
     proof: Proof::Sourced,
 };
 
-static HANDLE: Rule = Rule {
+pub(crate) static HANDLE: Rule = Rule {
     name: "RM-HANDLE",
     text: "the handle of a new object is unused and differs from its client's",
     source: "open-gpu-kernel-modules, rs_client.c, clientValidateNewResourceHandle",
@@ -50,7 +50,7 @@ static PARAMS: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static SIZE: Rule = Rule {
+pub(crate) static SIZE: Rule = Rule {
     name: "RM-ALLOC-SIZE",
     text: "paramsSize, if given, is the size of the branch's struct: RM copies that size in any case, past the end of a \
            shorter one",

@@ -16,14 +16,14 @@ use crate::space::{Memory, Place};
 use super::alloc::{New, is_channel};
 use super::{Call, Kind, State};
 
-static GROUP: Rule = Rule {
+pub(crate) static GROUP: Rule = Rule {
     name: "RM-GROUP-ENGINE",
     text: "a channel group is created for an engine of the GPU",
     source: "open-gpu-kernel-modules, kernel_channel_group_api.c, kchangrpapiConstruct: RM_ENGINE_TYPE_IS_VALID",
     proof: Proof::Sourced,
 };
 
-static SPACE: Rule = Rule {
+pub(crate) static SPACE: Rule = Rule {
     name: "RM-CHANNEL-SPACE",
     text: "a channel has a context share or an address space, not both; in a group it has no address space of its own, \
            and outside of a group it has no context share",
@@ -31,14 +31,14 @@ static SPACE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static SHARE: Rule = Rule {
+pub(crate) static SHARE: Rule = Rule {
     name: "RM-CHANNEL-SHARE",
     text: "a context share belongs to the channel's group, and either all channels of a group have one or none has",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelConstruct: bLegacyMode, NV_ERR_INVALID_OBJECT_PARENT",
     proof: Proof::Sourced,
 };
 
-static ENGINE: Rule = Rule {
+pub(crate) static ENGINE: Rule = Rule {
     name: "RM-CHANNEL-ENGINE",
     text: "the engine of a channel, if given, is that of its group",
     source: "open-gpu-kernel-modules, kernel_channel.c, kchannelConstruct: NV2080_ENGINE_TYPE_IS_VALID",
@@ -67,7 +67,7 @@ static RING: Rule = Rule {
     proof: Proof::Guess,
 };
 
-static OBJECT: Rule = Rule {
+pub(crate) static OBJECT: Rule = Rule {
     name: "RM-ENGINE-OBJECT",
     text: "a compute object is created in a graphics channel, a copy object in a channel of graphics or of a copy \
            engine; its parameters, if any, name such an engine: RM does not check them",

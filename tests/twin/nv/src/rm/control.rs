@@ -14,28 +14,28 @@ use crate::kernel::Machine;
 use super::alloc::is_channel;
 use super::{Call, Kind, Object, State};
 
-static UNKNOWN: Rule = Rule {
+pub(crate) static UNKNOWN: Rule = Rule {
     name: "RM-CONTROL-NOT-MODELLED",
     text: "the twin models the control",
     source: "this twin: src/rm/control.rs",
     proof: Proof::Twin,
 };
 
-static CLASS: Rule = Rule {
+pub(crate) static CLASS: Rule = Rule {
     name: "RM-CONTROL-CLASS",
     text: "a control is sent to an object of its class",
     source: "open-gpu-kernel-modules, rs_resource.c, resControlLookup: NV_ERR_NOT_SUPPORTED",
     proof: Proof::Sourced,
 };
 
-static SIZE: Rule = Rule {
+pub(crate) static SIZE: Rule = Rule {
     name: "RM-CONTROL-SIZE",
     text: "paramsSize is the size of the branch's struct",
     source: "open-gpu-kernel-modules, rs_resource.c, resControlLookup: NV_ERR_INVALID_PARAM_STRUCT",
     proof: Proof::Sourced,
 };
 
-pub(super) static VALUE: Rule = Rule {
+pub(crate) static VALUE: Rule = Rule {
     name: "RM-CONTROL-VALUE",
     text: "a control has valid values: a GPU's ID, lists of at least 1 element, existing formats and indices",
     source: "open-gpu-kernel-modules, gpu_mgr.c, gpumgrGetGpuIdInfoV2; subdevice_ctrl_gpu_kernel.c, subdeviceCtrlCmdGpuGetGidInfo, subdeviceCtrlCmdGpuGetPids, subdeviceCtrlCmdGpuGetPidInfo; kernel_graphics.c",

@@ -342,33 +342,45 @@ impl Call<'_> {
 
     /// One question about graphics.
     pub(super) fn gr_fact(&self, chip: &Chip, index: u32) -> Result<u32> {
-        let tpcs: u32 = chip.tpcs.iter().sum();
-        let sms = tpcs * SMS_PER_TPC;
-        let last = gr_info::LAST_535
-            + match self.machine.branch() {
-                Branch::R535 => 0,
-                Branch::R550 => 3,
-                Branch::R570 | Branch::R580 => 5,
-            };
-        Ok(match index {
-            gr_info::SHADER_PIPE_COUNT | gr_info::LITTER_NUM_GPCS => chip.tpcs.len() as u32,
-            gr_info::SHADER_PIPE_SUB_COUNT => tpcs,
-            gr_info::SM_REG_BANK_COUNT => 4,
-            gr_info::SM_REG_BANK_REG_COUNT => 16 << 10,
-            gr_info::SM_VERSION => chip.sm_version,
-            gr_info::MAX_WARPS_PER_SM => chip.warps_per_sm,
-            gr_info::MAX_THREADS_PER_WARP => 32,
-            gr_info::MAX_SP_PER_SM => 128,
-            gr_info::LITTER_NUM_TPC_PER_GPC => chip.tpcs_per_gpc,
-            gr_info::GPU_CORE_COUNT => sms * 128,
-            gr_info::LITTER_NUM_SM_PER_TPC => SMS_PER_TPC,
-            gr_info::RT_CORE_COUNT if chip.pci_class == 0x03_0000 => sms,
-            gr_info::TENSOR_CORE_COUNT => sms * 4,
-            gr_info::LITTER_NUM_GRS => 1,
-            gr_info::MAX_SUBCONTEXT_COUNT => 64,
-            // Of graphics, which is not modelled, and of buses inside.
-            index if index <= last => 0,
-            index => return self.unknown_index("GR_GET_INFO", index),
-        })
+        match graphics(chip, self.machine.branch(), index) {
+            Some(answer) => Ok(answer),
+            None => self.unknown_index("GR_GET_INFO", index),
+        }
     }
+}
+
+/// How many facts about graphics a branch has: `NV0080_CTRL_GR_INFO_MAX_SIZE`.
+pub(crate) fn graphics_facts(branch: Branch) -> u32 {
+    1 + gr_info::LAST_535
+        + match branch {
+            Branch::R535 => 0,
+            Branch::R550 => 3,
+            Branch::R570 | Branch::R580 => 5,
+        }
+}
+
+/// A fact about graphics, by its index.
+pub(crate) fn graphics(chip: &Chip, branch: Branch, index: u32) -> Option<u32> {
+    let tpcs: u32 = chip.tpcs.iter().sum();
+    let sms = tpcs * SMS_PER_TPC;
+    Some(match index {
+        gr_info::SHADER_PIPE_COUNT | gr_info::LITTER_NUM_GPCS => chip.tpcs.len() as u32,
+        gr_info::SHADER_PIPE_SUB_COUNT => tpcs,
+        gr_info::SM_REG_BANK_COUNT => 4,
+        gr_info::SM_REG_BANK_REG_COUNT => 16 << 10,
+        gr_info::SM_VERSION => chip.sm_version,
+        gr_info::MAX_WARPS_PER_SM => chip.warps_per_sm,
+        gr_info::MAX_THREADS_PER_WARP => 32,
+        gr_info::MAX_SP_PER_SM => 128,
+        gr_info::LITTER_NUM_TPC_PER_GPC => chip.tpcs_per_gpc,
+        gr_info::GPU_CORE_COUNT => sms * 128,
+        gr_info::LITTER_NUM_SM_PER_TPC => SMS_PER_TPC,
+        gr_info::RT_CORE_COUNT if chip.pci_class == 0x03_0000 => sms,
+        gr_info::TENSOR_CORE_COUNT => sms * 4,
+        gr_info::LITTER_NUM_GRS => 1,
+        gr_info::MAX_SUBCONTEXT_COUNT => 64,
+        // Of graphics, which is not modelled, and of buses inside.
+        index if index < graphics_facts(branch) => 0,
+        _ => return None,
+    })
 }

@@ -7,17 +7,17 @@
 //!
 //! Source: open-gpu-kernel-modules 580.142, src/nvidia/src/libraries/resserv, src/nvidia/src/kernel/rmapi.
 
-mod alloc;
+pub(crate) mod alloc;
 pub mod channel;
-mod control;
+pub(crate) mod control;
 mod event;
-mod facts;
+pub(crate) mod facts;
 pub(crate) mod memory;
-mod recovery;
+pub(crate) mod recovery;
 mod reservation;
 mod sensors;
 mod system;
-mod vaspace;
+pub(crate) mod vaspace;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -43,7 +43,7 @@ static CLIENT: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static OBJECT: Rule = Rule {
+pub(crate) static OBJECT: Rule = Rule {
     name: "RM-OBJECT",
     text: "a handle names an existing object",
     source: "open-gpu-kernel-modules, src/nvidia/src/libraries/resserv/src/rs_client.c, clientGetResourceRef",

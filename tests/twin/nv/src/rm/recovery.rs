@@ -12,7 +12,7 @@ use drivers_spec::nv::{control, push, query, status};
 use twin::rule::{Proof, Rule};
 use zerocopy::IntoBytes;
 
-use crate::chip::SMS_PER_TPC;
+use crate::chip::{Chip, SMS_PER_TPC};
 use crate::engines::Error;
 use crate::engines::bus::Fault;
 use crate::engines::error::xid;
@@ -29,7 +29,7 @@ static RESET: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static STATES: Rule = Rule {
+pub(crate) static STATES: Rule = Rule {
     name: "RM-SM-STATES",
     text: "states are read of at most 100 existing multiprocessors at a time",
     source: "open-gpu-kernel-modules, ctrl83dedebug.h, NV83DE_CTRL_DEBUG_MAX_SMS_PER_CALL",
@@ -55,6 +55,54 @@ fn access(fault: &Fault) -> u32 {
         Access::Write => 1,
         Access::Atomic => 2,
     }
+}
+
+/// GET_MMU_FAULT_INFO, which forgets what it tells.
+pub(crate) fn mmu_fault(error: Option<&mut Error>, params: &mut control::MmuFaultInfo) {
+    *params = control::MmuFaultInfo::default();
+    if let Some(fault) = error.and_then(|error| error.fault.take()) {
+        let (number, name) = kind(&fault);
+        params.addr_hi = (fault.va >> 32) as u32;
+        params.addr_lo = fault.va as u32;
+        params.fault_type = number;
+        params.fault_string[..name.len()].copy_from_slice(name.as_bytes());
+    }
+}
+
+/// DEBUG_READ_ALL_SM_ERROR_STATES, of channels that have died. All kernels run on the first multiprocessor.
+///
+/// # Errors
+/// What was asked that is not there.
+pub(crate) fn sm_states(
+    chip: &Chip,
+    errors: &[(u32, Error)],
+    params: &mut control::DebugSmErrorStates,
+) -> std::result::Result<(), String> {
+    let all = chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC;
+    let (first, count) = (params.starting_sm, params.num_s_ms_to_read);
+    let last = first.checked_add(count);
+    if count as usize > params.sm_error_state_array.len() || last.is_none_or(|last| last > all) {
+        return Err(format!("{count} from {first} on, of {all}"));
+    }
+    let target = params.h_target_channel;
+    let mut errors = errors
+        .iter()
+        .filter(|(handle, _)| target == 0 || *handle == target);
+    params.sm_error_state_array = [control::SmErrorState::default(); 100];
+    let error = errors.next().map(|(_, error)| error);
+    let fault = error.and_then(|error| error.fault);
+    params.mmu_fault.valid = fault.is_some().into();
+    params.mmu_fault.fault_info = fault.as_ref().map_or(0, |fault| kind(fault).0);
+    params.mmu_fault_info = params.mmu_fault.fault_info;
+    let exception = error.and_then(|error| error.exception);
+    if let (Some(exception), 0, 1..) = (exception, first, count) {
+        let state = &mut params.sm_error_state_array[0];
+        state.hww_warp_esr = exception.esr;
+        state.hww_warp_esr_pc = exception.pc as u32;
+        state.hww_warp_esr_pc64 = exception.pc;
+        state.hww_esr_addr = exception.address;
+    }
+    Ok(())
 }
 
 impl State {
@@ -118,7 +166,7 @@ impl State {
 }
 
 impl Call<'_> {
-    /// GET_MMU_FAULT_INFO, which forgets what it tells.
+    /// GET_MMU_FAULT_INFO.
     pub(super) fn mmu_fault(
         &self,
         state: &mut State,
@@ -126,16 +174,9 @@ impl Call<'_> {
         channel: u32,
         params: &mut control::MmuFaultInfo,
     ) {
-        *params = control::MmuFaultInfo::default();
         let channel = state.channel_mut(client, channel);
         let error = channel.and_then(|channel| channel.error.as_mut());
-        if let Some(fault) = error.and_then(|error| error.fault.take()) {
-            let (number, name) = kind(&fault);
-            params.addr_hi = (fault.va >> 32) as u32;
-            params.addr_lo = fault.va as u32;
-            params.fault_type = number;
-            params.fault_string[..name.len()].copy_from_slice(name.as_bytes());
-        }
+        mmu_fault(error, params);
     }
 
     /// DEBUG_READ_MMU_FAULT_INFO.
@@ -157,7 +198,7 @@ impl Call<'_> {
         }
     }
 
-    /// DEBUG_READ_ALL_SM_ERROR_STATES. All kernels run on the first multiprocessor.
+    /// DEBUG_READ_ALL_SM_ERROR_STATES.
     pub(super) fn sm_states(
         &self,
         state: &State,
@@ -166,35 +207,10 @@ impl Call<'_> {
         params: &mut control::DebugSmErrorStates,
     ) -> Result {
         let chip = self.machine.config.chips[gpu];
-        let all = chip.tpcs.iter().sum::<u32>() * SMS_PER_TPC;
-        let (first, count) = (params.starting_sm, params.num_s_ms_to_read);
-        let last = first.checked_add(count);
-        if count as usize > params.sm_error_state_array.len() || last.is_none_or(|last| last > all)
-        {
-            let what = format!("{count} from {first} on, of {all}");
+        sm_states(chip, &state.errors(client), params).or_else(|what| {
             let invalid = status::NV_ERR_INVALID_ARGUMENT;
-            return self.machine.refuse(&STATES, invalid, what);
-        }
-        let target = params.h_target_channel;
-        let errors = state.errors(client);
-        let mut errors = errors
-            .iter()
-            .filter(|(handle, _)| target == 0 || *handle == target);
-        params.sm_error_state_array = [control::SmErrorState::default(); 100];
-        let error = errors.next().map(|(_, error)| error);
-        let fault = error.and_then(|error| error.fault);
-        params.mmu_fault.valid = fault.is_some().into();
-        params.mmu_fault.fault_info = fault.as_ref().map_or(0, |fault| kind(fault).0);
-        params.mmu_fault_info = params.mmu_fault.fault_info;
-        let exception = error.and_then(|error| error.exception);
-        if let (Some(exception), 0, 1..) = (exception, first, count) {
-            let state = &mut params.sm_error_state_array[0];
-            state.hww_warp_esr = exception.esr;
-            state.hww_warp_esr_pc = exception.pc as u32;
-            state.hww_warp_esr_pc64 = exception.pc;
-            state.hww_esr_addr = exception.address;
-        }
-        Ok(())
+            self.machine.refuse(&STATES, invalid, what)
+        })
     }
 
     /// DEBUG_CLEAR_ALL_SM_ERROR_STATES.

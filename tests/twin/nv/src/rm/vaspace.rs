@@ -14,7 +14,7 @@ use crate::space::Space;
 use super::alloc::New;
 use super::{Call, Kind, State};
 
-static SPACE: Rule = Rule {
+pub(crate) static SPACE: Rule = Rule {
     name: "RM-VASPACE",
     text: "an address space has index 0, big pages of 0, 64 or 128 KiB, a range that does not wrap, and flags that the \
            branch has",

@@ -91,18 +91,45 @@ fn registers_have_a_width_and_a_name() {
 
 #[test]
 fn windows_without_tables_behind_them() {
+    // BAR 2 shows memory by its address, too, until it has an instance block.
     let rig = Rig::started("ga102");
     let instances = rig.pci.bar(3).unwrap();
-    assert!(instances.read::<u32>(0).is_err());
-    fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
+    instances.write(0x40, 5_u32).unwrap();
+    assert_eq!(rig.window(1).read::<u32>(0x40).unwrap(), 5);
+    rig.is_clean();
+    for (register, bar) in [(0xb8_0f40, 1), (0xb8_0f48, 3)] {
+        let rig = Rig::started("ga102");
+        rig.set(register, 1 << 31);
+        assert!(rig.window(bar).write(0, 1_u32).is_err());
+        fires("NV-PCI-BAR-FAULT").only(&rig.broken());
+    }
+    // The window of registers shows memory of the host, where there is some.
     let rig = Rig::started("ga102");
-    rig.set(0xb8_0f40, 1 << 31);
-    assert!(rig.pci.bar(1).unwrap().write(0, 1_u32).is_err());
-    fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
-    let rig = Rig::started("ga102");
-    rig.set(0x1700, 2 << 24);
+    let memory = rig.memory(&[7; 4096]);
+    let at = super::rig::bytes_of(&memory);
+    rig.set(0x1700, 2 << 24 | (at >> 16) as u32);
+    let register = 0x70_0000 + (at & 0xffff);
+    assert_eq!(rig.get(register), 0x0707_0707);
+    rig.set(register, 1);
+    assert_eq!(memory.view.read::<u32>(0).unwrap(), 1);
+    rig.is_clean();
+    rig.set(0x1700, 1 << 24);
     assert!(rig.registers.read::<u32>(0x70_0000).is_err());
     fires("NV-PCI-PRAMIN-TARGET").only(&rig.broken());
+}
+
+#[test]
+fn flushes_are_waited_for() {
+    for register in [0x7_0000, 0x7_0010, 0xb8_0f00] {
+        let rig = Rig::started("ga102");
+        assert_eq!(rig.get(register), 0);
+        rig.set(register, 1);
+        assert_eq!(rig.get(register), 2);
+        rig.until("a flush", || rig.get(register) == 0);
+        rig.is_clean();
+        assert!(rig.try_set(register, 2).is_err());
+        fires("NV-PCI-REGISTER").only(&rig.broken());
+    }
 }
 
 #[test]

@@ -185,11 +185,12 @@ fn whole_life(start: &Start) {
         (status, &words(&info)[..2]),
         (0, &[architecture, implementation][..])
     );
-    // Up to WPR2 memory is for everybody; FRTS is its end.
+    // Up to firmware's heap before WPR2 memory is for everybody; FRTS is its end.
     let info = boot.rpc(65, &[0; 0x678]).payload;
     let limit = u64::from_le_bytes(info[0x168..0x170].try_into().unwrap());
     let at = |register| u64::from(start.rig().get(register) >> 4) << 12;
-    assert_eq!(at(0x1f_a824), limit + 1);
+    let heap = facts(start.rig().chip).plain_heap;
+    assert_eq!(at(0x1f_a824), limit + 1 + heap);
     let payload = start.payload.borrow();
     let behind = u64::from_le_bytes(payload[0x18..0x20].try_into().unwrap());
     assert_eq!(at(WPR2_HI) + (128 << 10), boot.fb() - behind);
@@ -219,6 +220,24 @@ fn fsp_starts_gsp_which_answers_and_ends_again_and_again() {
         third.prepare();
         whole_life(&Start::of(third));
     }
+}
+
+#[test]
+fn page_tables_are_not_modelled() {
+    let start = Start::new("gh100");
+    start.until_done();
+    let boot = &start.boot;
+    let client = 0xc1d0_0001_u32;
+    assert_eq!(boot.alloc([client, 0, client, 0], &[]).0, 0);
+    let mut parameters = vec![0; 0x38];
+    parameters[4..8].copy_from_slice(&client.to_le_bytes());
+    assert_eq!(boot.alloc([client, client, 1, 0x80], &parameters).0, 0);
+    start.rig().is_clean();
+    assert_eq!(boot.alloc([client, 1, 2, 0x90f1], &[0; 0x30]).0, 0x56);
+    fires("NV-SPACE-NOT-MODELLED").only(&start.rig().broken());
+    let entry = [1, 0, 2, 0, 47, 0];
+    assert_eq!(boot.rpc(70, &bytes(&entry)).result, 0x56);
+    fires("NV-PCI-BAR-NOT-MODELLED").only(&start.rig().broken()[1..]);
 }
 
 #[test]
@@ -273,6 +292,10 @@ fn cards_with_an_fsp_say_what_they_are() {
         let rig = Rig::started(name);
         rig.set(0xb8_0f60, 1 << 9);
         assert!(rig.pci.bar(window).unwrap().write(0, 1_u32).is_err());
+        fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
+        let rig = Rig::started(name);
+        let instances = rig.pci.bar(chip.bars()[2]).unwrap();
+        assert!(instances.read::<u32>(0).is_err());
         fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
     }
 }

@@ -153,6 +153,11 @@ impl Rig {
         assert!(violations.is_empty(), "{violations:?}");
     }
 
+    /// What is behind a BAR.
+    pub fn window(&self, bar: u8) -> Window {
+        self.pci.bar(bar).unwrap()
+    }
+
     /// Contiguous memory with something in it.
     pub fn memory(&self, contents: &[u8]) -> Dma {
         let bytes = contents.len().max(4096).next_power_of_two() as u64;

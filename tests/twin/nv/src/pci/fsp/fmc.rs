@@ -161,6 +161,7 @@ fn look(state: &mut State, offset: u32) {
             true => {
                 state.gsp.riscv = None;
                 state.vram.wpr2 = None;
+                state.vram.plain_heap = None;
                 Gate::Open
             }
             false => Gate::Ending(looks),
@@ -287,6 +288,7 @@ fn lay_out(state: &mut State, meta: &Meta, frts: &Range<u64>) {
         verified[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
     state.vram.put(start, &verified);
+    state.vram.plain_heap = Some(start.saturating_sub(plain)..start);
     state.vram.wpr2 = Some(start..frts.end);
 }
 

@@ -1,13 +1,15 @@
 //! GSP's firmware: it starts with what the host has prepared, has the host run its sequencer, and answers RPCs.
 //!
 //! - [`core`]: its time; `args`: what it is started with; `queue`: messages; `init`: what it is told before it starts;
-//! - `sequencer`: what the host does for it; `rpc`: what it answers; `rm`: the resource manager behind that.
+//! - `sequencer`: what the host does for it; `rpc`: what it answers; `rm`: the resource manager behind that; `objects`: what it
+//!   makes of memory that it is given: address spaces and channels.
 //!
 //! Source: OGKM, kernel_gsp_tu102.c, kgspBootstrap_TU102; kernel_gsp.c, kgspWaitForRmInitDone_IMPL, _kgspProcessRpcEvent.
 
 mod args;
 pub(super) mod core;
 mod init;
+mod objects;
 mod queue;
 mod rm;
 mod rpc;
@@ -20,10 +22,15 @@ use drivers_spec::nv::status;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use super::card::Trouble;
 use super::falcon::Engine;
+use super::mmu::table::Cause;
+use super::mmu::window;
+use super::runner::Died;
 use super::state::State;
 use super::wait::Wait;
 use super::{flush, fsp};
+use crate::config::Hardware;
 use args::Failed;
 use queue::{Message, Queues};
 use rm::Rm;
@@ -233,6 +240,8 @@ pub(super) fn processor_reset(state: &mut State) {
     let what = format!("it is {}", firmware.phase_name());
     let is_told = !firmware.announced || firmware.unloading;
     firmware.phase = Phase::Dead;
+    firmware.rm = None;
+    state.runner.clear();
     if !is_told {
         state.journal.broken(&RESET, what);
     }
@@ -279,13 +288,16 @@ fn boot(state: &mut State) -> Result<(), Failed> {
         }
     }
     init::complete(count).map_err(Some)?;
-    let rm = Rm::new(state.config.chip.name, state.firmware.version);
+    let clock = state.clock();
+    let rm = Rm::new(state.config.chip.name, state.firmware.version, clock);
     let rm = rm.map_err(|what| {
         // The host of the twin lacks memory or a thread.
         state.journal.event(format!("GSP does not start: {what}"));
         None
     });
-    state.firmware.rm = Some(rm?);
+    let rm = rm?;
+    state.runner.begin(&rm.notes);
+    state.firmware.rm = Some(rm);
     state.firmware.queues = Some(queues);
     state.firmware.phase = Phase::Sequencing;
     if state.config.lockdown {
@@ -315,6 +327,7 @@ fn written(state: &State) -> u32 {
 /// It goes on behind the sequencer.
 fn resumed(state: &mut State) -> Result<(), Failed> {
     state.firmware.phase = Phase::Running;
+    window::bind(state);
     state.firmware.announced = event(state, INIT_DONE, Vec::new())?;
     commands(state)
 }
@@ -363,7 +376,7 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     state.firmware.lockdown = 0..0;
     state.firmware.unloading |= rpc.function == rpc::UNLOADING_GUEST_DRIVER;
     let (answer, ends) = rpc::answer(state, &mut rm, branch, rpc);
-    rm.tell(&state.journal);
+    rm.notes.tell(&state.journal);
     state.firmware.rm = Some(rm);
     let (result, payload) = match answer {
         Ok(payload) => (status::NV_OK, payload),
@@ -378,6 +391,7 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
     send(state, &message)?;
     if ends {
         // kgspWaitForProcessorSuspend_TU102 waits for this.
+        state.runner.clear();
         state.gsp.mailbox[0] = 0x8000_0000;
         match state.config.chip.fsp {
             None => state.gsp.riscv = None,
@@ -389,6 +403,52 @@ fn reply(state: &mut State, rpc: &Part) -> Result<(), Failed> {
         };
     }
     Ok(())
+}
+
+/// The host rings a doorbell: the channel that is meant runs.
+pub(super) fn doorbell(state: &mut State, token: u32) -> Result<(), Broken> {
+    let none = || {
+        (
+            &crate::engines::TOKEN,
+            format!("token {token:#x}, without GSP's firmware"),
+        )
+    };
+    let rm = state.firmware.rm.as_ref().ok_or_else(none)?;
+    let Some((key, put)) = objects::rung(&rm.objects, state, token)? else {
+        return Ok(());
+    };
+    match state.trouble() {
+        None => state.runner.ring(key, put),
+        Some(Trouble::Hangs) => state.journal.event("it hangs, as the config says".into()),
+        Some(Trouble::Dies) => {
+            let error = crate::engines::injected(&Hardware::Mmu(LOST));
+            let cause = Some(Cause::Pte);
+            let one = Died { key, error, cause };
+            died(state, &one);
+        }
+    }
+    Ok(())
+}
+
+/// Where a channel faults that dies because the config says so.
+const LOST: u64 = 0x1000;
+
+/// A channel has died.
+pub(super) fn died(state: &mut State, died: &Died) {
+    let branch = state.firmware.branch();
+    let Some(mut rm) = state.firmware.rm.take() else {
+        return;
+    };
+    let told = objects::died(&mut rm.objects, state, branch, died);
+    state.firmware.rm = Some(rm);
+    for (function, payload) in told {
+        if let Err(failed) = event(state, function, payload) {
+            if let Some((rule, what)) = failed {
+                state.journal.broken(rule, what);
+            }
+            state.firmware.phase = Phase::Dead;
+        }
+    }
 }
 
 /// It tells the host something by itself. Whether it does.

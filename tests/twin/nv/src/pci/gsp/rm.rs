@@ -5,15 +5,17 @@
 //! rpc_map_memory_dma_v03_00, rpc_unmap_memory_dma_v03_00); g_sdk-structures.h; rpc.c, rpcRmApiAlloc_GSP, rpcRmApiControl_GSP.
 
 use std::sync::Arc;
-
-use drivers_spec::nv::abi::{self, Branch, Struct};
-use drivers_spec::nv::{class, escape, status};
-use twin::rule::Journal;
+use std::sync::atomic::AtomicU64;
 
 use crate::client::{Memory, Pages};
 use crate::config::Config;
 use crate::kernel::{Machine, Process};
 use crate::pci::memory::word;
+use crate::pci::runner::Notes;
+use drivers_spec::nv::abi::{self, Branch, Struct};
+use drivers_spec::nv::{class, escape, status};
+
+use super::objects::Objects;
 
 /// Where arguments and parameters of a call lie.
 const ARGUMENTS: u64 = 0x1000_0000;
@@ -26,27 +28,27 @@ pub(super) const INTERNAL: [u32; 3] = [0xc1e0_0004, 0xabcd_0080, 0xabcd_2080];
 
 /// RM, and who calls it.
 pub(super) struct Rm {
-    machine: Arc<Machine>,
+    pub(super) notes: Arc<Notes>,
+    /// Address spaces, channels and what hangs on them.
+    pub(super) objects: Objects,
     process: Arc<Process>,
     memory: Arc<Pages>,
     control: i32,
     branch: Branch,
-    /// How many broken rules have been passed on.
-    told: usize,
 }
 
 /// An answer: the payload as it comes back, or a status of the whole RPC.
 pub(super) type Answer = Result<Vec<u8>, u32>;
 
 impl Rm {
-    /// RM on a machine with one GPU of that chip.
+    /// RM on a machine with one GPU of that chip, and its clock.
     ///
     /// # Errors
     /// What the host lacks.
-    pub(super) fn new(chip: &str, version: &str) -> Result<Rm, String> {
+    pub(super) fn new(chip: &str, version: &str, clock: Arc<AtomicU64>) -> Result<Rm, String> {
         let config = Config::parse(&format!("chip={chip},driver={version}"));
         let config = config.map_err(|wrong| wrong.to_string())?;
-        let machine = Machine::new(config).map_err(|error| error.to_string())?;
+        let machine = Machine::with(config, clock).map_err(|error| error.to_string())?;
         let memory = Arc::new(Pages::default());
         let process = machine.attach(memory.clone());
         for (at, bytes) in [(ARGUMENTS, 0x1000), (PARAMETERS, MOST)] {
@@ -62,11 +64,11 @@ impl Rm {
         open("/dev/nvidia0")?;
         let mut rm = Rm {
             branch: machine.branch(),
-            machine,
+            notes: Arc::new(Notes::new(machine)),
+            objects: Objects::default(),
             process,
             memory,
             control,
-            told: 0,
         };
         rm.internal()?;
         Ok(rm)
@@ -116,14 +118,6 @@ impl Rm {
             }
         }
         Ok(())
-    }
-
-    /// What broke a rule of RM breaks it of the card.
-    pub(super) fn tell(&mut self, journal: &Journal) {
-        for violation in self.machine.journal.violations_from(self.told) {
-            journal.broken(violation.rule, violation.what);
-            self.told += 1;
-        }
     }
 
     /// An escape; its argument as it comes back.
@@ -232,7 +226,7 @@ impl Rm {
 }
 
 /// A payload with a status in it.
-fn answered(payload: &[u8], at: usize, status: u32) -> Answer {
+pub(super) fn answered(payload: &[u8], at: usize, status: u32) -> Answer {
     let mut back = payload.to_vec();
     match back.get_mut(at..at + 4) {
         Some(place) => {

@@ -7,9 +7,11 @@ use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::status;
 use twin::rule::{Proof, Rule};
 
+use super::objects;
 use super::queue::{CONTINUATION, FULL};
 use super::rm::{Answer, INTERNAL, Rm};
-use crate::pci::memory::word;
+use crate::pci::memory::{long, word};
+use crate::pci::mmu::window::{self, Window};
 use crate::pci::state::State;
 
 static FUNCTION: Rule = Rule {
@@ -27,14 +29,26 @@ static RECORDS: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static BAR: Rule = Rule {
+    name: "NV-RPC-BAR-PDE",
+    text: "UPDATE_BAR_PDE has a BAR (0: BAR 1, 1: BAR 2), an entry of the root (shift 47), and a table in memory, or 0",
+    source: "OGKM, rpc.c, rpcUpdateBarPde_v15_00; rpc_headers.h, NV_RPC_UPDATE_PDE_BAR_TYPE; Linux, nvkm/subdev/gsp/rm/r535/bar.c, \
+             r535_bar_bar2_update_pde",
+    proof: Proof::Sourced,
+};
+
 /// `NV_VGPU_MSG_FUNCTION_*`.
 const SET_GUEST_SYSTEM_INFO: u32 = 1;
+const ALLOC_MEMORY: u32 = 4;
 const FREE: u32 = 10;
 const DUP_OBJECT: u32 = 21;
 pub(super) const UNLOADING_GUEST_DRIVER: u32 = 47;
+const SET_PAGE_DIRECTORY: u32 = 54;
 const GET_GSP_STATIC_INFO: u32 = 65;
+const UPDATE_BAR_PDE: u32 = 70;
 const SET_REGISTRY: u32 = 73;
 const GSP_RM_CONTROL: u32 = 76;
+const UNSET_PAGE_DIRECTORY: u32 = 79;
 const GSP_RM_ALLOC: u32 = 103;
 
 /// How many bytes the payload of an RPC has in all, as it says itself.
@@ -43,6 +57,7 @@ pub(super) fn total(function: u32, payload: &[u8]) -> usize {
         GSP_RM_CONTROL => 0x18 + word(payload, 0x10) as usize,
         GSP_RM_ALLOC => 0x20 + word(payload, 0x14) as usize,
         SET_REGISTRY => word(payload, 0) as usize,
+        ALLOC_MEMORY => objects::PAGES + 8 * objects::pages(payload),
         _ => payload.len(),
     }
 }
@@ -100,7 +115,7 @@ pub(super) fn join(
 }
 
 /// What comes back, and whether the firmware ends with it.
-pub(super) fn answer(state: &State, rm: &mut Rm, branch: Branch, rpc: &Part) -> (Answer, bool) {
+pub(super) fn answer(state: &mut State, rm: &mut Rm, branch: Branch, rpc: &Part) -> (Answer, bool) {
     let payload = &rpc.payload[..];
     if let Some((function, result)) = state.config.rpc_error
         && function == rpc.function
@@ -110,9 +125,13 @@ pub(super) fn answer(state: &State, rm: &mut Rm, branch: Branch, rpc: &Part) -> 
     let answer = match rpc.function {
         SET_GUEST_SYSTEM_INFO => Ok(payload.to_vec()),
         GET_GSP_STATIC_INFO => Ok(static_info(state, branch)),
-        GSP_RM_ALLOC => rm.alloc(payload),
-        GSP_RM_CONTROL => rm.control(payload),
-        FREE => rm.free(payload),
+        GSP_RM_ALLOC => objects::alloc(state, rm, payload),
+        GSP_RM_CONTROL => objects::control(state, rm, payload),
+        FREE => objects::free(state, rm, payload),
+        ALLOC_MEMORY => objects::alloc_memory(state, rm, payload),
+        SET_PAGE_DIRECTORY => objects::set_page_directory(state, rm, payload),
+        UNSET_PAGE_DIRECTORY => objects::unset_page_directory(state, rm, payload),
+        UPDATE_BAR_PDE => bar_entry(state, payload),
         DUP_OBJECT => rm.dup(payload),
         UNLOADING_GUEST_DRIVER => return (Ok(payload.to_vec()), true),
         function => {
@@ -123,6 +142,37 @@ pub(super) fn answer(state: &State, rm: &mut Rm, branch: Branch, rpc: &Part) -> 
         }
     };
     (answer, false)
+}
+
+/// UPDATE_BAR_PDE: firmware writes an entry of its page directory of a BAR.
+fn bar_entry(state: &State, payload: &[u8]) -> Answer {
+    let (which, entry, shift) = (word(payload, 0), long(payload, 8), long(payload, 16));
+    let window = match which {
+        0 => Some(Window::Bar1),
+        1 => Some(Window::Bar2),
+        _ => None,
+    };
+    if state.config.chip.fsp.is_some() {
+        let what = || format!("UPDATE_BAR_PDE, entry {entry:#x}");
+        let broken = window::is_modelled(state, Window::Bar2, what);
+        broken.map_err(|(rule, what)| {
+            state.journal.broken(rule, what);
+            status::NV_ERR_NOT_SUPPORTED
+        })?;
+    }
+    let directory = window.and_then(|window| window.directory(state));
+    let leads = entry == 0 || matches!(entry & 7, 2 | 4 | 6);
+    match directory {
+        Some(directory) if payload.len() == 24 && shift == 47 && leads => {
+            state.vram.put(directory, &entry.to_le_bytes());
+            Ok(payload.to_vec())
+        }
+        _ => {
+            let what = format!("BAR {which}, entry {entry:#x}, shift {shift}");
+            state.journal.broken(&BAR, what);
+            Err(status::NV_ERR_INVALID_ARGUMENT)
+        }
+    }
 }
 
 /// `gpcInfo` and `tpcInfo`, of 32, which only 535 and 550 have: behind 23 bytes of capabilities and `gidInfo` of 268, aligned.
@@ -149,10 +199,12 @@ fn static_info(state: &State, branch: Branch) -> Vec<u8> {
     }
     let wpr2 = state.vram.wpr2.clone().unwrap_or_default();
     let all = state.vram.bytes();
-    // Up to WPR2 for everybody, then what firmware has: base, limit, reserved; performance, flags of what it is good for.
+    // Up to firmware's heap outside of WPR2 for everybody, then what firmware has: base, limit, reserved; performance, flags of what it is good for.
     put(regions, &2u32.to_le_bytes());
-    let usable = [0, wpr2.start.saturating_sub(1), 0];
-    let taken = [wpr2.start, all - 1, all - wpr2.start];
+    let plain = state.vram.plain_heap.as_ref();
+    let end = plain.map_or(wpr2.start, |heap| heap.start);
+    let usable = [0, end.saturating_sub(1), 0];
+    let taken = [end, all - 1, all - end];
     for (i, (words, flags)) in [(usable, [1, 1, 0]), (taken, [0, 0, 1])].iter().enumerate() {
         let at = regions + 8 + 0x30 * i;
         for (i, word) in words.iter().enumerate() {
@@ -164,6 +216,11 @@ fn static_info(state: &State, branch: Branch) -> Vec<u8> {
     put(length, &(all >> 20).to_le_bytes());
     let product = state.config.chip.twin.product.as_bytes();
     put(name, &product[..product.len().min(63)]);
+    // bar1PdeBase and bar2PdeBase, 64 bytes before hInternalClient.
+    for (i, window) in [Window::Bar1, Window::Bar2].iter().enumerate() {
+        let directory = window.directory(state).unwrap_or(0);
+        put(client - 0x40 + 8 * i, &directory.to_le_bytes());
+    }
     for (i, handle) in INTERNAL.iter().enumerate() {
         put(client + 4 * i, &handle.to_le_bytes());
     }

@@ -1,0 +1,230 @@
+//! A card without a kernel driver from its start to its end, on simulated cards with made-up firmware: kernels and copies, and
+//! what goes wrong.
+
+#![allow(clippy::unwrap_used)] // A test may panic.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use drivers_nv::{NvDevice, Options};
+use drivers_spec::pci::{Command, PCI_COMMAND};
+use hcq::mem::window::AccessWidth;
+use hcq::transport::Machine;
+use hcq::{Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
+use twin_nv::pci::card::{Config, Trouble};
+use twin_nv::pci::machine::PciMachine;
+
+mod firmware;
+#[path = "device/stand.rs"]
+mod stand;
+
+use firmware::Firmware;
+use stand::{Rig, WILD, exec, kernel, options};
+
+/// The chips whose page tables are modelled.
+const CHIPS: [&str; 2] = ["ga102", "ad102"];
+
+/// Opens a card of a machine.
+fn open(
+    firmware: &Firmware,
+    machine: &Arc<PciMachine>,
+    index: u32,
+    options: Options,
+) -> Result<Arc<NvDevice>> {
+    let machine: Arc<dyn Machine> = machine.clone();
+    let options = Options {
+        firmware: vec![firmware.folder.clone()],
+        ..options
+    };
+    let address = format!("0000:{:02x}:00.0", 1 + index);
+    drivers_nv::open_pci(&machine, &address, index, &options)
+}
+
+fn rig(firmware: &Firmware, machine: &Arc<PciMachine>, index: u32) -> Result<Rig> {
+    with(open(firmware, machine, index, options())?)
+}
+
+fn with(device: Arc<NvDevice>) -> Result<Rig> {
+    Ok(Rig {
+        compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
+        copy: Stream::new(device.queue(QueueKind::Copy, 0)?),
+        step: device.load(&kernel("ga102", "step"))?,
+        device,
+    })
+}
+
+/// Some rounds of work on the first card, which then is given back.
+fn works(firmware: &Firmware, machine: &Arc<PciMachine>, rounds: u32) {
+    let rig = rig(firmware, machine, 0).unwrap();
+    (0..rounds).for_each(|seed| rig.round(seed).unwrap());
+    drop(rig);
+}
+
+/// Just these rules of the cards were broken, and no card may access memory of the host any more.
+fn is_left(machine: &Arc<PciMachine>, rules: &[&str], what: &str) {
+    let broken = machine.journal().violations();
+    let told: Vec<_> = broken.iter().map(ToString::to_string).collect();
+    let names: Vec<_> = broken.iter().map(|one| one.rule.name).collect();
+    assert_eq!(names, rules, "{what}: {}", told.join("\n"));
+    for found in machine.pci_functions().unwrap() {
+        let pci = machine.open_pci(&found.address).unwrap();
+        let command = pci.config_read(PCI_COMMAND, AccessWidth::W16).unwrap() as u16;
+        assert_eq!(command & Command::MASTER.bits(), 0, "{what}: master");
+    }
+}
+
+#[test]
+fn kernels_and_copies_run_again_and_again() {
+    let firmware = Firmware::made();
+    for chip in CHIPS {
+        let machine = firmware.machine(chip, |_| {});
+        works(&firmware, &machine, 8);
+        is_left(&machine, &[], chip);
+        // The same process, and another one.
+        works(&firmware, &machine, 1);
+        works(&firmware, &machine.again(), 1);
+        is_left(&machine, &[], chip);
+    }
+}
+
+#[test]
+fn published_firmware_runs_them_too() {
+    let Some(firmware) = Firmware::published() else {
+        return;
+    };
+    for chip in CHIPS {
+        let machine = firmware.machine(chip, |_| {});
+        works(&firmware, &machine, 4);
+        is_left(&machine, &[], chip);
+    }
+}
+
+#[test]
+fn all_of_memory_is_seen_where_the_bar_is_large() {
+    let firmware = Firmware::made();
+    for chip in CHIPS {
+        let machine = firmware.machine(chip, |config| config.window = 32 << 30);
+        let rig = rig(&firmware, &machine, 0).unwrap();
+        (0..4).for_each(|seed| rig.round(seed).unwrap());
+        drop(rig);
+        is_left(&machine, &[], chip);
+    }
+}
+
+#[test]
+fn two_cards_of_a_machine_run_side_by_side() {
+    let firmware = Firmware::made();
+    let config = || firmware.config("ga102");
+    let machine = PciMachine::of(&[config(), config()]).unwrap();
+    let rigs = [0, 1].map(|index| rig(&firmware, &machine, index).unwrap());
+    for seed in 0..4 {
+        rigs.iter().for_each(|rig| rig.round(seed).unwrap());
+    }
+    drop(rigs);
+    is_left(&machine, &[], "two cards");
+}
+
+#[test]
+fn a_process_that_was_killed_leaves_a_card_that_a_reset_helps() {
+    let firmware = Firmware::made();
+    for chip in CHIPS {
+        let machine = firmware.machine(chip, |_| {});
+        let rig = rig(&firmware, &machine, 0).unwrap();
+        rig.round(0).unwrap();
+        std::mem::forget(rig);
+        let next = machine.killed().unwrap();
+        let never = Options {
+            reset: false,
+            ..options()
+        };
+        let error = open(&firmware, &next, 0, never).map(drop).unwrap_err();
+        assert!(matches!(error, Error::NoDevice { .. }), "{error}");
+        assert!(error.to_string().contains("WPR2"), "{error}");
+        works(&firmware, &next.again(), 2);
+        is_left(&next, &[], chip);
+    }
+}
+
+#[test]
+fn a_fault_loses_the_device_with_its_address() {
+    let firmware = Firmware::made();
+    for chip in CHIPS {
+        let machine = firmware.machine(chip, |_| {});
+        let rig = rig(&firmware, &machine, 0).unwrap();
+        let store = rig.device.load(&kernel("ga102", "store")).unwrap();
+        let args = [Val::Const(WILD + 8)];
+        let run = rig.compute.submit(&[], &[exec(&store, &args, 1)]).unwrap();
+        let error = run.wait(stand::soon()).unwrap_err();
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        let said = error.to_string();
+        for part in [
+            "page fault of a write",
+            &format!("{WILD:#x}"),
+            "kernel store",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        drop((store, rig));
+        is_left(&machine, &["MMU-FAULT"], chip);
+        works(&firmware, &machine, 1);
+    }
+}
+
+/// What is wrong with the channel whose doorbell is rung as so-manieth.
+fn troubled(firmware: &Firmware, trouble: Trouble, ring: u64) -> Arc<PciMachine> {
+    let change = |config: &mut Config| config.channel = Some((trouble, ring));
+    firmware.machine("ga102", change)
+}
+
+#[test]
+fn channels_that_die_are_told() {
+    let firmware = Firmware::made();
+    for ring in 1..4 {
+        let machine = troubled(&firmware, Trouble::Dies, ring);
+        let done = rig(&firmware, &machine, 0).and_then(|rig| {
+            let mut rounds = 0..4;
+            rounds.try_for_each(|seed| rig.round(seed))
+        });
+        let error = done.unwrap_err();
+        assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+        is_left(&machine, &[], "a channel that has died");
+    }
+}
+
+#[test]
+fn channels_that_hang_are_told() {
+    let firmware = Firmware::made();
+    let brief = Duration::from_millis(300);
+    for ring in 1..3 {
+        let machine = troubled(&firmware, Trouble::Hangs, ring);
+        let hasty = Options {
+            ring_timeout: brief,
+            drain_timeout: brief,
+            ..options()
+        };
+        let device = open(&firmware, &machine, 0, hasty).unwrap();
+        let rig = with(device).unwrap();
+        let data = stand::memory(&*rig.device, MemoryKind::Host, 4096).unwrap();
+        let args = [stand::at(&data), Val::Const(1)];
+        let mut late = (0..4).filter_map(|_| {
+            let run = rig.compute.submit(&[], &[exec(&rig.step, &args, 1)]);
+            run.and_then(|run| run.wait(Deadline::after(brief))).err()
+        });
+        assert!(late.next().is_some(), "ring {ring}");
+        drop(rig);
+        works(&firmware, &machine.again(), 1);
+    }
+}
+
+#[test]
+fn chips_without_page_tables_end_in_order() {
+    let firmware = Firmware::made();
+    for chip in ["gh100", "gb202"] {
+        let machine = firmware.machine(chip, |_| {});
+        let error = open(&firmware, &machine, 0, options())
+            .map(drop)
+            .unwrap_err();
+        assert!(matches!(error, Error::NoDevice { .. }), "{error}");
+        is_left(&machine, &[], chip);
+    }
+}

@@ -1,0 +1,202 @@
+//! The buffers of graphics: what a channel, or a group, has to have before compute is made in it.
+//!
+//! Source: OGKM, ctrl/ctrl2080/ctrl2080gpu.h, NV2080_CTRL_CMD_GPU_PROMOTE_CTX; kernel_graphics_object.c, kgrobjPromoteContext_IMPL;
+//! Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_promote_ctx, r535_gr_oneinit.
+
+use std::collections::BTreeSet;
+
+use drivers_spec::nv::{class, status};
+use twin::rule::{Proof, Rule};
+
+use super::channel::Channel;
+use super::{Call, Kind, facts};
+use crate::pci::memory::{Aperture, Place, long, word};
+use crate::pci::mmu::table;
+
+static BUFFERS: Rule = Rule {
+    name: "NV-GR-CONTEXT-BUFFERS",
+    text: "GPU_PROMOTE_CTX is for graphics, of a channel or a group, with up to 16 buffers that there are; one to be initialised has its \
+           memory, zeros, as large as KGR_GET_CONTEXT_BUFFERS_INFO says; only such a one is not mapped; one that is has all of its \
+           addresses mapped, to that memory",
+    source: "OGKM, ctrl2080gpu.h: NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ENTRY; Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_promote_ctx",
+    proof: Proof::Sourced,
+};
+
+static CONTEXT: Rule = Rule {
+    name: "NV-GR-CONTEXT",
+    text: "before compute is made in a channel, its buffers are promoted (MAIN, PATCH, BUFFER_BUNDLE_CB, PAGEPOOL, ATTRIBUTE_CB, \
+           RTV_CB_GLOBAL), and of these MAIN and PATCH have been initialised",
+    source: "OGKM, kernel_graphics_object.c, kgrobjPromoteContext_IMPL; kernel_graphics_context.c, kgrctxPrepareInitializeCtxBuffer_IMPL: \
+             the others are not initialised; Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_oneinit and r535_gr_promote_ctx: the same",
+    proof: Proof::Sourced,
+};
+
+/// Which buffers there are, `NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ID_*`.
+#[derive(Default)]
+pub(super) struct Context {
+    /// Promoted with addresses.
+    mapped: BTreeSet<u16>,
+    /// Initialised.
+    filled: BTreeSet<u16>,
+}
+
+const MAIN: u16 = 0;
+const PATCH: u16 = 2;
+/// Those without which compute is not made: MAIN, PATCH, BUFFER_BUNDLE_CB, PAGEPOOL, ATTRIBUTE_CB, RTV_CB_GLOBAL.
+const NEEDED: [u16; 6] = [MAIN, PATCH, 3, 4, 5, 6];
+/// The last one.
+const LAST: u16 = 12;
+/// Bytes of the parameters, and where entries are.
+const BYTES: usize = 0x230;
+const ENTRIES: usize = 0x30;
+const ENTRY: usize = 0x20;
+const MOST: u32 = 16;
+
+/// An entry.
+struct Entry {
+    id: u16,
+    place: Place,
+    va: u64,
+    bytes: u64,
+    initialise: bool,
+    mapped: bool,
+}
+
+impl Entry {
+    fn new(bytes: &[u8]) -> Entry {
+        Entry {
+            place: Place {
+                aperture: match word(bytes, 0x18) & 3 {
+                    0 => Aperture::Vram,
+                    _ => Aperture::Host,
+                },
+                at: long(bytes, 0),
+            },
+            va: long(bytes, 8),
+            bytes: long(bytes, 0x10),
+            id: word(bytes, 0x1c) as u16,
+            initialise: bytes[0x1e] != 0,
+            mapped: bytes[0x1f] == 0,
+        }
+    }
+}
+
+impl Call<'_> {
+    /// GPU_PROMOTE_CTX, of a subdevice.
+    pub(super) fn promote(&mut self, subdevice: u32, given: &[u8]) -> Result<(), u32> {
+        self.of_class(subdevice, class::NV20_SUBDEVICE_0.number)?;
+        self.has_size(given, BYTES)?;
+        let [engine, client, handle, count] = [0, 0xc, 0x10, 0x28].map(|at| word(given, at));
+        let wrong = |what: String| {
+            let invalid = status::NV_ERR_INVALID_ARGUMENT;
+            self.refuse(&BUFFERS, invalid, what)
+        };
+        if engine != class::engine::GRAPHICS || count > MOST || count == 0 {
+            return wrong(format!("{count} buffers for engine {engine:#x}"));
+        }
+        let object = self.objects.get(client, handle).map(|object| &object.kind);
+        let space = match object {
+            Some(Kind::Channel(channel)) => channel.space,
+            Some(Kind::Group(group)) => group.space,
+            _ => return wrong(format!("{handle:#x} of client {client:#x} is no channel")),
+        };
+        let root = match self.objects.get(client, space).map(|object| &object.kind) {
+            Some(Kind::Space(space)) => space.root,
+            _ => None,
+        };
+        let entries: Vec<Entry> = (0..count as usize)
+            .map(|i| Entry::new(&given[ENTRIES + ENTRY * i..][..ENTRY]))
+            .collect();
+        for entry in &entries {
+            if let Err(why) = self.is_right(entry, root) {
+                return wrong(format!("buffer {}: {why}", entry.id));
+            }
+        }
+        let physical = self.state.physical();
+        for entry in &entries {
+            if entry.initialise {
+                // It is firmware's from now on, and not zeros any more.
+                physical.write(entry.place, &[0x5a; 64], "GSP, a buffer of graphics");
+            }
+        }
+        let ids =
+            |is: fn(&Entry) -> bool| entries.iter().filter(move |one| is(one)).map(|one| one.id);
+        // Channels of a group have one context.
+        let group = match self.objects.get(client, handle).map(|object| &object.kind) {
+            Some(Kind::Channel(channel)) => channel.made.group,
+            _ => None,
+        };
+        let holder = (client, group.unwrap_or(handle));
+        let object = self.objects.all.get_mut(&holder);
+        let context = match object.map(|object| &mut object.kind) {
+            Some(Kind::Channel(channel)) => &mut channel.context,
+            Some(Kind::Group(group)) => &mut group.context,
+            _ => return Ok(()),
+        };
+        context.mapped.extend(ids(|one| one.mapped));
+        context.filled.extend(ids(|one| one.initialise));
+        Ok(())
+    }
+
+    /// Whether a buffer is as it should be.
+    fn is_right(&self, entry: &Entry, root: Option<Place>) -> Result<(), String> {
+        if entry.id > LAST {
+            return Err("there is none".into());
+        }
+        if !entry.mapped && !entry.initialise {
+            return Err("neither mapped nor initialised".into());
+        }
+        let least = facts::buffer(entry.id);
+        let physical = self.state.physical();
+        if entry.initialise {
+            let mut found = vec![0; least as usize];
+            let there = entry.bytes >= least
+                && entry.place.at.is_multiple_of(0x1000)
+                && physical.allows(entry.place, entry.bytes)
+                && physical.read(entry.place, &mut found, "GSP, a buffer of graphics");
+            if !there {
+                let (bytes, place) = (entry.bytes, entry.place);
+                return Err(format!(
+                    "{bytes:#x} bytes at {place}, {least:#x} are needed"
+                ));
+            }
+            if let Some(at) = found.iter().position(|byte| *byte != 0) {
+                return Err(format!("byte {at:#x} is not 0"));
+            }
+        }
+        if !entry.mapped {
+            return Ok(());
+        }
+        let root = root.ok_or("the address space has no page directory")?;
+        let mut done = 0;
+        while done < least {
+            let va = entry.va.saturating_add(done);
+            let found = table::walk(root, va, &mut |_, place| {
+                physical.long(place, "GSP, page tables")
+            });
+            let leaf = found.map_err(|cause| format!("{va:#x} is not mapped: {cause:?}"))?;
+            let at = leaf.place.map(|place| place.plus(va % leaf.bytes));
+            if entry.initialise && at != Some(entry.place.plus(done)) {
+                return Err(format!("{va:#x} is mapped to {at:x?}, not {}", entry.place));
+            }
+            done += leaf.bytes - va % leaf.bytes;
+        }
+        Ok(())
+    }
+
+    /// Whether compute can be made in a channel.
+    pub(super) fn has_context(&self, channel: &Channel) -> Result<(), u32> {
+        let context = self.context_of(channel);
+        let lacks = NEEDED.iter().find(|id| {
+            let is_filled = context.filled.contains(*id) || ![MAIN, PATCH].contains(*id);
+            !context.mapped.contains(*id) || !is_filled
+        });
+        match lacks {
+            None => Ok(()),
+            Some(id) => {
+                let what = format!("channel {:#x} lacks buffer {id}", channel.made.handle);
+                self.refuse(&CONTEXT, status::NV_ERR_INVALID_STATE, what)
+            }
+        }
+    }
+}

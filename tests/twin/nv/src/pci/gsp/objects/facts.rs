@@ -1,0 +1,169 @@
+//! What a driver asks before it makes channels: engines and their runlists, sizes of buffers. Numbers that differ between cards are
+//! this model's choice.
+//!
+//! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/
+//! ctrl0080fifo.h; Linux, nvkm/subdev/gsp/rm/r535/{fifo,gr}.c.
+
+use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::{class, status};
+
+use super::{Call, memory};
+use crate::pci::memory::word;
+use crate::rm::facts::{graphics, graphics_facts};
+
+/// `NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES`.
+pub(super) const COPY_SERVER_RESERVED_PDES: u32 = 0x90f1_0106;
+/// `NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY`.
+pub(super) const SET_PAGE_DIRECTORY: u32 = 0x80_1813;
+/// `NV2080_CTRL_CMD_GPU_PROMOTE_CTX`.
+pub(super) const PROMOTE_CTX: u32 = 0x2080_012b;
+/// `NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS`.
+pub(super) const DISABLE_CHANNELS: u32 = 0x2080_110b;
+/// `NVA06F_CTRL_CMD_STOP_CHANNEL`.
+pub(super) const STOP_CHANNEL: u32 = 0xa06f_0112;
+/// `NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE`.
+const DEVICE_INFO_TABLE: u32 = 0x2080_1112;
+/// `NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_CONTEXT_BUFFERS_INFO`.
+const CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
+/// `NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO`.
+const GRAPHICS_INFO: u32 = 0x2080_0a2a;
+/// `NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE`.
+const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
+
+/// `NV2080_CTRL_CMD_INTERNAL_BUS_FLUSH_WITH_SYSMEMBAR`: writes of the host wait nowhere here.
+const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
+
+/// Controls of objects that are not here, which are answered here.
+pub(super) const KNOWN: [u32; 8] = [
+    SET_PAGE_DIRECTORY,
+    PROMOTE_CTX,
+    DISABLE_CHANNELS,
+    DEVICE_INFO_TABLE,
+    CONTEXT_BUFFERS_INFO,
+    GRAPHICS_INFO,
+    METHOD_BUFFER_SIZE,
+    FLUSH_WITH_SYSMEMBAR,
+];
+
+/// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes.
+const BUFFERS: [(u32, u16, u32); 9] = [
+    (0x00, 0, 0x14_0000),
+    (0x10, 2, 0x2000),
+    (0x11, 3, 0x3000),
+    // nouveau takes the first, OGKM the second.
+    (0x0d, 4, 0x2_0000),
+    (0x12, 4, 0x2_0000),
+    (0x13, 5, 0x20_0000),
+    (0x14, 6, 0x8000),
+    (0x17, 9, 0x1000),
+    (0x18, 10, 0x8_0000),
+];
+/// `NV2080_CTRL_INTERNAL_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_COUNT`, of 8 engines of graphics.
+fn properties(branch: Branch) -> usize {
+    if branch == Branch::R535 { 0x19 } else { 0x1a }
+}
+const GRAPHICS: usize = 8;
+
+/// Bytes that a buffer has at least. That of unrestricted access is as large as the other one of access.
+pub(super) fn buffer(id: u16) -> u64 {
+    let id = if id == 11 { 10 } else { id };
+    let found = BUFFERS.iter().find(|buffer| buffer.1 == id);
+    found.map_or(0x1000, |buffer| buffer.2.into())
+}
+
+/// An entry of the table of devices: words, PBDMAs and how many, a name.
+const WORDS: usize = 16;
+const NAME: usize = 84;
+const DEVICE: usize = 100;
+const DEVICES: usize = 32;
+/// `NV_PFAULT_MMU_ENG_ID_GRAPHICS`, and of the first copy engine.
+const FAULT_GRAPHICS: u32 = 64;
+const FAULT_COPY: u32 = 15;
+/// Where the registers of the first runlist are, and of those of its channels; and how far apart.
+const RUNLISTS: u32 = 0xc0_0000;
+const CHANNELS: u32 = 0xc8_0000;
+const APART: u32 = 0x1_0000;
+
+impl Call<'_> {
+    /// The other controls.
+    pub(super) fn fact(&self, object: u32, cmd: u32, given: &mut [u8]) -> Result<(), u32> {
+        if KNOWN.contains(&cmd) {
+            self.of_class(object, class::NV20_SUBDEVICE_0.number)?;
+        }
+        match cmd {
+            DEVICE_INFO_TABLE => self.devices(given),
+            CONTEXT_BUFFERS_INFO => self.buffers(given),
+            GRAPHICS_INFO => self.graphics(given),
+            FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
+            METHOD_BUFFER_SIZE => {
+                self.has_size(given, 4)?;
+                given.copy_from_slice(&memory::METHOD_BUFFER.to_le_bytes());
+                Ok(())
+            }
+            _ => {
+                let what = format!("control {cmd:#x} of object {object:#x}");
+                let unsupported = status::NV_ERR_NOT_SUPPORTED;
+                self.refuse(&crate::rm::control::UNKNOWN, unsupported, what)
+            }
+        }
+    }
+
+    fn buffers(&self, given: &mut [u8]) -> Result<(), u32> {
+        self.has_size(given, GRAPHICS * properties(self.branch) * 8)?;
+        given.fill(0);
+        for (property, _, bytes) in BUFFERS {
+            let at = property as usize * 8;
+            given[at..at + 4].copy_from_slice(&bytes.to_le_bytes());
+            given[at + 4..at + 8].copy_from_slice(&0x1000_u32.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    /// Of each engine of graphics, of which there is one, pairs of index and fact.
+    fn graphics(&self, given: &mut [u8]) -> Result<(), u32> {
+        let count = graphics_facts(self.branch);
+        self.has_size(given, GRAPHICS * count as usize * 8)?;
+        given.fill(0);
+        let chip = self.state.config.chip.twin;
+        for (index, place) in (0..count).zip(given.chunks_mut(8)) {
+            let fact = graphics(chip, self.branch, index).unwrap_or(0);
+            let pair = u64::from(index) | u64::from(fact) << 32;
+            place.copy_from_slice(&pair.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    fn devices(&self, given: &mut [u8]) -> Result<(), u32> {
+        self.has_size(given, 12 + DEVICES * DEVICE)?;
+        let chip = self.state.config.chip.twin;
+        let base = word(given, 0) as usize;
+        let engines: Vec<u32> = chip.engines().skip(base).take(DEVICES).collect();
+        given[4..].fill(0);
+        given[4..8].copy_from_slice(&(engines.len() as u32).to_le_bytes());
+        for (i, engine) in engines.iter().enumerate() {
+            let runlist = chip.runlist(*engine);
+            let copy = engine.checked_sub(class::engine::COPY0);
+            let mut words = [0; WORDS];
+            // ENGINE_INFO_TYPE_*: ENG_DESC, FIFO_TAG, RM_ENGINE_TYPE, RUNLIST, MMU_FAULT_ID; INSTANCE_ID, RUNLIST_PRI_BASE,
+            // IS_HOST_DRIVEN_ENGINE, RUNLIST_ENGINE_ID, CHRAM_PRI_BASE.
+            words[..4].copy_from_slice(&[*engine << 8, i as u32, *engine, runlist]);
+            words[4] = copy.map_or(FAULT_GRAPHICS, |copy| FAULT_COPY + copy);
+            words[10] = copy.unwrap_or(0);
+            words[11] = RUNLISTS + APART * runlist;
+            words[12] = 1;
+            let before = engines[..i].iter();
+            words[13] = before.filter(|one| chip.runlist(**one) == runlist).count() as u32;
+            words[14] = CHANNELS + APART * runlist;
+            let at = 12 + DEVICE * i;
+            for (j, word) in words.iter().enumerate() {
+                given[at + 4 * j..][..4].copy_from_slice(&word.to_le_bytes());
+            }
+            let name = match copy {
+                None => "graphics".into(),
+                Some(copy) => format!("ce{copy}"),
+            };
+            given[at + NAME..][..name.len()].copy_from_slice(name.as_bytes());
+        }
+        Ok(())
+    }
+}

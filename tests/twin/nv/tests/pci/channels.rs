@@ -1,0 +1,544 @@
+//! Address spaces and channels by RPC, and each mistake that can be made with them.
+
+use drivers_spec::nv::abi::{Branch, Struct};
+use drivers_spec::nv::class::{ChannelAlloc, ChannelGroupAlloc, CtxShareAlloc, DebuggerAlloc};
+use drivers_spec::nv::control::DebugSmErrorStates;
+use twin::fires::fires;
+use twin::rng::Rng;
+
+use super::boot::{bytes, words};
+use super::client::{
+    Buffer, CHANNEL, CLIENT, COMPUTE, COPY, Client, DATA, DEVICE, GRAPHICS, Rig, SPACE, SUBDEVICE,
+    desc, semaphore,
+};
+
+const GROUP: u32 = 0xd000_a06c;
+const SHARE: u32 = 0xd000_9067;
+const DEBUGGER: u32 = 0xd000_83de;
+
+#[test]
+fn facts_are_asked() {
+    for chip in ["ga102", "ad102"] {
+        let client = Client::new(chip);
+        let (status, table) = client.control(SUBDEVICE, 0x2080_1112, &vec![0; 12 + 32 * 100]);
+        let table = words(&table);
+        assert_eq!((status, table[1]), (0, 1 + 5));
+        let entry = |i: usize| &table[3 + 25 * i..][..25];
+        assert_eq!((entry(0)[2], entry(0)[3], entry(0)[4]), (1, 0, 64));
+        assert_eq!((entry(3)[2], entry(3)[3], entry(3)[10]), (11, 1, 2));
+        let (status, sizes) = client.control(SUBDEVICE, 0x2080_0a32, &[0; 8 * 26 * 8]);
+        let sizes = words(&sizes);
+        assert_eq!((status, sizes[0], sizes[2 * 0x10]), (0, 0x14_0000, 0x2000));
+        let (status, facts) = client.control(SUBDEVICE, 0x2080_0a2a, &[0; 8 * 58 * 8]);
+        let facts = words(&facts);
+        // LITTER_NUM_SM_PER_TPC.
+        assert_eq!((status, &facts[2 * 32..][..2]), (0, &[32, 2][..]));
+        let size = client.control(SUBDEVICE, 0x2080_2a08, &[0; 4]);
+        assert_eq!((size.0, words(&size.1)[0]), (0, 0x5000));
+        client.boot.rig.is_clean();
+        assert_eq!(client.control(SUBDEVICE, 0x2080_1112, &[0; 8]).0, 0x3a);
+        assert_eq!(client.broken(), ["RM-CONTROL-SIZE"]);
+    }
+}
+
+#[test]
+fn static_information_has_regions_and_page_directories() {
+    let client = Client::new("ga102");
+    let info = client.boot.rpc(65, &[0; 0x678]).payload;
+    let long = |at: usize| u64::from_le_bytes(info[at..at + 8].try_into().unwrap());
+    let (usable, rest) = (long(0x168), long(0x190));
+    assert_eq!(usable + 1, rest);
+    // Both lie in firmware's own memory, where the host may write.
+    for at in [0x600, 0x608] {
+        assert!(long(at) >= rest);
+        client.put_long(long(at) + 0x18, 0);
+    }
+    client.boot.rig.is_clean();
+}
+
+#[test]
+fn page_directories_are_set() {
+    let rig = Rig::on(Client::new("ga102"));
+    assert_eq!(rig.new_space(8), 0);
+    for (root, entries, flags, status) in [
+        (rig.tables.root, 4, 3, 0x1f),
+        (rig.tables.root, 5, 0, 0x1f),
+        (rig.tables.root, 1, 0, 0x1f),
+        (rig.tables.root + 8, 4, 0, 0x1f),
+        (1 << 40, 4, 0, 0x1f),
+        (rig.tables.root, 4, 1, 0x1f),
+    ] {
+        let before = rig.client.broken().len();
+        let answer = rig.set_directory(root, entries, flags);
+        assert_eq!(answer.result, status);
+        fires("NV-SPACE-DIRECTORY").only(&rig.client.broken()[before..]);
+    }
+    assert_eq!(rig.set_directory(rig.tables.root, 4, 0).result, 0);
+    assert_eq!(rig.set_directory(rig.tables.root, 4, 0).result, 0x40);
+    // Taken away, and set again.
+    let unset = rig.client.boot.rpc(79, &bytes(&[CLIENT, DEVICE, SPACE, 0]));
+    assert_eq!(unset.result, 0);
+    assert_eq!(rig.set_directory(rig.tables.root, 4, 0).result, 0);
+    // Of one that is firmware's own.
+    let rig = Rig::on(Client::new("ga102"));
+    assert_eq!(rig.new_space(0), 0);
+    assert_eq!(rig.set_directory(rig.tables.root, 4, 0).result, 0x56);
+    assert_eq!(rig.client.broken(), ["NV-SPACE-DIRECTORY"]);
+}
+
+/// COPY_SERVER_RESERVED_PDES: each level is where, aperture and page shift.
+fn reserved(rig: &Rig, page: u64, levels: &[(u64, u32, u8)]) -> u32 {
+    let mut parameters = vec![0; 0xb8];
+    let put = |parameters: &mut Vec<u8>, at: usize, value: u64| {
+        parameters[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    };
+    put(&mut parameters, 8, page);
+    put(&mut parameters, 0x18, 0x1fff_ffff);
+    put(&mut parameters, 0x20, levels.len() as u64);
+    for (i, (at, aperture, shift)) in levels.iter().enumerate().take(6) {
+        let place = 0x28 + 0x18 * i;
+        put(&mut parameters, place, *at);
+        put(
+            &mut parameters,
+            place + 8,
+            if i == 0 { 0x20 } else { 0x1000 },
+        );
+        let word = u64::from(*aperture) | u64::from(*shift) << 32;
+        put(&mut parameters, place + 0x10, word);
+    }
+    rig.client.control(SPACE, 0x90f1_0106, &parameters).0
+}
+
+/// The tables of the upper levels.
+fn levels(rig: &Rig) -> [(u64, u32, u8); 3] {
+    let table = |entry: u64| u64::from(rig.client.get(entry) >> 8) << 12;
+    let second = table(rig.tables.root);
+    [
+        (rig.tables.root, 1, 47),
+        (second, 1, 38),
+        (table(second), 1, 29),
+    ]
+}
+
+#[test]
+fn upper_levels_are_handed_over() {
+    let rig = Rig::on(Client::new("ad102"));
+    assert_eq!(rig.new_space(0), 0);
+    let [root, second, third] = levels(&rig);
+    for wrong in [
+        (0x2000_0001, vec![root, second, third]),
+        (1 << 29, vec![]),
+        (1 << 29, vec![root; 7]),
+        (1 << 29, vec![root, (second.0, 0, 38), third]),
+        (1 << 29, vec![root, (second.0, 1, 29), third]),
+        (1 << 29, vec![root, (second.0 + 0x1000, 1, 38), third]),
+        (1 << 29, vec![(root.0 + 8, 1, 47), second, third]),
+    ] {
+        let before = rig.client.broken().len();
+        assert_eq!(reserved(&rig, wrong.0, &wrong.1), 0x1f);
+        fires("NV-SPACE-RESERVED-PDES").only(&rig.client.broken()[before..]);
+    }
+    let before = rig.client.broken().len();
+    // No page directory yet: no channel.
+    assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0x40);
+    fires("NV-CHANNEL-SPACE").only(&rig.client.broken()[before..]);
+    assert_eq!(reserved(&rig, 1 << 29, &[root, second, third]), 0);
+    assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0);
+    rig.schedule(1);
+    rig.go(COPY, &semaphore(DATA, 1, 1));
+    assert_eq!(rig.client.get(rig.data), 1);
+    assert_eq!(rig.client.broken().len(), before + 1);
+}
+
+#[test]
+fn address_spaces_have_flags() {
+    let rig = Rig::on(Client::new("ga102"));
+    assert_eq!(rig.new_space(8 | 1 << 6), 0);
+    fires("NV-SPACE-FAULTS-NOT-MODELLED").only(&rig.client.broken());
+    let rig = Rig::on(Client::new("ga102"));
+    assert_eq!(rig.new_space(1 << 30), 0x1f);
+    assert_eq!(rig.client.broken(), ["RM-VASPACE"]);
+    // That of a device.
+    let rig = Rig::new("ga102");
+    let params = ChannelAlloc {
+        h_va_space: 0,
+        ..rig.parameters(COPY)
+    };
+    assert_eq!(rig.new_channel(&params), 0x56);
+    assert_eq!(rig.client.broken(), ["NV-SPACE-FAULTS-NOT-MODELLED"]);
+}
+
+#[test]
+fn channels_are_given_memory() {
+    let rig = Rig::new("ga102");
+    let right = rig.parameters(COPY);
+    let (instance, userd) = (rig.instance, rig.userd);
+    let wpr2 = rig.client.boot.fb() - (2 << 20);
+    let wrong: [fn(&mut ChannelAlloc, u64, u64); 9] = [
+        |params, at, _| params.instance_mem = desc(at, 0x800, 2),
+        |params, at, _| params.instance_mem = desc(at + 0x100, 0x1000, 2),
+        |params, at, _| params.instance_mem = desc(at, 0x1000, 0),
+        |params, _, at| params.instance_mem = desc(at, 0x1000, 2),
+        |params, at, _| params.ramfc_mem = desc(at + 0x1000, 0x200, 2),
+        |params, at, _| params.userd_mem = desc(at + 0x80, 0x200, 2),
+        |params, at, _| params.userd_mem = desc(at, 0x200, 1),
+        |params, at, _| params.mthdbuf_mem = desc(at, 0x1000, 2),
+        |params, _, _| params.mthdbuf_mem = desc(0, 0x5000, 2),
+    ];
+    for change in wrong {
+        let mut params = right;
+        change(&mut params, instance, wpr2);
+        let before = rig.client.broken().len();
+        assert_eq!(rig.new_channel(&params), 0x1f);
+        fires("NV-CHANNEL-MEMORY").only(&rig.client.broken()[before..]);
+    }
+    // What another channel has.
+    let before = rig.client.broken().len();
+    assert_eq!(rig.new_channel(&right), 0);
+    let other = ChannelAlloc {
+        flags: 1 << 21 | 4 << 8,
+        userd_mem: desc(userd + 0x200, 0x200, 2),
+        ..right
+    };
+    let class = rig.client.boot.rig.chip.twin.facts().channel.number;
+    let params = other.encode(Branch::R570);
+    let status = rig.client.alloc(DEVICE, CHANNEL + 1, class, &params);
+    assert_eq!(status, 0x1f);
+    assert_eq!(rig.client.broken()[before..], ["NV-CHANNEL-MEMORY"]);
+}
+
+#[test]
+fn notifiers_have_a_kind() {
+    for (flags, memory) in [
+        (0, desc(0, 0, 0)),
+        (3, desc(0, 0, 0)),
+        (3, desc(0x1000, 8, 2)),
+    ] {
+        let rig = Rig::new("ga102");
+        let params = ChannelAlloc {
+            internal_flags: 1 | flags << 2 | 1 << 4,
+            error_notifier_mem: memory,
+            ..rig.parameters(COPY)
+        };
+        assert_eq!(rig.new_channel(&params), 0x1f);
+        fires("NV-CHANNEL-NOTIFIER").only(&rig.client.broken());
+    }
+}
+
+#[test]
+fn channels_have_numbers_and_rings() {
+    let flags = |flags: u32, status: u32| {
+        let rig = Rig::new("ga102");
+        let params = ChannelAlloc {
+            flags,
+            ..rig.parameters(COPY)
+        };
+        assert_eq!(rig.new_channel(&params), status);
+        rig.client.broken()
+    };
+    fires("NV-CHANNEL-ID").only(&flags(0, 0));
+    fires("NV-CHANNEL-ID").only(&flags(1 << 21 | 1 << 11, 0x40));
+    fires("NV-CHANNEL-ID").only(&flags(1 << 21 | 0x1ff << 12, 0x3b));
+    fires("NV-CHANNEL-TYPE").only(&flags(1 << 21 | 1, 0x56));
+    for (at, entries) in [(0x10_0004, 32), (0x10_0000, 33), (0x10_0000, 0)] {
+        let rig = Rig::new("ga102");
+        let params = ChannelAlloc {
+            gp_fifo_offset: at,
+            gp_fifo_entries: entries,
+            ..rig.parameters(COPY)
+        };
+        assert_eq!(rig.new_channel(&params), 0x1f);
+        fires("NV-CHANNEL-TYPE").only(&rig.client.broken());
+    }
+    let rig = Rig::with_channel("ga102", COPY);
+    let token = rig.client.control(CHANNEL, 0xc36f_0108, &[0; 4]);
+    assert_eq!((token.0, words(&token.1)[0]), (0, 3));
+    rig.client.boot.rig.is_clean();
+    assert_eq!(rig.bind(GRAPHICS), 0x1f);
+    fires("NV-CHANNEL-BIND").only(&rig.client.broken());
+}
+
+#[test]
+fn groups_and_context_shares() {
+    let rig = Rig::new("ga102");
+    let group = ChannelGroupAlloc {
+        h_va_space: SPACE,
+        engine_type: GRAPHICS,
+        ..Default::default()
+    };
+    let group = group.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(DEVICE, GROUP, 0xa06c, &group), 0);
+    let share = CtxShareAlloc {
+        h_va_space: SPACE,
+        flags: 1,
+        ..Default::default()
+    };
+    let share = share.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(GROUP, SHARE, 0x9067, &share), 0);
+    let class = rig.client.boot.rig.chip.twin.facts().channel.number;
+    let params = ChannelAlloc {
+        h_va_space: 0,
+        h_context_share: SHARE,
+        ..rig.parameters(GRAPHICS)
+    };
+    let params = params.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(GROUP, CHANNEL, class, &params), 0);
+    // Another one of the group.
+    let other = ChannelAlloc {
+        h_va_space: 0,
+        h_context_share: SHARE,
+        flags: 1 << 21 | 4 << 8,
+        instance_mem: desc(rig.instance + 0x1000, 0x1000, 2),
+        ramfc_mem: desc(rig.instance + 0x1000, 0x200, 2),
+        userd_mem: desc(rig.userd + 0x200, 0x200, 2),
+        ..rig.parameters(GRAPHICS)
+    };
+    let other = other.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(GROUP, CHANNEL + 2, class, &other), 0);
+    assert_eq!(rig.client.control(GROUP, 0xa06c_0101, &[1, 0]).0, 0);
+    rig.go(GRAPHICS, &semaphore(DATA, 1, 1));
+    assert_eq!(rig.client.get(rig.data), 1);
+    rig.client.boot.rig.is_clean();
+    // An address space of its own in a group.
+    let params = rig.parameters(GRAPHICS).encode(Branch::R570);
+    assert_eq!(rig.client.alloc(GROUP, CHANNEL + 1, class, &params), 0x1f);
+    assert_eq!(rig.client.broken(), ["RM-CHANNEL-SPACE"]);
+    // One dies, and the other with it.
+    rig.push(&semaphore(0x7000_0000, 1, 1));
+    rig.ring(rig.token(GRAPHICS));
+    assert_eq!(rig.client.boot.record().function, 0x1006);
+    assert_eq!(rig.client.boot.record().function, 0x1004);
+    rig.client.put(rig.userd + 0x28c, &[1]);
+    rig.ring(4);
+    rig.client.settle();
+    assert_eq!(rig.client.get(rig.userd + 0x288), 0);
+    assert_eq!(rig.client.broken()[1..], ["MMU-FAULT"]);
+    // What hangs on the address space goes with it.
+    rig.client.free(SPACE);
+    assert_eq!(rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0, 0x57);
+}
+
+#[test]
+fn objects_have_parents_and_handles() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    let class = rig.client.boot.rig.chip.twin.facts().usermode.number;
+    assert_eq!(rig.client.alloc(SUBDEVICE, 0xd000_c561, class, &[]), 0);
+    rig.client.boot.rig.is_clean();
+    assert_eq!(rig.client.alloc(DEVICE, 0xd000_c562, class, &[]), 0x36);
+    assert_eq!(rig.client.alloc(SUBDEVICE, CHANNEL, class, &[]), 0x19);
+    assert_eq!(rig.client.alloc(DEVICE, 0xd000_1234, 0xc86f, &[]), 0x22);
+    assert_eq!(
+        rig.client.alloc(CHANNEL, 0xd000_0005, 0x5, &[0; 0x18]),
+        0x56
+    );
+    let broken = rig.client.broken();
+    assert_eq!(broken[..3], ["RM-PARENT", "RM-HANDLE", "RM-CLASS"]);
+    fires("NV-RPC-OBJECT-NOT-MODELLED").only(&broken[3..]);
+    // With its client all is gone.
+    rig.client.free(CLIENT);
+    assert_eq!(rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0, 0x23);
+}
+
+#[test]
+fn memory_is_a_list_of_pages() {
+    let client = Client::new("ga102");
+    let host = client.boot.rig.memory(&[0; 0x3000]);
+    let pages = super::rig::pages(&host);
+    let make = |class: u32, flags: u32, length: u32, pages: &[u64], described: u32| {
+        let count = pages.len() as u32;
+        let mut payload = bytes(&[
+            CLIENT,
+            DEVICE,
+            0xd000_0081,
+            class,
+            flags,
+            0,
+            0,
+            0,
+            length,
+            0,
+            count,
+            0,
+            described,
+            0,
+        ]);
+        for page in pages {
+            payload.extend((page >> 12).to_le_bytes());
+        }
+        client.boot.rpc(4, &payload).result
+    };
+    for wrong in [
+        make(0x3e, 1 << 4, 0x3000, &pages[..3], 3 << 16),
+        make(0x81, 1 << 4 | 2 << 8, 0x3000, &pages[..3], 3 << 16),
+        make(0x81, 1 << 4, 0x3000, &pages[..2], 2 << 16),
+        make(0x81, 1 << 4, 0x3000, &pages[..3], 3 << 16 | 1),
+        make(0x81, 1 << 4, 0x1000, &[0x1000], 1 << 16),
+        make(0x82, 2 << 8, 0x1000, &[1 << 40], 1 << 16),
+    ] {
+        assert_eq!(wrong, 0x1f);
+    }
+    assert_eq!(client.broken().len(), 6);
+    fires("NV-RPC-ALLOC-MEMORY").first(&client.broken());
+    assert_eq!(make(0x81, 1 << 4, 0x3000, &pages[..3], 3 << 16), 0);
+    assert_eq!(make(0x81, 1 << 4, 0x3000, &pages[..3], 3 << 16), 0x19);
+    client.free(0xd000_0081);
+    assert_eq!(make(0x82, 2 << 8, 0x10_0000, &[0x10_0000], 1 << 16), 0);
+    assert_eq!(client.broken().len(), 7);
+}
+
+#[test]
+fn what_is_sent_at_random_is_answered() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    let mut random = Rng::new(7);
+    let functions = [4, 10, 54, 70, 76, 79, 103];
+    let handles = [CLIENT, DEVICE, SUBDEVICE, SPACE, CHANNEL, 0xc1e0_0004, 0, 9];
+    let classes = [
+        0x90f1, 0xa06c, 0x9067, 0xc56f, 0xc7c0, 0xc7b5, 0xc561, 0xc797, 0x81,
+    ];
+    let controls = [
+        0x90f1_0106,
+        0x80_1813,
+        0x2080_012b,
+        0x2080_1112,
+        0x2080_0a32,
+        0x2080_2a08,
+        0x2080_110b,
+        0xa06f_0103,
+        0xa06f_0104,
+        0xa06f_0112,
+        0xc36f_0108,
+        0xa06c_0101,
+    ];
+    let sizes = [
+        0, 1, 2, 4, 8, 0x18, 0x20, 0x30, 0xb8, 0x170, 0x218, 0x230, 3084,
+    ];
+    for _ in 0..400 {
+        let function = functions[random.below(functions.len())];
+        let handle = |random: &mut Rng| handles[random.below(handles.len())];
+        let size = sizes[random.below(sizes.len())];
+        let mut head = vec![handle(&mut random), handle(&mut random)];
+        match function {
+            76 => {
+                let cmd = controls[random.below(controls.len())];
+                head.extend([cmd, 0, size, 0]);
+            }
+            103 => {
+                let class = classes[random.below(classes.len())];
+                head.extend([0xe000_0000 + random.below(64) as u32, class, 0, size, 0, 0]);
+            }
+            _ => head.extend([handle(&mut random)]),
+        }
+        let mut payload = bytes(&head);
+        let end = payload.len() + size as usize;
+        while payload.len() < end {
+            // Numbers that mean something, and others.
+            let word = match random.below(4) {
+                0 => 0,
+                1 => handle(&mut random),
+                2 => 1 << random.below(32),
+                _ => random.below(1 << 20) as u32 * 0x1000,
+            };
+            payload.extend(word.to_le_bytes());
+        }
+        payload.truncate(end);
+        if function == 4 {
+            payload.resize(0x40, 0);
+            payload[0x32..0x34].fill(0);
+        }
+        // Its client would be gone.
+        if function == 10 {
+            payload[8..12].copy_from_slice(&[9, 0, 0, 0]);
+        }
+        rig.client.boot.rpc(function, &payload);
+    }
+    assert_eq!(rig.client.boot.rpc(1, &[5; 16]).payload, [5; 16]);
+}
+
+#[test]
+fn compute_has_buffers() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    let class = rig.client.boot.rig.chip.twin.facts().compute.number;
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0x40);
+    fires("NV-GR-CONTEXT").only(&rig.client.broken());
+    let buffers = rig.buffers();
+    let wrong: [fn(&mut Buffer); 7] = [
+        |buffer| buffer.id = 13,
+        |buffer| buffer.at += 0x800,
+        |buffer| buffer.size = 0x1000,
+        |buffer| buffer.at = 1 << 40,
+        |buffer| buffer.va += 0x20_0000,
+        |buffer| buffer.va += 0x1000,
+        |buffer| (buffer.initialise, buffer.nonmapped) = (0, 1),
+    ];
+    for change in wrong {
+        let mut changed = buffers.clone();
+        change(&mut changed[0]);
+        let before = rig.client.broken().len();
+        assert_eq!(rig.promote(&changed), 0x1f);
+        fires("NV-GR-CONTEXT-BUFFERS").only(&rig.client.broken()[before..]);
+    }
+    let before = rig.client.broken().len();
+    rig.client.put(buffers[1].at + 0x40, &[1]);
+    assert_eq!(rig.promote(&buffers), 0x1f);
+    assert_eq!(rig.client.broken()[before..], ["NV-GR-CONTEXT-BUFFERS"]);
+    rig.client.put(buffers[1].at + 0x40, &[0]);
+    // Firmware has not filled one that it has to.
+    let mut changed = buffers.clone();
+    changed[1].initialise = 0;
+    assert_eq!(rig.promote(&changed), 0);
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0x40);
+    assert_eq!(rig.client.broken()[before + 1..], ["NV-GR-CONTEXT"]);
+    let before = before + 1;
+    rig.client.put(buffers[0].at, &[0; 16]);
+    assert_eq!(rig.promote(&buffers), 0);
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
+    assert_eq!(rig.client.broken().len(), before + 1);
+    // 3D, which makes the first context; copies, of engines of the runlist.
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
+    let copies = rig.client.boot.rig.chip.twin.facts().copy.number;
+    let engine = |engine: u32| bytes(&[1, engine]);
+    let copy = |handle, given: &[u8]| rig.client.alloc(CHANNEL, handle, copies, given);
+    assert_eq!(copy(COMPUTE + 2, &engine(9)), 0);
+    assert_eq!(rig.client.broken().len(), before + 1);
+    assert_eq!(copy(COMPUTE + 3, &engine(COPY)), 0x1f);
+    assert_eq!(copy(COMPUTE + 3, &[0; 4]), 0x3a);
+    let broken = ["RM-ENGINE-OBJECT", "RM-ALLOC-SIZE"];
+    assert_eq!(rig.client.broken()[before + 1..], broken);
+    // Once more, without zeros.
+    assert_eq!(rig.promote(&buffers), 0x1f);
+}
+
+#[test]
+fn debuggers_tell_of_multiprocessors() {
+    let rig = Rig::with_channel("ga102", GRAPHICS);
+    rig.with_compute();
+    let debugger = |compute| {
+        let parameters = DebuggerAlloc {
+            h_app_client: CLIENT,
+            h_class3d_object: compute,
+            ..Default::default()
+        };
+        let parameters = parameters.encode(Branch::R570);
+        rig.client.alloc(DEVICE, DEBUGGER, 0x83de, &parameters)
+    };
+    let states = |first, count| {
+        let parameters = DebugSmErrorStates {
+            h_target_channel: CHANNEL,
+            starting_sm: first,
+            num_s_ms_to_read: count,
+            ..Default::default()
+        };
+        let parameters = parameters.encode(Branch::R570);
+        rig.client.control(DEBUGGER, 0x83de_030c, &parameters).0
+    };
+    assert_eq!(debugger(COMPUTE), 0);
+    assert_eq!(states(0, 82), 0);
+    rig.client.boot.rig.is_clean();
+    assert_eq!(states(0, 101), 0x1f);
+    assert_eq!(states(80, 10), 0x1f);
+    assert_eq!(rig.client.broken(), ["RM-SM-STATES"; 2]);
+    // It goes with what it watches.
+    rig.client.free(COMPUTE);
+    assert_eq!(states(0, 1), 0x57);
+    assert_eq!(debugger(COMPUTE), 0x57);
+}
