@@ -2,7 +2,7 @@
 
 use crate::place;
 
-use place::{Place, losses, rows, succeed};
+use place::{Place, rows, succeed};
 use serde_json::Value;
 
 /// Both kernel drivers, with the options of `TWIN`.
@@ -10,16 +10,6 @@ const WAYS: [(&str, &str); 2] = [
     ("TWINKGSL+QCOM::a630", "kgsl"),
     ("TWINMSM+QCOM::a643", "msm"),
 ];
-
-#[test]
-fn the_demonstration_learns_as_on_the_cpu() {
-    let (cpu, gpu) = (losses(&[("DEV", "CPU")]), losses(&[("DEV", WAYS[0].0)]));
-    for (a, b) in cpu.iter().zip(&gpu) {
-        // Sums in another order, through nine steps of Adam.
-        assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, a630 {gpu:?}");
-    }
-    assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
-}
 
 #[test]
 fn smi_shows_the_clock_of_both_kernel_drivers() {
@@ -55,7 +45,7 @@ fn a_hang_is_explained_by_its_bundle() {
         assert_eq!(told[0]["cause"], "gpu-hang", "{dev}: {told:?}");
         let text = succeed(&place, &["explain", path], &[]).out;
         for part in [
-            "in flight on compute queue 0",
+            "in flight on compute 0: the launch of kernel",
             &format!("dmesg | grep {driver}"),
         ] {
             assert!(text.contains(part), "{dev}: {part:?} is not in {text}");
