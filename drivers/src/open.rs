@@ -115,6 +115,8 @@ pub fn known_chip(target: &Target) -> Result<()> {
             .iter()
             .map(|known| known.name.into())
             .collect(),
+        // Other names of chips are known, too; one of each is listed.
+        DeviceKind::Qcom if drivers_spec::qcom::chip::by_name(chip).is_some() => return Ok(()),
         DeviceKind::Qcom => drivers_spec::qcom::chip::CHIPS
             .iter()
             .map(drivers_qcom::backend::arch)
@@ -505,6 +507,7 @@ mod tests {
         }
         for text in [
             "QCOM::A630",
+            "QCOM::a642l",
             "AMD::gfx942:xnack-",
             "NV::sm_90",
             "NV::h200",

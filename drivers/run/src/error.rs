@@ -134,15 +134,15 @@ pub enum Error {
         /// The target.
         asked: String,
     },
-    /// A file to write that is one of those that are read.
+    /// A file to write that is read or written under another name as well.
     #[error(
-        "{file}: expected another file to write than {read}, which is read, found the same one. Name another file"
+        "{file}: expected a file of its own to write, found {other}, which is read or written as well. Name another file"
     )]
     Same {
         /// The file to write.
         file: String,
-        /// The file that is read.
-        read: String,
+        /// The other name.
+        other: String,
     },
     /// A run that did not end in time.
     #[error(

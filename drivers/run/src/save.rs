@@ -2,57 +2,147 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Refuses a file to write that is one of those that are read, by whatever names.
+/// Refuses a file to write that another name says as well: one that is read, or another one to write.
 ///
 /// # Errors
 /// [`Error::Same`].
-pub fn apart<'p>(write: &Path, read: impl IntoIterator<Item = &'p Path>) -> Result<()> {
-    let identity = |path: &Path| {
-        let about = fs::metadata(path).ok()?;
-        // Devices and pipes are read and written.
-        about.is_file().then(|| (about.dev(), about.ino()))
-    };
-    let Some(own) = identity(write) else {
+pub fn apart<'p>(write: &Path, others: impl IntoIterator<Item = &'p Path>) -> Result<()> {
+    let Some(own) = Identity::of(write) else {
         return Ok(());
     };
-    match read.into_iter().find(|read| identity(read) == Some(own)) {
-        Some(read) => Err(Error::Same {
+    match others
+        .into_iter()
+        .find(|other| Identity::of(other).as_ref() == Some(&own))
+    {
+        Some(other) => Err(Error::Same {
             file: write.display().to_string(),
-            read: read.display().to_string(),
+            other: other.display().to_string(),
         }),
         None => Ok(()),
     }
 }
 
-/// Writes a file: beside it, to the disk, then under its name. On any error, what was there stays. A device or a pipe is
-/// written as it is.
+/// Which file a name means. Devices and pipes have none: they may be read and written.
+#[derive(PartialEq, Eq)]
+enum Identity {
+    /// One that is there: its device and number.
+    Old(u64, u64),
+    /// One that is not: its folder and name.
+    New(PathBuf),
+}
+
+impl Identity {
+    fn of(path: &Path) -> Option<Self> {
+        match fs::metadata(path) {
+            Ok(about) if about.is_file() => Some(Self::Old(about.dev(), about.ino())),
+            Ok(_) => None,
+            Err(_) => {
+                let folder = fs::canonicalize(folder(path)).ok()?;
+                Some(Self::New(folder.join(path.file_name()?)))
+            }
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Writes a file: beside it, to the disk, then under its name. On any error, what was there stays. Where the folder takes
+/// no other file (it belongs to somebody else, or the file is mounted), the file is written in place. So is a device or a
+/// pipe; a pipe that nobody reads is an error.
 ///
 /// # Errors
 /// [`Error::Io`].
 pub fn save(path: &Path, bytes: &[u8]) -> Result<()> {
-    let written = match fs::metadata(path) {
-        // What a link names is replaced, not the link.
-        Ok(about) if about.is_file() => {
-            fs::canonicalize(path).and_then(|path| replace(&path, bytes, Some(&about)))
-        }
-        Ok(about) if about.is_dir() => Err(ErrorKind::IsADirectory.into()),
-        Ok(_) => {
-            let file = OpenOptions::new().write(true).open(path);
-            file.and_then(|mut file| file.write_all(bytes))
-        }
-        Err(e) if e.kind() == ErrorKind::NotFound => replace(path, bytes, None),
-        Err(e) => Err(e),
-    };
-    written.map_err(|source| Error::Io {
+    whole(path, bytes).map_err(|source| Error::Io {
         file: path.display().to_string(),
         source,
     })
+}
+
+fn whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // Descriptors of this process: what they name is written by others, too.
+    let is_special = path.starts_with("/dev") || path.starts_with("/proc");
+    match fs::metadata(path) {
+        // What a link names is replaced, not the link.
+        Ok(about) if about.is_file() && !is_special => {
+            let path = fs::canonicalize(path)?;
+            // What may not be written is not replaced either.
+            let mut file = OpenOptions::new().write(true).open(&path)?;
+            match replace(&path, bytes, Some(&about)) {
+                Err(e) if takes_no_other(&e) => {
+                    file.set_len(0)?;
+                    file.write_all(bytes)?;
+                    file.sync_all()
+                }
+                done => done,
+            }
+        }
+        Ok(about) if about.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(about) if about.file_type().is_fifo() => pipe(path, bytes),
+        Ok(_) => {
+            let mut file = OpenOptions::new().write(true).open(path)?;
+            file.write_all(bytes)
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+            // A link to a file that is not there yet; a circle of links is another error.
+            Ok(to) => whole(&folder(path).join(to), bytes),
+            Err(_) => replace(path, bytes, None),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+/// Whether an error says that a folder takes no file beside one, or that its file cannot be replaced.
+fn takes_no_other(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::PermissionDenied | ErrorKind::ResourceBusy | ErrorKind::ReadOnlyFilesystem
+    )
+}
+
+/// How long a pipe's reader may take nothing.
+const PIPE: Duration = Duration::from_secs(30);
+
+/// `O_NONBLOCK` of Linux on x86-64 and AArch64.
+const NONBLOCK: i32 = 0o4000;
+
+fn pipe(path: &Path, mut bytes: &[u8]) -> io::Result<()> {
+    // Without the flag, opening waits for a reader. With it, there is ENXIO without one.
+    let mut options = OpenOptions::new();
+    let opened = options.write(true).custom_flags(NONBLOCK).open(path);
+    let mut file = opened
+        .map_err(|e| io::Error::new(e.kind(), format!("no process reads this pipe ({e})")))?;
+    let mut last = Instant::now();
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(count) => {
+                bytes = bytes.get(count..).unwrap_or_default();
+                last = Instant::now();
+            }
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) if e.kind() == ErrorKind::WouldBlock && last.elapsed() < PIPE => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                let what = format!("the reader of this pipe has taken nothing for {PIPE:?}");
+                return Err(io::Error::new(ErrorKind::TimedOut, what));
+            }
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
 }
 
 /// A file that is not under its name yet; one that is left is removed.
@@ -67,10 +157,7 @@ impl Drop for Partial {
 
 fn replace(path: &Path, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Result<()> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder(path);
     let (mut file, partial) = loop {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let partial = folder.join(format!(".partial-{}-{n}", std::process::id()));
@@ -81,10 +168,12 @@ fn replace(path: &Path, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Resu
             Err(e) => return Err(e),
         }
     };
-    file.write_all(bytes)?;
     if let Some(before) = before {
+        // Only root gives files away; of another user's file, who runs this is the owner then.
+        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
         file.set_permissions(before.permissions())?;
     }
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&partial.0, path)?;
     // The file is whole under its name; some filesystems cannot flush a folder.
@@ -112,9 +201,33 @@ mod tests {
             assert!(matches!(error, Error::Same { .. }), "{error}");
             assert!(error.to_string().contains("Name another file"), "{error}");
         }
-        for write in [at("other"), at("new"), "/dev/null".into()] {
+        for write in [at("other"), at("newer"), "/dev/null".into()] {
             apart(&write, [model.as_path(), Path::new("/dev/null"), &new]).unwrap();
         }
+        // A file that is not there yet has a name as well.
+        let again = folder.path().join(".").join("new");
+        assert!(apart(&again, [model.as_path(), &new]).is_err());
+    }
+
+    #[test]
+    fn a_pipe_that_nobody_reads_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.unwrap().success());
+        let error = save(&path, b"one").unwrap_err().to_string();
+        assert!(error.contains("no process reads this pipe"), "{error}");
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read(path).unwrap()
+        });
+        // Until it has opened the pipe, nobody reads it.
+        let end = Instant::now() + Duration::from_secs(60);
+        while let Err(error) = save(&path, &[7; 100_000]) {
+            assert!(Instant::now() < end, "{error}");
+            std::thread::yield_now();
+        }
+        assert_eq!(reader.join().unwrap(), [7; 100_000]);
     }
 
     #[test]
@@ -142,6 +255,11 @@ mod tests {
         }
         assert!(replace(&at("folder"), b"three", None).is_err());
         assert_eq!(count(), 3);
+        // What a link names that is not there yet is made, and the link stays.
+        symlink("later", at("early")).unwrap();
+        save(&at("early"), b"six").unwrap();
+        assert_eq!(fs::read(at("later")).unwrap(), b"six");
+        assert!(fs::symlink_metadata(at("early")).unwrap().is_symlink());
         save(Path::new("/dev/null"), b"four").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
         let full = save(Path::new("/dev/full"), b"five").unwrap_err();

@@ -11,7 +11,7 @@ use crate::bus::{OnBus, on_bus};
 use crate::env::Settings;
 use crate::select::Target;
 
-/// Opens the GPU that a target names. Nothing else on the bus is touched.
+/// Opens the GPU that a target names: the first free one that is it. What a GPU is, is told by opening it.
 pub(super) fn open(
     target: &Target,
     index: Option<u32>,
@@ -23,23 +23,44 @@ pub(super) fn open(
         .into_iter()
         .filter(|gpu| gpu.id.starts_with(&vendor))
         .collect();
-    let found = all.iter().enumerate();
-    let found = found.filter(|(number, _)| index.is_none_or(|index| index as usize == *number));
-    // One that is free before one that a kernel driver has.
-    let Some((number, gpu)) = found.min_by_key(|(number, gpu)| (gpu.taken().is_some(), *number))
-    else {
-        return Err(none(target, not_there(&all)));
-    };
-    if let Some(driver) = gpu.taken() {
-        let (asked, address) = (target.to_string(), &gpu.address);
-        return Err(Error::NoPermission {
-            asked,
-            why: format!(
-                "{driver} is bound to {address} ({}): use DEV=NV, or take it over (`doorbell bind {address}`)",
-                gpu.name
-            ),
-        });
+    let named = |number: usize| index.is_none_or(|index| index as usize == number);
+    let found = all.iter().enumerate().filter(|(number, _)| named(*number));
+    let mut found: Vec<(usize, &OnBus)> = found.collect();
+    // Those that are free before those that a kernel driver has.
+    found.sort_by_key(|(number, gpu)| (gpu.taken().is_some(), *number));
+    let mut others = Vec::new();
+    for (number, gpu) in found {
+        if let Some(driver) = gpu.taken() {
+            let (asked, address) = (target.to_string(), &gpu.address);
+            others.push(format!("{address} ({}) is bound to {driver}", gpu.name));
+            let others = others.join("; ");
+            return Err(Error::NoPermission {
+                asked,
+                why: format!("{others}: use DEV=NV, or take it over (`doorbell bind {address}`)"),
+            });
+        }
+        let device = opened(target, (number, gpu), settings, machine)?;
+        match nv::wanted(target) {
+            Some(wanted) if !nv::is(device.info(), wanted) => {
+                let arch = &device.info().arch;
+                others.push(format!("GPU {number} is {arch}, expected {wanted}"));
+            }
+            _ => return Ok(device),
+        }
     }
+    let why = match others.is_empty() {
+        true => not_there(&all),
+        false => others.join("; "),
+    };
+    Err(none(target, why))
+}
+
+fn opened(
+    target: &Target,
+    (number, gpu): (usize, &OnBus),
+    settings: &Settings,
+    machine: &Twin,
+) -> Result<Arc<dyn Device>> {
     pci::wait_for(target, &gpu.address, settings)?;
     let options = Options {
         firmware: settings.firmware.clone(),
@@ -48,21 +69,10 @@ pub(super) fn open(
     };
     let id = DeviceId::new("NV", number as u32);
     let device = drivers_nv::open_pci(machine, &gpu.address, number as u32, &options);
-    let device = device.map_err(|error| {
+    device.map_err(|error| {
         let place = ("PCI", &*gpu.address, "vfio-pci");
         keep::start(&options.coredumps, &id, place, error)
-    })?;
-    // What a GPU is, is told by opening it.
-    match nv::wanted(target) {
-        Some(wanted) if !nv::is(device.info(), wanted) => {
-            let arch = &device.info().arch;
-            Err(none(
-                target,
-                format!("GPU {number} is {arch}, expected {wanted}"),
-            ))
-        }
-        _ => Ok(device),
-    }
+    })
 }
 
 /// Why no GPU is the one that was asked for.
@@ -70,11 +80,13 @@ fn not_there(all: &[OnBus]) -> String {
     let named = |(number, gpu): (usize, &OnBus)| format!("GPU {number} is at {}", gpu.address);
     match all {
         [] => "no NVIDIA GPU found on the bus (`lspci -d 10de:`); use DEV=CPU".into(),
-        _ => all
-            .iter()
-            .enumerate()
-            .map(named)
-            .collect::<Vec<_>>()
-            .join(", "),
+        _ => {
+            all.iter()
+                .enumerate()
+                .map(named)
+                .collect::<Vec<_>>()
+                .join(", ")
+                + "; name one of them"
+        }
     }
 }

@@ -92,8 +92,6 @@ impl Recipe {
         let inputs: Vec<(String, Value)> = inputs.into_iter().collect();
         let session = model.on(engine);
         let given = inputs.iter().map(|(name, value)| (name, value.clone()));
-        let backends = self.targets.iter().map(|t| t.backend(self.threads));
-        let backends: Vec<Backend> = backends.collect::<Result<_>>()?;
         let native = |b: &Backend| b.target.native.contains(&DType::F64);
         let precision = Precision {
             half: self.half,

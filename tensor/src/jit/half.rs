@@ -31,11 +31,12 @@ pub struct Operands {
     pub beyond: usize,
 }
 
-/// The values that products among some tensors read, and tables of which they take rows.
-fn operands(all: &[Tensor]) -> HashSet<u64> {
+/// The values that products among some tensors read, and tables of which they take rows: of those that `varies` has, since
+/// others are computed once, now.
+fn operands(all: &[Tensor], varies: &HashSet<u64>) -> HashSet<u64> {
     let number = |t: &Tensor| matches!(t.node().op, Op::Const(_) | Op::Iota);
     let mut found = HashSet::new();
-    for tensor in all {
+    for tensor in all.iter().filter(|t| varies.contains(&t.id())) {
         if let (Op::Gather(_), Some(rows)) = (&tensor.node().op, tensor.node().src().first()) {
             let (table, _) = base(rows);
             if table.dtype() == DType::F32 && table.storage().is_some() {
@@ -90,7 +91,7 @@ pub(super) fn narrowed(
     let all = below(roots, |_| false);
     let exact = exact::exact(&all, states);
     let varies = varying(&all, inputs);
-    let found = operands(&all);
+    let found = operands(&all, &varies);
     let read: Vec<&Tensor> = all.iter().filter(|t| found.contains(&t.id())).collect();
     let mut count = Operands::default();
     let (kept, open): (Vec<&Tensor>, Vec<&Tensor>) =
@@ -98,7 +99,10 @@ pub(super) fn narrowed(
     count.exact = kept.len();
     let (activations, constants): (Vec<&Tensor>, Vec<&Tensor>) =
         open.into_iter().partition(|t| varies.contains(&t.id()));
-    let mut known = weights(executor, &constants)?;
+    // Whole numbers that are counted are more than f16 has digits for.
+    let inside = constants.iter().filter(|t| !range::exceeds(t));
+    let inside: Vec<&Tensor> = inside.copied().collect();
+    let mut known = weights(executor, &inside)?;
     let inside = activations.iter().filter(|t| !range::exceeds(t));
     let rounded: HashSet<u64> = inside.map(|t| t.id()).collect();
     count.half = known.len() + rounded.len();

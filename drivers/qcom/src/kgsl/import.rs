@@ -89,11 +89,11 @@ impl Memory {
                 let window = Lines::window("memory of a library", view, lines);
                 let owner = Arc::new(view.clone());
                 let library = Memory::of_library(process, (at, bytes), Some(window), owner);
-                library.map_err(|_| TransportError {
+                library.map_err(|other| TransportError {
                     operation: format!(
                         "{} of {at:#x}: read-only pages (map them writable), or memory of a GPU at another address (import that \
-                         address)",
-                        error.operation
+                         address): {}: {}",
+                        error.operation, other.operation, other.fault
                     ),
                     ..error
                 })?

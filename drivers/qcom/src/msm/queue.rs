@@ -213,7 +213,10 @@ impl Queue {
 
     /// Notes why a submission was refused for good, unless a hang is known; who is told of the error asks for it.
     fn lost(&self, error: TransportError) -> TransportError {
-        if !is_gone(&error) && !self.fault(true).is_ok_and(|known| known.is_some()) {
+        if !is_gone(&error)
+            && !self.has_ended(&error)
+            && !self.fault(true).is_ok_and(|known| known.is_some())
+        {
             let mut state = lock(&self.state);
             state.fault.get_or_insert_with(|| {
                 format!(

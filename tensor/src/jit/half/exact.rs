@@ -6,6 +6,7 @@
 //! - indices of gathers and scatters, and what is checked as one;
 //! - floats and truth values that become integers, and conditions that choose among integers;
 //! - floats that become whole numbers, and the dividends and divisors of remainders;
+//! - angles, whose turns are such remainders;
 //! - floats that are compared with positions, which are what integers became by arithmetic;
 //! - what goes into a loop that does any of this, and the next value of a state that is one of these.
 //!
@@ -13,6 +14,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
+use codegen::DType;
 use codegen::ir::{Binary, Unary};
 
 use crate::graph::{Loop, Op, Tensor};
@@ -36,7 +38,8 @@ fn places(all: &[Tensor]) -> HashMap<u64, Place> {
             Op::Const(_) => Some(Place::Number),
             // Of a loop: it may be one.
             Op::Param => Some(Place::Counted),
-            _ if tensor.storage().is_some() => None,
+            // Exporters compute positions, and keep them as weights.
+            _ if tensor.storage().is_some() => counts(tensor).then_some(Place::Counted),
             Op::Cast if sources.iter().any(|s| s.dtype().is_int()) => Some(Place::Counted),
             Op::Where => joined(&found, sources.iter().skip(1)),
             Op::Cast | Op::Unary(_) | Op::Binary(_) | Op::Contiguous | Op::Detach => {
@@ -50,6 +53,21 @@ fn places(all: &[Tensor]) -> HashMap<u64, Place> {
         }
     }
     found
+}
+
+/// Whether weights are whole numbers, not all the same: positions may be.
+fn counts(weights: &Tensor) -> bool {
+    let (count, dtype) = (weights.shape().iter().product::<usize>(), weights.dtype());
+    if dtype != DType::F32 || !(2..=1 << 16).contains(&count) {
+        return false;
+    }
+    let Ok(bytes) = weights.to_bytes() else {
+        return false;
+    };
+    let values = bytes.chunks_exact(4);
+    let mut values = values.map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+    let first = values.clone().next();
+    values.clone().all(|v| v.fract() == 0.0) && values.any(|v| Some(v) != first)
 }
 
 /// What arithmetic makes of some places; none if there is something else among them.
@@ -84,6 +102,8 @@ fn decisive<'s>(
             if whole { none } else { sources }
         }
         Op::Unary(Unary::Trunc | Unary::Floor | Unary::Ceil | Unary::RoundEven) => sources,
+        // The error of an angle grows with it, beyond a whole turn.
+        Op::Unary(Unary::Sin | Unary::Cos | Unary::Tan) => sources,
         Op::Binary(Binary::TruncMod) if float(tensor) => sources,
         Op::Binary(op) if op.is_compare() && sources.iter().all(float) => {
             let counted = |t: &Tensor| places.get(&t.id()) == Some(&Place::Counted);

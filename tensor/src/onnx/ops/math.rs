@@ -237,8 +237,8 @@ fn pow(c: &mut Call) -> Result<Vec<Value>> {
             common if common.is_float() => dtype,
             common => common,
         },
-        // `f32` has not the digits of such an integer.
-        (false, true) if dtype.size() >= 4 => widest(a.engine()).promote(b.dtype()),
+        // `f32` has not the digits of such an integer: a device without `f64` refuses it.
+        (false, true) if dtype.size() >= 4 => DType::F64,
         _ => dtype.promote(b.dtype()).promote(DType::F32),
     };
     one(a.cast(wide)?.pow(&b.cast(wide)?)?.cast(dtype)?)
