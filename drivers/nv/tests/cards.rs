@@ -165,7 +165,7 @@ fn a_fault_loses_the_device_with_its_address() {
         for part in ["page fault", &format!("{WILD:#x}"), "kernel store"] {
             assert!(said.contains(part), "{part}: {said}");
         }
-        drop((store, rig));
+        drop((run, store, rig));
         is_left(&machine, &["MMU-FAULT"], chip);
         works(&firmware, &machine, 1);
     }
@@ -196,8 +196,8 @@ fn channels_that_die_are_told() {
 fn channels_that_hang_are_told() {
     let firmware = Firmware::made();
     let brief = Duration::from_millis(300);
-    let mut late = 0;
-    for ring in 1..=6 {
+    // After those of the start, which others follow.
+    for ring in [12, 13] {
         let machine = troubled(&firmware, Trouble::Hangs, ring);
         let hasty = Options {
             ring_timeout: brief,
@@ -209,15 +209,14 @@ fn channels_that_hang_are_told() {
             let data = stand::memory(&*rig.device, MemoryKind::Host, 4096)?;
             let args = [stand::at(&data), Val::Const(1)];
             // A later ring of the channel would help it.
-            (0..3).try_for_each(|_| {
+            (0..10).try_for_each(|_| {
                 let run = rig.compute.submit(&[], &[exec(&rig.step, &args, 1)])?;
                 run.wait(Deadline::after(brief))
             })
         });
-        late += u32::from(done.is_err());
+        assert!(done.is_err(), "ring {ring}");
         works(&firmware, &machine.again(), 1);
     }
-    assert!(late > 0);
 }
 
 #[test]

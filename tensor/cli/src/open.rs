@@ -31,7 +31,7 @@ const SIMULATED_WAIT: Duration = Duration::from_secs(600);
 /// What `scripts/fetch firmware` has fetched for the checkout that this program was built in, the newest release first.
 fn fetched_firmware() -> Vec<std::path::PathBuf> {
     let folder = codegen::checkout::target_of("fetch").map(|target| target.join("firmware"));
-    let releases = ["trixie-backports", "bookworm-backports"];
+    let releases = ["trixie-backports", "bookworm-backports", "nvidia-graphics"];
     let folders = folder
         .into_iter()
         .flat_map(|f| releases.map(|release| f.join(release)));

@@ -24,6 +24,10 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
         (DeviceKind::Amd, Some(Transport::Pci)) => "amd.pci",
         (DeviceKind::Amd, Some(Transport::Usb)) => "amd.usb",
         (DeviceKind::Amd, _) => "amd.kfd",
+        (DeviceKind::Nv, Some(Transport::Pci)) => {
+            let why = "there is no check of NVIDIA GPUs without their kernel driver; the next step opens the GPU";
+            return Ok(Outcome::Skipped(why.into()));
+        }
         (DeviceKind::Nv, _) => "nv.nvk",
         (DeviceKind::Qcom, Some(Transport::Msm)) => "qcom.msm",
         (DeviceKind::Qcom, _) => "qcom.kgsl",

@@ -49,7 +49,7 @@ pub const STEPS: [Step; 13] = [
         queues::map,
         &[
             "`doorbell doctor` prints what is missing, `sudo dmesg | tail -n 50` the messages of the kernel",
-            "without the kernel driver: look up the stage in drivers/amd/README.md (behind a USB \
+            "AMD GPUs without the kernel driver: look up the stage in drivers/amd/README.md (behind a USB \
              bridge: drivers/asm24/README.md); `AMD_RESET=1` resets the card first",
         ],
     ),
