@@ -69,10 +69,11 @@ fn opened(
     };
     let id = DeviceId::new("NV", number as u32);
     let device = drivers_nv::open_pci(machine, &gpu.address, number as u32, &options);
-    device.map_err(|error| {
+    let device = device.map_err(|error| {
         let place = ("PCI", &*gpu.address, "vfio-pci");
         keep::start(&options.coredumps, &id, place, error)
-    })
+    })?;
+    Ok(device)
 }
 
 /// Why no GPU is the one that was asked for.

@@ -296,7 +296,12 @@ impl Rpc {
             other => tracing::debug!(target: "hcq::nv::gsp", event = ?other, "RM on GSP"),
         }
         if turn.events.len() == KEPT {
-            turn.events.pop_front();
+            // Deaths of channels are told, however much is logged.
+            let least = turn
+                .events
+                .iter()
+                .position(|e| !matches!(e, Event::Died { .. }));
+            turn.events.remove(least.unwrap_or_default());
         }
         turn.events.push_back(told);
         Ok(())

@@ -22,6 +22,9 @@ impl Area {
     }
 }
 
+/// The number of the driver's own channel, the first one.
+pub(super) const FIRST: u32 = 0;
+
 /// Channels of a card at most: the first one makes the first context of graphics, and there is a bit for each of the
 /// others.
 pub(super) const CHANNELS: u32 = 1 + u64::BITS;

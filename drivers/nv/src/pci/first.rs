@@ -11,7 +11,7 @@ use drivers_spec::nv::pci_rm::graphics;
 use hcq::GpuVa;
 use hcq::addr::PhysAddr;
 
-use super::areas::Area;
+use super::areas::{Area, FIRST};
 use super::channel::{self, Level};
 use super::context::{self, Of, Placed};
 use super::running::Running;
@@ -66,7 +66,7 @@ fn place(card: &Running, all: &mut Vec<Placed>, next: &mut u64) -> Result<(), Ca
 /// Has RM make the image.
 fn fill(card: &Running, all: &[Placed]) -> Result<(), Cause> {
     let nv = card.driver();
-    let place = nv.areas.channel(0);
+    let place = nv.areas.channel(FIRST);
     nv.clear(place.all)?;
     let params = ChannelAlloc {
         gp_fifo_entries: ENTRIES,

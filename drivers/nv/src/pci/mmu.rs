@@ -21,24 +21,28 @@ use crate::gsp::{Card, Cause};
 /// How long an invalidation may take. The vendor's driver allows 4 s and, where it repeats, a second.
 const INVALIDATE: Duration = Duration::from_secs(4);
 
-/// Has every TLB forget everything, and waits for that, and for accesses that are on their way to the host.
+/// Has every TLB forget everything, once an invalidation that is under way (RM on GSP makes some, too) has ended, and waits for that, and for accesses that are on their way to the host.
 ///
 /// # Errors
 /// The register's, with its last value.
 pub(super) fn invalidate(card: &Card) -> Result<(), Cause> {
-    let io = card.io();
     let register = &NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE;
     let all = mmu_invalidate::ALL_VA.put(1)
         | mmu_invalidate::ALL_PDB.put(1)
         | mmu_invalidate::SYS_MEMBAR.put(1)
         | mmu_invalidate::ACK.put(mmu_invalidate::ACK_GLOBALLY)
         | mmu_invalidate::TRIGGER.put(1);
-    io.write(register, all)?;
-    io.poll(
-        register,
+    ended(card, "an earlier TLB invalidation to end")?;
+    card.io().write(register, all)?;
+    ended(card, "the TLB invalidation to end")
+}
+
+fn ended(card: &Card, what: &str) -> Result<(), Cause> {
+    card.io().poll(
+        &NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE,
         card.clock(),
         card.within(INVALIDATE),
-        "the TLB invalidation to end",
+        what,
         |value| value.get(mmu_invalidate::TRIGGER) == 0,
     )?;
     Ok(())

@@ -1,12 +1,16 @@
 //! [`Pramin`]: VRAM through registers of BAR0, a MiB at a time: slow, and there before BAR1 shows any.
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/common/inc/swref/published/turing/tu102/dev_bus.h;
-//! src/nvidia/src/kernel/gpu/bus/arch/maxwell/kern_bus_gm107.c (`kbusMemAccessBar0Window_GM107`).
+//! src/nvidia/src/kernel/gpu/bus/arch/maxwell/kern_bus_gm107.c (`kbusMemAccessBar0Window_GM107`);
+//! arch/hopper/kern_bus_gh100.c (`kbusSetBAR0WindowVidOffset_GH100`).
 
 use std::sync::{Arc, Mutex};
 
+use drivers_spec::nv::chip::Arch;
+use drivers_spec::nv::mmio::Reg;
 use drivers_spec::nv::pci_regs::{
-    BAR0_WINDOW_SHIFT, NV_PBUS_BAR0_WINDOW, NV_PRAMIN, NV_PRAMIN_BYTES, bar0_window,
+    BAR0_WINDOW_SHIFT, NV_PBUS_BAR0_WINDOW, NV_PRAMIN, NV_PRAMIN_BYTES, NV_XAL_EP_BAR0_WINDOW,
+    bar0_window, xal_window,
 };
 use hcq::mem::window::{AccessWidth, Piece, RemoteWindow, Window};
 use hcq::reg::bus::Bus;
@@ -17,27 +21,51 @@ use hcq::transport::TransportError;
 struct Pramin {
     bus: Arc<dyn Bus>,
     bytes: u64,
+    /// Whether the register is that of Hopper and Blackwell.
+    is_xal: bool,
     /// The first byte that it shows; none before it is first used.
     shown: Mutex<Option<u64>>,
 }
 
-/// All of VRAM, by the bus of its card.
-pub(super) fn window(name: &str, bus: Arc<dyn Bus>, bytes: u64) -> Window {
+/// All of VRAM, by the bus of a card of a generation.
+pub(super) fn window(name: &str, arch: Arch, bus: Arc<dyn Bus>, bytes: u64) -> Window {
     let pramin = Pramin {
         bus,
         bytes,
+        is_xal: arch >= Arch::Gh100,
         shown: Mutex::new(None),
     };
     Window::remote(name, Arc::new(pramin))
 }
 
-/// The byte address of the register that says what is shown.
-const SHOWS: u64 = 4 * match NV_PBUS_BAR0_WINDOW.at {
-    hcq::reg::At::Fixed(dword) => dword as u64,
-    hcq::reg::At::Rows(_) => panic!("it has one address"),
-};
+/// The byte address of a register that says what is shown.
+const fn address(register: &Reg) -> u64 {
+    match register.at {
+        hcq::reg::At::Fixed(dword) => 4 * dword as u64,
+        hcq::reg::At::Rows(_) => panic!("it has one address"),
+    }
+}
+
+/// That of Ampere and Ada, and that of Hopper and Blackwell.
+const SHOWS: [u64; 2] = [
+    address(&NV_PBUS_BAR0_WINDOW),
+    address(&NV_XAL_EP_BAR0_WINDOW),
+];
 
 impl Pramin {
+    /// The address of the register, and its value for a part of VRAM.
+    fn shows(&self, start: u64) -> (u64, u32) {
+        let [pbus, xal] = SHOWS;
+        let base = (start >> BAR0_WINDOW_SHIFT) as u32;
+        match self.is_xal {
+            true => (xal, xal_window::BASE.put(base)),
+            false => {
+                let target = bar0_window::TARGET.put(bar0_window::TARGET_VID_MEM);
+                (pbus, bar0_window::BASE.put(base) | target)
+            }
+        }
+    }
+
     /// Runs an access to a dword, which has the place of it in BAR0.
     fn at<T>(
         &self,
@@ -52,9 +80,8 @@ impl Pramin {
                 // Until it is written, nothing is known of it.
                 *shown = None;
                 let start = vram & !(NV_PRAMIN_BYTES - 1);
-                let base = bar0_window::BASE.put((start >> BAR0_WINDOW_SHIFT) as u32);
-                let target = bar0_window::TARGET.put(bar0_window::TARGET_VID_MEM);
-                self.bus.write(SHOWS, base | target)?;
+                let (at, value) = self.shows(start);
+                self.bus.write(at, value)?;
                 *shown = Some(start);
                 start
             }
@@ -142,7 +169,7 @@ impl RemoteWindow for Pramin {
     fn flush(&self) -> Result<(), TransportError> {
         self.bus.send()?;
         // A read comes back after all writes before it.
-        self.bus.read(SHOWS).map(drop)
+        self.bus.read(self.shows(0).0).map(drop)
     }
 }
 
@@ -152,9 +179,8 @@ mod tests {
 
     use super::*;
 
-    /// A card with some VRAM behind its window.
-    #[derive(Default)]
-    struct Card(Mutex<(u32, BTreeMap<u64, u32>, usize)>);
+    /// A card with some VRAM behind its window, and the address of its register.
+    struct Card(Mutex<(u32, BTreeMap<u64, u32>, usize)>, u64);
 
     impl Bus for Card {
         fn name(&self) -> String {
@@ -163,7 +189,7 @@ mod tests {
         fn read(&self, at: u64) -> Result<u32, TransportError> {
             let card = self.0.lock().unwrap();
             Ok(match at {
-                0x1700 => card.0,
+                _ if at == self.1 => card.0,
                 _ => {
                     let vram = (u64::from(card.0) << 16) + (at - 0x70_0000);
                     card.1.get(&vram).copied().unwrap_or(0)
@@ -172,7 +198,7 @@ mod tests {
         }
         fn write(&self, at: u64, value: u32) -> Result<(), TransportError> {
             let mut card = self.0.lock().unwrap();
-            if at == 0x1700 {
+            if at == self.1 {
                 (card.0, card.2) = (value, card.2 + 1);
                 return Ok(());
             }
@@ -188,8 +214,17 @@ mod tests {
 
     #[test]
     fn vram_is_seen_a_mib_at_a_time() {
-        let card = Arc::new(Card::default());
-        let vram = window("VRAM", card.clone(), 8 << 30);
+        for (arch, at) in [(Arch::Ga10x, 0x1700), (Arch::Ad10x, 0x1700)] {
+            seen(arch, at);
+        }
+        for arch in [Arch::Gh100, Arch::Gb10x, Arch::Gb20x] {
+            seen(arch, 0x10_fd40);
+        }
+    }
+
+    fn seen(arch: Arch, at: u64) {
+        let card = Arc::new(Card(Mutex::default(), at));
+        let vram = window("VRAM", arch, card.clone(), 8 << 30);
         let far = 0x1_2345_6788;
         vram.write::<u64>(far, 0x1122_3344_5566_7788).unwrap();
         vram.write::<u16>(far + 2, 0xabcd).unwrap();

@@ -14,7 +14,7 @@ use hcq::mem::pages::PteFormat as _;
 use hcq::mem::window::Window;
 use hcq::sync::lock;
 
-use super::areas::{Area, Areas, CHANNELS};
+use super::areas::{Area, Areas, CHANNELS, FIRST};
 use super::bar1;
 use super::channel::Channel;
 use super::context::{self, Buffer, Placed};
@@ -27,7 +27,7 @@ use super::space::Space;
 use super::told::{self, Told};
 use crate::backend::{ChannelKind, Gpu};
 use crate::chip::Chip;
-use crate::gsp::{self, Card, Cause, GspError, Messages, Stage, Started};
+use crate::gsp::{self, Card, Cause, Event, GspError, Messages, Stage, Started};
 use crate::rm::device::Device;
 use crate::rm::facts::Facts;
 use crate::rm::fault::waves;
@@ -122,7 +122,7 @@ struct Seen {
 /// Has the host see VRAM of a started card.
 fn see(card: &Arc<Card>, told: Told) -> Result<Seen, Cause> {
     let bytes = card.vram_bytes()?;
-    let pramin = pramin::window("VRAM by PRAMIN", card.shared_bus(), bytes);
+    let pramin = pramin::window("VRAM by PRAMIN", card.arch(), card.shared_bus(), bytes);
     let (number, bar) = bar1::find(card, bytes)?;
     // From WPR2 on VRAM is the firmware's, whatever RM lists.
     let wpr2 = card.wpr2()?.map_or(u64::MAX, |(first, _)| first);
@@ -240,8 +240,11 @@ impl Nv {
         _ = self.shared.set(buffers);
     }
 
-    /// Notes the channel of a slot.
+    /// Notes the channel of a slot. What is still to be told of an earlier one with its number is not of this one.
     pub(super) fn enter(&self, slot: u32, channel: &Arc<Channel>) {
+        if let Err(error) = self.hear() {
+            tracing::warn!(target: "hcq::nv::pci", %error, "reading events of RM failed");
+        }
         lock(&self.heard).dead.remove(&channel.number);
         lock(&self.channels).insert(slot, channel.clone());
     }
@@ -260,6 +263,14 @@ impl Nv {
         for event in self.started.events()? {
             let all: Vec<_> = lock(&self.channels).values().cloned().collect();
             let find = |number| all.iter().find(|one| one.number == number);
+            // RM may end a channel that is being freed by an error, and tells it late: nobody waits for that one.
+            if let Event::Died { channel, xid, .. } = event
+                && channel != FIRST
+                && find(channel).is_none()
+            {
+                tracing::warn!(target: "hcq::nv::pci", channel, xid, "death of a channel that is gone ignored");
+                continue;
+            }
             let told = fault::of_event(&event, |number| find(number).map(|one| &**one));
             if let Some(((number, xid), why)) = told {
                 let mut heard = lock(&self.heard);
@@ -286,6 +297,8 @@ impl Queues for Nv {
     }
 
     fn stop(&self, _: ChannelKind, number: u32) -> Result<bool, Cause> {
+        // What it has died of is told while it is known.
+        self.hear()?;
         let Some(channel) = lock(&self.channels).remove(&number) else {
             return Ok(true);
         };

@@ -3,7 +3,8 @@
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/common/inc/swref/published/turing/tu102/{dev_bus,dev_vm,dev_ram}.h and
 //! ampere/ga100/dev_ctrl.h; `NV_VIRTUAL_FUNCTION` of the physical function starts at 0xb80000
-//! (src/nvidia/generated/g_gpu_access_nvoc.h, `GPU_GET_VREG_OFFSET`). The same from Turing on.
+//! (src/nvidia/generated/g_gpu_access_nvoc.h, `GPU_GET_VREG_OFFSET`). The same from Turing on, but for the window's register:
+//! hopper/gh100/pri_nv_xal_ep.h, blackwell/gb100/pri_nv_xal_ep.h.
 
 use hcq::reg::{Register, Word};
 
@@ -13,10 +14,14 @@ use super::mmio::{Reg, registers};
 registers! {
     /// All of these.
     RUNNING;
-    /// Which part of memory [`NV_PRAMIN`] shows.
+    /// Which part of memory [`NV_PRAMIN`] shows, up to Ada.
     NV_PBUS_BAR0_WINDOW @ 0x1700 bar0_window {
         BASE 23 0;
         TARGET 25 24 { TARGET_VID_MEM = 0 };
+    };
+    /// The same of Hopper and Blackwell, which shows VRAM only.
+    NV_XAL_EP_BAR0_WINDOW @ 0x10_fd40 xal_window {
+        BASE 22 0;
     };
     /// Writing TRIGGER starts an invalidation; it reads as zero when that is done.
     NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE @ 0xb8_30b0 mmu_invalidate {

@@ -329,8 +329,8 @@ pub mod buffer {
     pub const GRAPHICS_PATCH: usize = 0x10;
     /// Those of all contexts.
     pub const GRAPHICS_BUNDLE_CB: usize = 0x11;
-    /// Likewise.
-    pub const GRAPHICS_PAGEPOOL: usize = 0xd;
+    /// Likewise, `_GRAPHICS_PAGEPOOL_GLOBAL`: `_GRAPHICS_PAGEPOOL` (0xd) is that of a context by itself.
+    pub const GRAPHICS_PAGEPOOL: usize = 0x12;
     /// Likewise.
     pub const GRAPHICS_ATTRIBUTE_CB: usize = 0x13;
     /// Likewise.
