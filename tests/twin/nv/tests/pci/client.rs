@@ -408,7 +408,7 @@ impl Buffer {
 /// Methods that go on.
 pub fn inc(subchannel: u32, method: u32, data: &[u32]) -> Vec<u32> {
     let count = data.len() as u32;
-    let mut all = vec![1 << 29 | count << 16 | subchannel << 13 | method / 4];
+    let mut all = vec![1 << 29 | count << 16 | subchannel << 13 | (method / 4)];
     all.extend(data);
     all
 }
