@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Times that are kept at most.
 const KEPT: usize = 1 << 16;
 
-/// The times of runs: the least of all, and the median, of [`KEPT`] ones at regular distances if there are more.
+/// The times of runs: the least of all, and the median, of a sample at regular distances if there are very many.
 #[derive(Clone, Debug)]
 pub struct Times {
     least: Duration,
