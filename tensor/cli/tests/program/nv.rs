@@ -123,7 +123,7 @@ fn exit_codes_tell_why_a_device_does_not_open() {
     for (dev, code, text) in [
         ("TWINNVK+NV::sm_75", 2, "expected ga102, ad102, h100"),
         ("TWINNVK:20+NV", 2, "expected 0 to 16"),
-        ("USB+NV", 3, "by NVK only"),
+        ("USB+NV", 3, "by NVK and PCI only"),
         (
             "NV:FOO",
             2,
