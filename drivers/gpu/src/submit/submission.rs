@@ -360,9 +360,13 @@ impl<H: Hardware> Channel<H> {
         // A GPU that has stopped is often first met here. The message names what is in flight, and this thread has the lock.
         let fences = host.marks.fences();
         *lock(&self.lent) = Some((std::mem::take(&mut host.recent), fences));
-        let lost = match self.core.look() {
-            Err(lost) => lost,
-            Ok(()) => self.broken(error),
+        let lost = match error.fault {
+            // The way to it knows best.
+            hcq::transport::Fault::Gone => self.broken(error),
+            _ => match self.core.look() {
+                Err(lost) => lost,
+                Ok(()) => self.broken(error),
+            },
         };
         if let Some((recent, _)) = lock(&self.lent).take() {
             host.recent = recent;

@@ -271,7 +271,7 @@ fn bindless_descriptors_are_in_memory() {
 
 #[test]
 fn buffers_of_16_bits_are_accessed_by_32_where_there_are_such() {
-    let words: Vec<u32> = (100..132).collect();
+    let words: Vec<u32> = (100..164).collect();
     let run = |name, at| {
         let text = format!(
             "mov.u32u32 r4.x, {at}; (rpt5)nop; ldib.b.untyped.1d.u32.1.imm r3.x, r4.x, 0; (sy)nop"
