@@ -193,7 +193,7 @@ fn walk(core: &Core, words: &[u32], start: u64, is_ring: bool, found: &mut Vec<D
             }
             Packet::Exec { entry, .. } => push(Doing::Launch {
                 code: entry,
-                arguments: Vec::new(),
+                arguments: std::iter::empty().collect(),
             }),
             Packet::Copy { dst, src, bytes } => push(Doing::Copy { dst, src, bytes }),
             Packet::Fill { at, value, bytes } => push(Doing::Fill { at, value, bytes }),

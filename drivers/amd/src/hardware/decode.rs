@@ -197,7 +197,9 @@ fn walk_aql((peek, gfx): (Peek<'_>, Gfx), words: &[u32], start: u64, found: &mut
                 position,
                 doing: Doing::Launch {
                     code: field(aql::dispatch::KERNEL_OBJECT),
-                    arguments: vec![field(aql::dispatch::KERNARG_ADDRESS)],
+                    arguments: [field(aql::dispatch::KERNARG_ADDRESS)]
+                        .into_iter()
+                        .collect(),
                 },
             });
         }

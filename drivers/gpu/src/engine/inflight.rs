@@ -11,26 +11,42 @@ use crate::submit::{Channel, Hardware, Stand};
 /// A queue with progress within this time is not inspected.
 const JUST_NOW: Duration = Duration::from_millis(1);
 
-/// The operations of the packets in flight, in order: after the last reached signal of the queue's
-/// timeline.
-pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
-    let mut found = channel.packets(channel.in_flight());
+/// Shows the operations of the packets in flight, in order: those after the last reached signal of the queue's timeline.
+/// `None`: what was shown so far is done.
+fn each<H: Hardware>(channel: &Channel<H>, mut see: impl FnMut(Option<Packet>)) {
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(channel.core(), timeline).unwrap_or(0);
     let is_done = |packet: &Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);
-    let done = found.iter().rposition(is_done).map_or(0, |at| at + 1);
-    found.split_off(done)
+    channel.visit(channel.in_flight(), &mut |packet| {
+        see((!is_done(&packet)).then_some(packet));
+    });
+}
+
+/// All of them.
+pub fn packets<H: Hardware>(channel: &Channel<H>) -> Vec<Packet> {
+    let mut found = Vec::new();
+    each(channel, |packet| match packet {
+        Some(packet) => found.push(packet),
+        None => found.clear(),
+    });
+    found
 }
 
 /// The first unsatisfied wait; with it `true` if no packet before it may still run or be awaited, and
 /// the wait is not for other XCCs of the queue, which may only be slow.
 pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
     let timeline = channel.timeline().signal().va().0;
-    let mut works = false;
-    for packet in packets(channel) {
+    let (mut works, mut found) = (false, None);
+    each(channel, |packet| {
+        let Some(packet) = packet else {
+            (works, found) = (false, None);
+            return;
+        };
         match packet.doing {
+            _ if found.is_some() => {}
             Doing::Wait { at, .. } if !holds(channel, &packet.doing) => {
-                return Some((packet, !works && !channel.hardware().is_own(at)));
+                let alone = !works && !channel.hardware().is_own(at);
+                found = Some((packet, alone));
             }
             Doing::Launch { .. } | Doing::Copy { .. } | Doing::Fill { .. } => works = true,
             // Not reached yet, or it would not be in flight.
@@ -38,8 +54,8 @@ pub fn blocked<H: Hardware>(channel: &Channel<H>) -> Option<(Packet, bool)> {
             Doing::Unknown { .. } => works = true,
             Doing::Wait { .. } => {}
         }
-    }
-    None
+    });
+    found
 }
 
 /// Identifies the wait that blocks a queue, if no packet before it can end it.
@@ -54,8 +70,7 @@ pub fn held<H: Hardware>(channel: &Channel<H>) -> Option<u64> {
 }
 
 /// The time without progress of a queue and of the queues that it waits for: pointers, pending signals, the current
-/// wait, and waves if the GPU shows them. Of a queue that never waits, its pointers alone: nothing is read back, and nothing
-/// allocated.
+/// wait, and waves if the GPU shows them. Of a queue that never waits, its pointers alone: nothing is read back.
 pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration {
     if let Some(known) = channel.hardware().silence(asked) {
         return known;
@@ -64,20 +79,22 @@ pub fn silence<H: Hardware>(channel: &Channel<H>, asked: &mut Asked) -> Duration
     if own < JUST_NOW || channel.hardware().never_waits() {
         return own;
     }
-    let (mut marks, waits) = match blocked(channel) {
+    let wait = match blocked(channel) {
         Some((packet, true)) => match packet.doing {
-            Doing::Wait { at, value, .. } => (vec![packet.position, at, value], Some(at)),
-            _ => (Vec::new(), None),
+            Doing::Wait { at, value, .. } => Some([packet.position, at, value]),
+            _ => None,
         },
-        _ => {
-            let places = channel.core().backend.places();
-            (places.unwrap_or_default(), None)
-        }
+        _ => None,
     };
-    marks.push(reached(channel));
-    let own = own.min(channel.stands(&marks));
-    match waits {
-        Some(at) => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
+    let places = match wait {
+        Some(_) => None,
+        None => channel.core().backend.places(),
+    };
+    let marks = wait.into_iter().flatten();
+    let marks = marks.chain(places.into_iter().flatten());
+    let own = own.min(channel.stands(marks.chain([reached(channel)])));
+    match wait {
+        Some([_, at, _]) => own.min(raising(at, asked).unwrap_or(Duration::MAX)),
         None => own,
     }
 }
@@ -97,8 +114,12 @@ fn reached<H: Hardware>(channel: &Channel<H>) -> u64 {
         Doing::Signal { at, value } => peek(channel.core(), at).is_some_and(|now| now >= value),
         _ => false,
     };
-    let packets = packets(channel);
-    packets.iter().filter(|packet| is_reached(packet)).count() as u64
+    let mut count = 0;
+    each(channel, |packet| match packet {
+        Some(packet) => count += u64::from(is_reached(&packet)),
+        None => count = 0,
+    });
+    count
 }
 
 /// Whether something in flight raises the signal at an address, or may: what cannot be read back, such as a ring that was
@@ -111,7 +132,14 @@ pub fn raises<H: Hardware>(channel: &Channel<H>, at: u64) -> bool {
         Doing::Unknown { .. } => true,
         _ => false,
     };
-    is_there(channel.timeline().signal().va().0) || packets(channel).iter().any(raises)
+    if is_there(channel.timeline().signal().va().0) {
+        return true;
+    }
+    let mut found = false;
+    each(channel, |packet| {
+        found = packet.is_some_and(|packet| found || raises(&packet));
+    });
+    found
 }
 
 /// Whether a wait is satisfied, as far as the host can read the memory.

@@ -1,5 +1,7 @@
 //! Decoded packets, for messages and traces. Not on the submission path.
 
+use smallvec::SmallVec;
+
 use crate::core::Core;
 
 /// How a wait compares memory with a value.
@@ -70,7 +72,7 @@ pub enum Doing {
         /// An address in its image: the first instruction, or the descriptor.
         code: u64,
         /// Where its arguments may be.
-        arguments: Vec<u64>,
+        arguments: SmallVec<[u64; 2]>,
     },
     /// Copies.
     Copy {
@@ -164,11 +166,18 @@ pub fn peek_bytes(core: &Core, va: u64, bytes: usize) -> Option<u64> {
 
 /// Dwords of memory that the host sees.
 pub fn peek_words(core: &Core, va: u64, dwords: usize) -> Option<Vec<u32>> {
+    let mut words = Vec::new();
+    peek_words_into(core, va, dwords, &mut words)?;
+    Some(words)
+}
+
+/// The same in place of what was in `out`.
+pub fn peek_words_into(core: &Core, va: u64, dwords: usize, out: &mut Vec<u32>) -> Option<()> {
     let (window, offset) = core.backend.window_at(va)?;
     let there = (window.len() - offset) / 4;
-    let mut words = vec![0u32; dwords.min(there as usize)];
-    window.read_words(offset, &mut words).ok()?;
-    Some(words)
+    out.clear();
+    out.resize(dwords.min(there as usize), 0);
+    window.read_words(offset, out).ok()
 }
 
 /// Two of some dwords as one value; those that are not there are zeros.

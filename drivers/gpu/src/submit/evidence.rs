@@ -97,7 +97,8 @@ fn altered(ring: &dyn Readable, one: &recent::Submission, place: &Range<u64>) ->
 /// Packets after the last reached signal of the queue's timeline.
 fn decoded<H: Hardware>(channel: &Channel<H>, range: Range<u64>) -> Vec<Packet> {
     let (core, hardware) = (channel.core(), channel.hardware());
-    let mut found = channel.packets(range);
+    let mut found = Vec::new();
+    channel.visit(range, &mut |packet| found.push(packet));
     let timeline = channel.timeline().signal().va().0;
     let reached = peek(core, timeline).unwrap_or(0);
     let is_done = |packet: &decode::Packet| matches!(packet.doing, Doing::Signal { at, value } if at == timeline && value <= reached);

@@ -87,6 +87,11 @@ pub trait Hardware: Send + Sync + Sized + 'static {
     /// Referenced memory is read as well.
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet>;
 
+    /// Shows them one by one. Looks at a long run do: without allocations, where the hardware has a way of its own.
+    fn visit(&self, core: &Core, words: &[u32], start: u64, see: &mut dyn FnMut(Packet)) {
+        self.decode(core, words, start).into_iter().for_each(see);
+    }
+
     /// Its name and state as text, if it knows more than its ring and packets show; empty if idle.
     fn report(&self) -> Option<String> {
         None

@@ -107,8 +107,8 @@ impl<H: Hardware> Channel<H> {
     }
 
     /// The same for the packets at the queue's position.
-    pub fn stands(&self, marks: &[u64]) -> Duration {
-        self.stood.note(marks.iter().copied())
+    pub fn stands(&self, marks: impl IntoIterator<Item = u64>) -> Duration {
+        self.stood.note(marks)
     }
 
     /// Reads the last submissions and the number of reached fences; not during a submission.
@@ -152,21 +152,20 @@ impl<H: Hardware> Channel<H> {
         one.end.saturating_sub(long)..one.end
     }
 
-    /// The words between two positions: from the ring, or, if it cannot be read, from the last submissions.
-    pub fn packets(&self, range: Range<u64>) -> Vec<Packet> {
-        let decode = |words: &[u32], start| self.hardware.decode(&self.core, words, start);
+    /// Shows the packets between two positions: from the ring, or, if it cannot be read, from the last submissions.
+    pub fn visit(&self, range: Range<u64>, see: &mut dyn FnMut(Packet)) {
         if let Some(ring) = self.way().ring() {
-            return decode(&ring.words(range.clone()), range.start);
+            let words = ring.words(range.clone());
+            return self.hardware.visit(&self.core, &words, range.start, see);
         }
-        let mut found = Vec::new();
         self.with_recent(|recent, _| {
             for (_, one) in recent.all() {
                 let place = self.place_of(one);
                 if range.start <= place.start && place.end <= range.end {
-                    found.extend(decode(one.words(), place.start));
+                    self.hardware
+                        .visit(&self.core, one.words(), place.start, see);
                 }
             }
         });
-        found
     }
 }

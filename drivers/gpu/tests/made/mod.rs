@@ -500,7 +500,7 @@ impl Hardware for Queue {
                     },
                     5 => Doing::Launch {
                         code: at,
-                        arguments: vec![value],
+                        arguments: [value].into_iter().collect(),
                     },
                     word => Doing::Unknown { word },
                 };

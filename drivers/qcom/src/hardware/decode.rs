@@ -1,7 +1,7 @@
-//! Decodes the packets of submissions, for messages and traces. Not on the submission path.
+//! Decodes the packets of submissions, for messages, traces, and looks at a long run. Not on the submission path.
 
 use drivers_gpu::core::Core;
-use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words, wide};
+use drivers_gpu::submit::decode::{Doing, Packet, Test, peek_words_into, wide};
 use drivers_spec::qcom::packet::{
     self, LoadState, event_write_0, event_writes, load_state6_0 as load, op, wait_reg_mem_0 as wait,
 };
@@ -14,37 +14,62 @@ use crate::encode::builtin::Kernel;
 /// Maximum number of decoded packets. The rest is reported as one unknown packet.
 const MOST: usize = 4096;
 
+/// Constants of the driver's own kernels that are read back, in dwords.
+const CONSTANTS: usize = 6;
+
+/// Room for what is read back. It grows with the submissions, then looks allocate nothing.
+#[derive(Default)]
+pub(super) struct Room {
+    packets: Vec<u32>,
+    constants: Vec<u32>,
+}
+
 /// What the indirect buffers do that words name, in order. Positions are those of the calls: `start` for all.
-pub(super) fn decode(core: &Core, encoder: &Encoder, words: &[u32], start: u64) -> Vec<Packet> {
-    let mut all = Vec::new();
+pub(super) fn visit(
+    core: &Core,
+    encoder: &Encoder,
+    (words, position): (&[u32], u64),
+    room: &mut Room,
+    see: &mut dyn FnMut(Packet),
+) {
+    let Room { packets, constants } = room;
+    let mut left = MOST;
+    let mut see = |doing: Doing| -> bool {
+        let less = left.checked_sub(1);
+        let doing = less.map_or(Doing::Unknown { word: 0 }, |_| doing);
+        see(Packet { position, doing });
+        left = less.unwrap_or(0);
+        less.is_some()
+    };
+    let mut read = |at: u64| -> Option<[u32; CONSTANTS]> {
+        peek_words_into(core, at, CONSTANTS, constants)?;
+        constants.first_chunk().copied()
+    };
     for buffer in buffers(words) {
-        match peek_words(core, buffer.address, buffer.dwords as usize) {
-            Some(words) => all.extend(walk(encoder, &words, &|at, n| peek_words(core, at, n))),
-            None => all.push(Doing::Unknown {
+        let there = peek_words_into(core, buffer.address, buffer.dwords as usize, packets);
+        let goes_on = match there {
+            Some(()) => walk(encoder, packets, &mut read, &mut see),
+            None => see(Doing::Unknown {
                 word: buffer.address as u32,
             }),
-        }
-        if all.len() > MOST {
-            all.truncate(MOST);
-            all.push(Doing::Unknown { word: 0 });
+        };
+        if !goes_on {
             break;
         }
     }
-    let packet = |doing| Packet {
-        position: start,
-        doing,
-    };
-    all.into_iter().map(packet).collect()
 }
 
-/// Reads dwords of memory.
-type Peek<'a> = dyn Fn(u64, usize) -> Option<Vec<u32>> + 'a;
-
-/// What packets do that shows what a queue runs or waits for.
-fn walk(encoder: &Encoder, words: &[u32], peek: &Peek<'_>) -> Vec<Doing> {
-    let mut found = Vec::new();
+/// Shows what packets do that shows what a queue runs or waits for, as long as `see` wants more. Whether it does.
+fn walk(
+    encoder: &Encoder,
+    words: &[u32],
+    read: &mut dyn FnMut(u64) -> Option<[u32; CONSTANTS]>,
+    see: &mut dyn FnMut(Doing) -> bool,
+) -> bool {
     // Of the next launch.
     let (mut code, mut constants, mut fibers) = (0, 0, 0);
+    // A signal whose upper half may follow.
+    let mut last: Option<Doing> = None;
     for packet in packet::packets(words) {
         let doing = match packet {
             Ok((_, packet::Packet::Registers { first, values })) => {
@@ -58,21 +83,6 @@ fn walk(encoder: &Encoder, words: &[u32], peek: &Peek<'_>) -> Vec<Doing> {
                 None
             }
             Ok((_, packet::Packet::Command { op, body })) => match (op, body) {
-                (op::WAIT_REG_MEM, [control, _, _, value, mask, ..]) => Some(Doing::Wait {
-                    at: wide(body, 1),
-                    bytes: 4,
-                    mask: (*mask).into(),
-                    value: (*value).into(),
-                    test: test(*control),
-                }),
-                (op::EVENT_WRITE, [event, _, _, value]) => {
-                    let at = wide(body, 1);
-                    let writes = event_writes(event_write_0::EVENT.get(*event));
-                    (writes && at != encoder.setup().scratch.0).then_some(Doing::Signal {
-                        at,
-                        value: (*value).into(),
-                    })
-                }
                 (op::LOAD_STATE6_FRAG, [state, ..]) => {
                     let state = LoadState::decode(*state);
                     if (state.kind, state.block) == (load::ST6_CONSTANTS, load::SB6_CS_SHADER) {
@@ -85,44 +95,72 @@ fn walk(encoder: &Encoder, words: &[u32], peek: &Peek<'_>) -> Vec<Doing> {
                     let groups = body.get(1).copied().unwrap_or(0);
                     let units = u64::from(groups) * fibers;
                     let own = encoder.builtin().at(code);
-                    let own = own.and_then(|kernel| moving(kernel, &peek(at, 6)?, units));
+                    let own = own.and_then(|kernel| Some(moving(kernel, read(at)?, units)));
                     Some(own.unwrap_or_else(|| Doing::Launch {
                         code,
                         arguments: (at != 0).then_some(at).into_iter().collect(),
                     }))
                 }
-                _ => None,
+                _ => synchronizing(encoder, op, body),
             },
             Err(_) => {
                 let word = words.first().copied().unwrap_or(0);
                 Some(Doing::Unknown { word })
             }
         };
-        match (doing, found.last_mut()) {
-            // The upper half of a signal's value.
+        let Some(doing) = doing else {
+            continue;
+        };
+        match (&doing, &mut last) {
             (
-                Some(Doing::Signal { at, value }),
+                Doing::Signal { at, value },
                 Some(Doing::Signal {
                     at: low,
                     value: all,
                 }),
-            ) if at == *low + 4 && *low % 8 == 0 => {
+            ) if *at == *low + 4 && *low % 8 == 0 => {
                 *all |= value << 32;
             }
-            (doing, _) => found.extend(doing),
+            _ => {
+                if let Some(before) = last.replace(doing)
+                    && !see(before)
+                {
+                    return false;
+                }
+            }
         }
     }
-    found
+    last.is_none_or(see)
+}
+
+/// A wait or a signal.
+fn synchronizing(encoder: &Encoder, op: u8, body: &[u32]) -> Option<Doing> {
+    match (op, body) {
+        (op::WAIT_REG_MEM, [control, _, _, value, mask, ..]) => Some(Doing::Wait {
+            at: wide(body, 1),
+            bytes: 4,
+            mask: (*mask).into(),
+            value: (*value).into(),
+            test: test(*control),
+        }),
+        (op::EVENT_WRITE, [event, _, _, value]) => {
+            let at = wide(body, 1);
+            let writes = event_writes(event_write_0::EVENT.get(*event));
+            (writes && at != encoder.setup().scratch.0).then_some(Doing::Signal {
+                at,
+                value: (*value).into(),
+            })
+        }
+        _ => None,
+    }
 }
 
 /// What a launch of the driver's own kernels does, by its constants.
-fn moving(kernel: Kernel, constants: &[u32], units: u64) -> Option<Doing> {
+fn moving(kernel: Kernel, constants: [u32; CONSTANTS], units: u64) -> Doing {
     let bytes = units * kernel.unit();
-    let [_, _, word, _, fifth, ..] = *constants else {
-        return None;
-    };
-    let (at, src) = (wide(constants, 0), wide(constants, 2));
-    Some(match kernel {
+    let [_, _, word, _, fifth, _] = constants;
+    let (at, src) = (wide(&constants, 0), wide(&constants, 2));
+    match kernel {
         Kernel::CopyWide | Kernel::CopyByte => Doing::Copy {
             dst: at,
             src,
@@ -143,7 +181,7 @@ fn moving(kernel: Kernel, constants: &[u32], units: u64) -> Option<Doing> {
             value: word,
             bytes,
         },
-    })
+    }
 }
 
 /// How a wait compares.
@@ -165,6 +203,16 @@ mod tests {
 
     use super::*;
     use crate::encode::tests::encoder;
+
+    fn walked(encoder: &Encoder, words: &[u32], constants: Option<[u32; CONSTANTS]>) -> Vec<Doing> {
+        let mut found = Vec::new();
+        let more = walk(encoder, words, &mut |_| constants, &mut |doing| {
+            found.push(doing);
+            true
+        });
+        assert!(more);
+        found
+    }
 
     #[test]
     fn what_was_encoded_is_read_back() {
@@ -195,15 +243,15 @@ mod tests {
         ];
         encoder.encode(&commands, &mut out).unwrap();
         // Where the host does not see the constants, and where it does.
-        let fill = |_, _| Some(vec![0x1000_0000, 0x60, 1, 0, 0, 0]);
-        let found = walk(&encoder, &out.words, &fill);
+        let fill = [0x1000_0000, 0x60, 1, 0, 0, 0];
+        let found = walked(&encoder, &out.words, Some(fill));
         let filled = Doing::Fill {
             at: 0x60_1000_0000,
             value: 1,
             bytes: 2048,
         };
         assert_eq!(found[1], filled);
-        let found = walk(&encoder, &out.words, &|_, _| None);
+        let found = walked(&encoder, &out.words, None);
         let [wait, launch, signal] = &found[..] else {
             panic!("{found:?}");
         };
@@ -222,9 +270,14 @@ mod tests {
         };
         assert_eq!(*signal, expected);
         out.words.push(0x1234_5678);
-        assert!(matches!(
-            walk(&encoder, &out.words, &|_, _| None).last(),
-            Some(Doing::Unknown { .. })
-        ));
+        let found = walked(&encoder, &out.words, None);
+        assert!(matches!(found.last(), Some(Doing::Unknown { .. })));
+        // Who has seen enough is shown no more.
+        let mut count = 0;
+        let more = walk(&encoder, &out.words, &mut |_| None, &mut |_| {
+            count += 1;
+            count < 2
+        });
+        assert_eq!((more, count), (false, 2));
     }
 }

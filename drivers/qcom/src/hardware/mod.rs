@@ -13,8 +13,8 @@ pub(crate) mod parts;
 pub(crate) mod private;
 mod way;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{Load, Loader};
@@ -23,8 +23,10 @@ use drivers_gpu::submit::Hardware;
 use drivers_gpu::submit::decode::Packet;
 use drivers_spec::qcom::kgsl::MAX_IB_DWORDS;
 use hcq::command_buffer::Keep;
+use hcq::sync::lock;
 use hcq::{Command, CommandBuffer, KernelImage, Program, Result};
 
+use self::decode::Room;
 use self::private::Privates;
 use self::way::Calls;
 use crate::encode::Encoder;
@@ -37,6 +39,8 @@ pub struct QcomHardware {
     encoder: Encoder,
     /// Whether something encoded waits for memory, or raises a signal on the way.
     waits: AtomicBool,
+    /// For packets that are read back.
+    room: Mutex<Room>,
     /// Where fences are counted; what flushes write; border colours; the driver's kernels.
     _memory: [Arc<Piece>; 2],
 }
@@ -102,7 +106,14 @@ impl Hardware for QcomHardware {
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Packet> {
-        decode::decode(core, &self.encoder, words, start)
+        let mut found = Vec::new();
+        self.visit(core, words, start, &mut |packet| found.push(packet));
+        found
+    }
+
+    fn visit(&self, core: &Core, words: &[u32], start: u64, see: &mut dyn FnMut(Packet)) {
+        let mut room = lock(&self.room);
+        decode::visit(core, &self.encoder, (words, start), &mut room, see);
     }
 
     fn report(&self) -> Option<String> {

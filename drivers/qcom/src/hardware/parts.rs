@@ -1,7 +1,7 @@
 //! What a queue is made of, in the order of making.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use drivers_gpu::core::Core;
 use drivers_gpu::memory::pool::{Piece, Pool};
@@ -74,6 +74,7 @@ pub(crate) fn open(
         calls: Calls::new(context, places),
         encoder: Encoder::new(setup, builtin),
         waits: AtomicBool::new(false),
+        room: Mutex::default(),
         _memory: [Arc::new(control), code],
     };
     Channel::new(

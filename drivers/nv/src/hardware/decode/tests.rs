@@ -152,7 +152,7 @@ fn a_queue_is_read_back_as_it_was_told() {
         let second = bytes.next_multiple_of(crate::encode::DATA_ALIGN);
         let launched = |from: u64| Doing::Launch {
             code: CODE.entry,
-            arguments: vec![DATA + from + bank],
+            arguments: [DATA + from + bank].into_iter().collect(),
         };
         let waited = Doing::Wait {
             at: 0x60_0000_2010,
