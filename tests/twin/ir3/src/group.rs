@@ -7,6 +7,7 @@ use crate::hazard::Hazards;
 use crate::launch::Launch;
 use crate::local::Local;
 use crate::memory::Memory;
+use crate::op::Op;
 use crate::regs::{LANES, Lanes, Mask, Reg, Registers};
 use crate::rules;
 use crate::wave::{Core, Counts, Event, Preamble, Wave};
@@ -181,7 +182,7 @@ impl Group {
             Err(error) => return Err(Stop::rule(&rules::ENCODING, error.to_string())),
         };
         if wave.hazards.lacks_waits(&inst)
-            && shared.code.begins_block(shared.memory, wave.flow.pc)?
+            && (inst.op == Op::End || shared.code.begins_block(shared.memory, wave.flow.pc)?)
         {
             wave.hazards.begin_block();
         }

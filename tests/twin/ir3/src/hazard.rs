@@ -229,7 +229,7 @@ impl Hazards {
     /// had them, and as it led to the next instruction Mesa has removed it.
     ///
     /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `legalize_block` (the waits go to the next instruction of the block) and
-    /// `opt_jump`, which comes behind it.
+    /// `opt_jump`, which comes behind it; ir3_compiler_nir.c, `emit_function`: `end` is alone in a block.
     pub fn begin_block(&mut self) {
         (self.force_ss, self.force_sy) = (false, false);
     }

@@ -222,10 +222,10 @@ pub static WAR: Rule = Rule {
 pub static BARRIER_SYNC: Rule = Rule {
     name: "IR3-BARRIER-SYNC",
     text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have, \
-           unless a branch leads to it",
+           unless it begins a block: a branch leads to it, or it is end",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy), \
            legalize_block (insert_nop_flags) and opt_jump (a jump to the next block goes, with \
-           its waits)",
+           its waits); ir3_compiler_nir.c, emit_function (end is alone in a block)",
     proof: Proof::Sourced,
 };
 

@@ -354,6 +354,12 @@ fn programs_that_wait_break_no_rule() {
             .run()
             .unwrap_or_else(|broken| panic!("{text}: {broken}"));
     }
+    // `end` is a block of its own, though no branch leads to it.
+    for barrier in ["(ss)(sy)bar.g", "fence.r.w"] {
+        program(barrier)
+            .run()
+            .unwrap_or_else(|broken| panic!("{barrier}: {broken}"));
+    }
     let merged = "cov.u32u16 hr6.y, r2.x; ldg.u16 hr6.x, g[r1.x], 1; (sy)mov.u32u32 r4.x, r3.x";
     body(merged)
         .with(|launch| launch.merged_registers = true)
