@@ -5,7 +5,8 @@ mod support;
 
 use drivers_spec::qcom::descriptor::{Filter, Format, Sampler, Texture, Wrap};
 use half::f16;
-use support::{IN, Machine, OUT, each};
+use support::{IN, Machine, OUT, chip, each};
+use twin::fires::fires;
 
 /// Where the border colours are.
 const BORDER: u64 = 0x4_0000_0000;
@@ -266,6 +267,25 @@ fn bindless_descriptors_are_in_memory() {
     assert_eq!(f32::from_bits(machine.ram.words(OUT, 1)[0]), 20.0);
     // At least the sixteen dwords of the texture.
     assert!(machine.ram.reads["the descriptors of a bindless base"] >= 16);
+}
+
+#[test]
+fn buffers_of_16_bits_are_accessed_by_32_where_there_are_such() {
+    let words: Vec<u32> = (100..132).collect();
+    let run = |name, at| {
+        let text = format!(
+            "mov.u32u32 r4.x, {at}; (rpt5)nop; ldib.b.untyped.1d.u32.1.imm r3.x, r4.x, 0; (sy)nop"
+        );
+        let buffer = Texture::buffer(Format::R16Uint, 64, IN);
+        let machine = machine(&text, buffer, Sampler::PIXELS).input(&words);
+        machine.with(|launch| launch.chip = chip(name))
+    };
+    assert_eq!(run("A660", 3).out(1), [103]);
+    assert_eq!(
+        [run("A660", 31), run("A660", 32)].map(|machine| machine.out(1)[0]),
+        [131, 0]
+    );
+    fires("IR3-DESCRIPTOR").only(&[run("A630", 3).breaks()]);
 }
 
 #[test]

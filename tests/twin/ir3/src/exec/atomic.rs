@@ -135,14 +135,14 @@ impl Wave {
             |old: u32, lane: usize| changed(operation, ty, old, value[lane], expected[lane]);
         let mut result = [0; LANES];
         for lane in lanes(mask) {
-            let image = places.image(core, lane)?;
+            let mut image = places.image(core, lane)?;
             if inst.mods.typed {
                 if image.format.count != 1 || image.format.bits != 32 {
                     let what = format!("an atomic on {}", image.format.name);
                     return Err(Stop::rule(&rules::IMAGE_TYPE, what).of(lane));
                 }
             } else {
-                element(&image, ty).map_err(|stop| stop.of(lane))?;
+                image = element(core, &image, ty).map_err(|stop| stop.of(lane))?;
             }
             // Outside of the image nothing happens, and the result is 0.
             if let Some(at) = image.inside(places.at(lane, 0)) {

@@ -1,12 +1,14 @@
 //! Images and buffers that may be written: ldib.b, stib.b, resinfo.
 
+use drivers_spec::qcom::descriptor as spec;
+
 use crate::fault::{Cause, Result, broken};
 use crate::hazard::{Late, Ready};
 use crate::inst::{Inst, Type};
 use crate::memory::Path;
 use crate::regs::{LANES, Lanes, Mask, Reg, lanes};
 use crate::rules;
-use crate::surface::{PIXEL, Shape, Surface};
+use crate::surface::{Format, PIXEL, Shape, Surface};
 use crate::texel::{self, Pixel};
 use crate::wave::{Core, SHARED_LATENCY, Wave};
 
@@ -209,7 +211,7 @@ fn untyped(
     ty: Type,
     count: u16,
 ) -> Result<[u32; 4]> {
-    element(image, ty)?;
+    let image = &element(core, image, ty)?;
     let mut all = [0; 4];
     for (n, value) in all.iter_mut().take(count.into()).enumerate() {
         if let Some(at) = image.inside(places.at(lane, n as u32)) {
@@ -222,19 +224,37 @@ fn untyped(
     Ok(all)
 }
 
-/// An untyped access is to a buffer whose elements have the size of the type.
-pub(super) fn element(image: &Surface, ty: Type) -> Result<()> {
-    let is_buffer = matches!(image.shape, Shape::Buffer { .. });
-    match is_buffer && image.format.bytes() as u64 == ty.bytes() {
-        true => Ok(()),
-        false => {
-            let what = format!(
-                "an untyped access of {ty:?} to {} {:?}",
-                image.format.name, image.shape
-            );
-            broken(&rules::DESCRIPTOR, what)
+/// A buffer as an untyped access sees it: its elements have the size of the type. Where a chip has buffers of 16 bits, their
+/// descriptor serves accesses of 32 bits, too.
+///
+/// Source: Mesa src/freedreno/vulkan/tu_descriptor_set.cc, `write_buffer_descriptor_addr`: with storage_16bit the first
+/// descriptor is of FMT6_16_UINT, and with has_isam_v there is no other.
+pub(super) fn element(core: &Core<'_>, image: &Surface, ty: Type) -> Result<Surface> {
+    let bytes = image.format.bytes() as u64;
+    match image.shape {
+        Shape::Buffer { .. } if bytes == ty.bytes() => return Ok(*image),
+        Shape::Buffer { elements, start }
+            if image.format.number == spec::Format::R16Uint as u32
+                && ty.bytes() == 4
+                && core.launch.chip.facts().storage_16bit
+                && start.is_multiple_of(2) =>
+        {
+            if let Some(format) = Format::of(spec::Format::R32Uint as u32) {
+                let (elements, start) = (elements / 2, start / 2);
+                return Ok(Surface {
+                    format,
+                    shape: Shape::Buffer { elements, start },
+                    ..*image
+                });
+            }
         }
+        _ => {}
     }
+    let what = format!(
+        "an untyped access of {ty:?} to {} {:?}",
+        image.format.name, image.shape
+    );
+    broken(&rules::DESCRIPTOR, what)
 }
 
 fn store_typed(
@@ -270,7 +290,7 @@ fn store_untyped(
     ty: Type,
     components: impl Iterator<Item = u32>,
 ) -> Result<()> {
-    element(image, ty)?;
+    let image = &element(core, image, ty)?;
     for (n, component) in (0..).zip(components) {
         if let Some(at) = image.inside(places.at(lane, n)) {
             core.write(

@@ -304,7 +304,7 @@ fn elements(
     ty: Type,
     mask: u8,
 ) -> Result<Pixel> {
-    super::image::element(texture, ty)?;
+    let texture = &super::image::element(core, texture, ty)?;
     let mut all = [0; 4];
     for n in lanes(mask.into()) {
         if let Some(at) = texture.inside([from + n as i64, 0, 0]) {
