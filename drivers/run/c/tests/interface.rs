@@ -175,7 +175,6 @@ fn files_of_any_name_are_opened_and_codes_say_what_is_wrong() {
     unsafe {
         ok(dbx_open(name.as_ptr(), &mut bundle));
         for (devices, code) in [
-            ("CPU:9", -6),
             ("QCOM;CPU", -6),
             ("TWINKGSL+QCOM::a630", -6),
             ("QCOM::a740", -5),
