@@ -25,8 +25,8 @@ pub static READ: Rule = Rule {
     name: "CS-BINDLESS-READ",
     text: "SP_UPDATE_CNTL with CS_BINDLESS of a base stands between a use of a descriptor that was not loaded ahead and a use of \
            it after memory has changed there",
-    source: "this twin: those that are loaded ahead are held (CS-BINDLESS-INVALIDATE); whether those are that a shader has read \
-             is not known. Mesa invalidates all bases where it binds others",
+    source: "Mesa, src/freedreno/vulkan/tu_cmd_buffer.h, TU_ACCESS_BINDLESS_DESCRIPTOR_READ: those that are loaded ahead are held; \
+             that those are, too, that a shader has read is a guess",
     proof: Proof::Guess,
 };
 
