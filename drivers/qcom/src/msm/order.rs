@@ -42,8 +42,8 @@ const LAST: u64 = 32;
 const CALL: usize = 4;
 const WRITE: usize = 4;
 
-/// Buffers that a submission has room for, behind CP_WAIT_MEM_WRITES and CP_COND_EXEC.
-const ROOM: usize = (SLOT_DWORDS - 1 - 7 - WRITE) / CALL;
+/// Buffers that a submission has room for, behind CP_WAIT_MEM_WRITES, CP_WAIT_FOR_ME and CP_COND_EXEC.
+const ROOM: usize = (SLOT_DWORDS - 2 - 7 - WRITE) / CALL;
 
 /// Cycles between two looks of a wait.
 const POLL_CYCLES: u32 = 32;
@@ -135,6 +135,7 @@ impl Order {
         let inside = buffers.len() * CALL + WRITE;
         let condition = [
             const { type7(op::WAIT_MEM_WRITES, 0) },
+            const { type7(op::WAIT_FOR_ME, 0) },
             const { type7(op::COND_EXEC, 6) },
             before_low,
             before_high,
