@@ -65,9 +65,10 @@ fn model(args: &Args, journal: &Arc<Journal>) -> Result<(Model, Vec<u8>), Error>
     } else if let Some(chip) = nv::chip::Chip::of(&args.chip) {
         let config = nv::card::Config::of(chip);
         let made = nv::card::Card::function(PLACE, &config, &memory, journal);
-        // A machine sees the ROM from its first image on.
-        let rom = chip.rom.rom();
-        (made, rom.bytes[rom.start..].to_vec())
+        // A machine sees the ROM from its first image on; that of Hopper and later is not modelled.
+        let rom = chip.rom.as_ref().map(|card| card.rom());
+        let rom = rom.map_or_else(Vec::new, |rom| rom.bytes[rom.start..].to_vec());
+        (made, rom)
     } else {
         let amd = amd::chip::CHIPS.iter().map(|chip| chip.name);
         let nv = nv::chip::CHIPS.iter().map(|chip| chip.name);

@@ -271,7 +271,7 @@ fn launches_that_cannot_be_are_refused() {
     short.args = ArgLayout::buffers(8);
     let args = [Val::Const(0); 8];
     let why = refused(&encoder, exec(&short, &args, [1; 3], [1; 3]));
-    assert!(why.contains("the argument at 24 of 8 bytes"), "{why}");
+    assert!(why.contains("the 8-byte argument at offset 24"), "{why}");
 }
 
 /// Parameters of 4 KiB, and of 32 KiB less one.
