@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use doorbell::Setup;
 use doorbell_run::{Chain, ModelBundle};
+#[cfg(feature = "twin")]
+use drivers::{env::Settings, select::parse_chain};
 use hcq::mem::view::View;
 use hcq::{AllocSpec, Import};
 use tensor::io::npy;
@@ -190,6 +192,55 @@ fn inputs_and_outputs_are_in_memory_of_the_caller() {
         model.run(limit).unwrap();
         model.read_output("y", &mut y).unwrap();
         assert!(y == copied[3][0], "{dev}: its own");
+    }
+}
+
+/// What the host does not reach: one run writes it, the next one reads it.
+#[cfg(feature = "twin")]
+#[test]
+fn inputs_and_outputs_are_in_a_dma_buf() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend(["--target", "QCOM::a630", "--target", "QCOM::a643"]);
+    succeed(&place, &args, CPU);
+    let bundle = bundle(&place, "mlp.dbx");
+    let limit = Duration::from_secs(3600);
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
+        let twin: drivers::Twin = machine.clone();
+        let target = parse_chain("DEV", dev).unwrap().remove(0);
+        let chain = Chain::of(target, Settings::default(), Some(twin));
+        let mut model = chain.place(&bundle).unwrap().model;
+        let fd = machine.process().foreign_dmabuf(8192).unwrap();
+        let frame = model.device().import(&Import::DmaBuf(fd, 8192)).unwrap();
+        machine.process().close(fd).unwrap();
+
+        let x = weights(&[4, 64], 9).to_bytes().unwrap();
+        let [mut c, mut wanted, mut y] = [4 * 96 * 4, 160, 160].map(|bytes| vec![0u8; bytes]);
+        model.write_input("x", &x).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("c", &mut c).unwrap();
+        model.write_input("x", &c[..x.len()]).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("y", &mut wanted).unwrap();
+
+        model.write_input("x", &x).unwrap();
+        model.bind_output("c", &frame).unwrap();
+        // Not both at once.
+        assert!(model.bind_input("x", &frame).is_err());
+        model.run(limit).unwrap();
+        model.unbind_output("c").unwrap();
+        model.bind_input("x", &frame).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("y", &mut y).unwrap();
+        assert!(y == wanted, "{dev}");
+        let error = model.write_input("x", &x).unwrap_err();
+        assert!(matches!(error, doorbell_run::Error::Device(_)), "{error}");
+        drop((model, frame));
+        assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
     }
 }
 
