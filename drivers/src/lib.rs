@@ -14,6 +14,7 @@ pub mod select;
 pub mod trace;
 
 pub use bus::{OnBus, on_bus};
+pub use drivers_qcom::interop::cl as opencl;
 pub use front::Front;
 pub use look::{Metrics, metrics, reset_card};
 pub use open::{Present, Twin, open, open_with, present};

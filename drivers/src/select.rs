@@ -412,7 +412,7 @@ pub fn parse_targets(origin: &str, text: &str) -> Result<Vec<Target>, SelectErro
 /// Parses devices in the order in which they are tried, separated by `|`; `origin` names them in errors.
 ///
 /// # Errors
-/// As [`parse_targets`]; another separator; a number of a CPU.
+/// As [`parse_targets`]; another separator. [`one_cpu`] is for what a person asks for.
 pub fn parse_chain(origin: &str, text: &str) -> Result<Vec<Target>, SelectError> {
     if text.contains(';') {
         return Err(SelectError::Malformed {
@@ -422,12 +422,9 @@ pub fn parse_chain(origin: &str, text: &str) -> Result<Vec<Target>, SelectError>
             hint: "separate them by |, in quotes: DEV='QCOM|CPU'",
         });
     }
-    let all = text
-        .split('|')
-        .map(|target| parse_target(origin, target.trim()));
-    let all = all.collect::<Result<Vec<_>, _>>()?;
-    one_cpu(origin, &all)?;
-    Ok(all)
+    text.split('|')
+        .map(|target| parse_target(origin, target.trim()))
+        .collect()
 }
 
 /// Refuses the number of a CPU that a person asks for: there is one.

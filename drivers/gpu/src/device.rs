@@ -110,9 +110,11 @@ impl<H: Load> Device for Gpu<H> {
 
     fn reaches(&self, buffer: &Buffer) -> bool {
         let backend = &self.core.backend;
-        let owned = buffer.owner().downcast_ref::<buffer::Owned>();
-        let is_neighbour = owned.is_some_and(|owned| Arc::ptr_eq(&owned.space, backend.space()));
-        is_neighbour && backend.reaches(buffer.va().0)
+        let Some(owned) = buffer.owner().downcast_ref::<buffer::Owned>() else {
+            return false;
+        };
+        let is_neighbour = Arc::ptr_eq(&owned.space, backend.space());
+        owned.is_of(&self.core) || is_neighbour && backend.reaches(buffer.va().0)
     }
 
     fn load(&self, image: &KernelImage) -> Result<Arc<Program>> {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use conformance::part::Part;
 use drivers_qcom::{Options, QcomDevice, kgsl, msm, over};
+use drivers_spec::qcom::msm::{MSM_GET_PARAM, PIPE_3D0, Param, param};
 use hcq::transport::errno::EDEADLK;
 use hcq::transport::{Fault, Machine};
 use hcq::{
@@ -105,7 +106,7 @@ fn twin(way: &Way, fault: &str) -> Arc<TwinMachine> {
     TwinMachine::new(&format!("{},fault={fault}", way.config)).unwrap()
 }
 
-/// One that takes a queue for hung soon: what is behind one that hangs is dropped one by one.
+/// One that takes a queue for hung soon.
 fn hasty(way: &Way, fault: &str) -> Arc<TwinMachine> {
     twin(way, &format!("{fault},timeout=100"))
 }
@@ -318,6 +319,34 @@ fn a_hang_is_a_loss_of_all_that_waits() {
             drop(points);
             bench.ends_lost(&error, &["hang", "dmesg"]);
         }
+    }
+}
+
+/// What the kernel runs behind a submission that hung does nothing, and so does not hang: one recovery, however many there are.
+#[test]
+fn what_is_behind_a_hang_over_msm_ends_at_once() {
+    for nth in [1, 4] {
+        let twin = hasty(&MSM, &format!("hang:{nth}"));
+        let bench = Bench::on(&twin);
+        twin.machine().pause();
+        let points: Vec<_> = (1..9).map(|value| bench.write(value).unwrap()).collect();
+        twin.machine().go_on();
+        let ended: Vec<_> = points.iter().map(|point| point.wait(soon())).collect();
+        assert!(ended[nth - 1..].iter().all(Result::is_err), "{ended:?}");
+        let error = ended[nth - 1].clone().unwrap_err();
+        drop(points);
+        bench.ends_lost(&error, &["hangs: 1", "dmesg"]);
+        let machine: Arc<dyn Machine> = twin.clone();
+        let file = machine.open(MSM.file).unwrap();
+        let mut faults = Param {
+            pipe: PIPE_3D0,
+            param: param::FAULTS,
+            ..Default::default()
+        };
+        let mut asked = MSM_GET_PARAM.with(&mut faults, &mut []);
+        file.ioctl(&mut asked).unwrap();
+        assert_eq!(faults.value, 1);
+        drop(file);
     }
 }
 

@@ -336,6 +336,25 @@ fn two_objects_of_a_library_may_have_the_same_memory() {
     drop(second);
     assert!(owners.iter().all(|owner| Arc::strong_count(owner) == 1));
     assert_eq!(bench.found(&import(0, 0), 4096), content(5));
+    // A longer one over a shorter one, which outlives it.
+    let short = import(0, 0);
+    let long = bench.device.import(&Import::Device {
+        va: hcq::GpuVa(address),
+        bytes: 8192,
+        owner: owners[1].clone(),
+    });
+    let long = long.unwrap();
+    view.copy_from_slice(4096, &content(6)).unwrap();
+    assert_eq!(
+        bench.found(&long.slice(4096, 4096).unwrap(), 4096),
+        content(6)
+    );
+    assert_eq!(bench.found(&import(2, 4096), 4096), content(6));
+    drop(long);
+    assert_eq!(Arc::strong_count(&owners[1]), 1);
+    assert_eq!(bench.found(&short, 4096), content(5));
+    drop(short);
+    assert!(owners.iter().all(|owner| Arc::strong_count(owner) == 1));
     drop(view);
     let free = GpuobjFree {
         id,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers::Twin;
 use drivers::env::{Settings, texts};
-use drivers::select::{DeviceKind, Target, parse_chain};
+use drivers::select::{DeviceKind, Target, one_cpu, parse_chain};
 use hcq::{Device, DeviceInfo};
 
 use crate::bundle::ModelBundle;
@@ -36,7 +36,8 @@ pub struct Placement {
 }
 
 impl Chain {
-    /// Targets in the form of `DEV`, separated by `|`: `QCOM|CPU`. The other variables are those of the environment.
+    /// Targets in the form of `DEV`, separated by `|`: `QCOM|CPU`. The other variables are those of the environment. A program may
+    /// have several CPU devices, each with threads of its own: `CPU:1`.
     ///
     /// # Errors
     /// A target or a variable that is not understood.
@@ -47,13 +48,17 @@ impl Chain {
     /// The chain of the variable `DEV`; the CPU without it.
     ///
     /// # Errors
-    /// As [`Chain::parse`].
+    /// As [`Chain::parse`]; a number of the CPU, of which a person has one.
     pub fn from_env() -> Result<Chain> {
         let variables = texts(std::env::vars_os())?;
         let dev = variables.iter().find(|(name, _)| name == "DEV");
         let dev = dev.map_or("", |(_, value)| value.trim());
         let settings = Settings::parse(variables.iter().map(|(k, v)| (k, v)))?;
-        Chain::with(if dev.is_empty() { "CPU" } else { dev }, settings)
+        let dev = if dev.is_empty() { "CPU" } else { dev };
+        let origin = format!("DEV={dev}");
+        let targets = parse_chain(&origin, dev)?;
+        one_cpu(&origin, &targets)?;
+        Ok(Chain::among(targets, &settings))
     }
 
     /// A chain with these settings.
@@ -61,14 +66,19 @@ impl Chain {
     /// # Errors
     /// A target that is not understood.
     pub fn with(text: &str, settings: Settings) -> Result<Chain> {
-        let targets = parse_chain(&format!("DEV={text}"), text)?;
+        let targets = parse_chain(&format!("the caller's choice={text}"), text)?;
+        Ok(Chain::among(targets, &settings))
+    }
+
+    /// Devices of this machine, with the same settings.
+    fn among(targets: Vec<Target>, settings: &Settings) -> Chain {
         let choices = targets.into_iter().map(|target| Choice {
             target,
             settings: settings.clone(),
             twin: None,
             simulates: false,
         });
-        Ok(Chain(choices.collect()))
+        Chain(choices.collect())
     }
 
     /// One target with the settings and the machine that a program has for it.
@@ -220,7 +230,9 @@ mod tests {
         let two = chain("QCOM | CPU").unwrap().or(chain("NV").unwrap());
         let names: Vec<String> = two.0.iter().map(|one| one.target.to_string()).collect();
         assert_eq!(names, ["QCOM", "CPU", "NV"]);
-        for wrong in ["QCOM|", "CPU;AMD", "no such device", "CPU:9"] {
+        // A program may open several.
+        assert!(chain("QCOM|CPU:1").is_ok());
+        for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
             assert!(chain(wrong).is_err(), "{wrong}");
         }
     }

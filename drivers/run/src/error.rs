@@ -90,7 +90,7 @@ pub enum Error {
         /// What to compile for.
         fix: String,
     },
-    /// An input, output or state of another name or size.
+    /// An input, output or state of another name or size, or memory that cannot take its place.
     #[error("{what} {name:?}: expected {expected}, found {found}")]
     Port {
         /// Input, output or state.

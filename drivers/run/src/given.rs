@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use crate::error::{Error, Result};
@@ -92,7 +92,16 @@ fn elsewhere(
             // Nobody waits any more after the limit.
             let _ = send.send(most(&path, wanted, &found));
         })?;
-    Ok(receive.recv_timeout(limit).ok())
+    match receive.recv_timeout(limit) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(RecvTimeoutError::Timeout) => Ok(None),
+        // It has not come to its end: a panic, which is a bug of this program.
+        Err(RecvTimeoutError::Disconnected) => {
+            let what =
+                "the thread that reads it has ended without a result; its panic is on stderr";
+            Err(io::Error::other(what))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -34,11 +34,13 @@
 //! | [`source`] | a file or bytes in memory |
 //! | [`bundle`], [`write`](mod@write) | reading and writing a whole file |
 //! | [`model`], `load` | a bundle on a device |
+//! | `bind` | memory of the caller as an input or output |
 //! | [`chain`], `processor` | which device, and what to do if it cannot be used |
 //! | [`error`] | errors, and the exit codes of programs |
 //! | [`given`], [`save`], [`times`] | for programs: inputs from files, files to write, times of runs |
 #![forbid(unsafe_code)]
 
+mod bind;
 pub mod bundle;
 mod bytes;
 pub mod chain;
@@ -60,6 +62,7 @@ pub mod write;
 pub use bundle::ModelBundle;
 pub use chain::{Chain, Placement};
 pub use container::VERSION;
+pub use drivers::opencl;
 pub use error::{Error, Result};
 pub use model::Model;
 pub use plan::{About, Element, Port, State};

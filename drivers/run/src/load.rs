@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use hcq::graph::{Graph, GraphBuilder, Lane, Work};
 use hcq::queue::Stream;
+use hcq::sync::lock;
 use hcq::{
     AllocSpec, ArgKind, ArgLayout, Buffer, Deadline, Device, KernelImage, MemoryKind, Program,
-    QueueKind, Span, Val, Width,
+    QueueKind, Slot, Span, Val, Width,
 };
 
+use crate::bind::{Bindings, End, Held};
 use crate::bundle::ModelBundle;
 use crate::container::Kind;
 use crate::error::Result;
@@ -18,14 +20,51 @@ use crate::plan::{Argument, Content, Extent, Place, Step, TargetPlan};
 /// A bundle on a device.
 pub(crate) struct Loaded {
     pub graph: Graph,
-    /// What the host reads and writes, by port.
-    pub inputs: Vec<Buffer>,
-    pub outputs: Vec<Buffer>,
-    pub states: Vec<Buffer>,
+    pub ports: Ports,
+    /// Memory of the caller.
+    pub bindings: Bindings,
     /// The first value of each state; none for zeros.
     pub firsts: Vec<Option<Vec<u8>>>,
     /// Bytes of all memory.
     pub bytes: u64,
+    parts: Parts,
+    /// The memory that runs touch.
+    keep: Vec<Buffer>,
+}
+
+impl Loaded {
+    /// What the host reads or writes of an input or output: memory of the caller, or the model's own.
+    pub fn memory(&self, end: End) -> Option<Buffer> {
+        let bound = self.bindings.memory(end);
+        bound.or_else(|| self.ports.own(end).cloned())
+    }
+
+    /// Uses memory in the place of the model's own, or its own again. No run is under way. The first time, the commands are made
+    /// anew: with a value in the place of the address.
+    pub fn bind(
+        &mut self,
+        steps: &[Step],
+        (end, own): (End, u64),
+        memory: Option<Buffer>,
+    ) -> Result<()> {
+        let slot = match self.bindings.slot(end) {
+            Some(slot) => slot,
+            None if memory.is_none() => return Ok(()),
+            None => {
+                let mut ends = self.bindings.ends.clone();
+                ends.push(end);
+                let held = self.bindings.held.clone();
+                let open = &Open { ends: &ends, held };
+                self.graph = self.parts.graph(steps, &self.ports, &self.keep, open)?;
+                self.bindings.ends = ends;
+                self.bindings.values.push(own);
+                lock(&self.bindings.held).push(None);
+                self.bindings.values.len() - 1
+            }
+        };
+        self.bindings.set(slot, memory, own);
+        Ok(())
+    }
 }
 
 /// Whether the host copies through memory of its own: of a device with memory that only it is near to.
@@ -53,13 +92,14 @@ pub(crate) fn load(
     }
     let firsts = constants(bundle, plan, &regions)?;
     let parts = Parts {
-        programs: &programs,
-        regions: &regions,
-        device,
+        programs,
+        addresses: regions.iter().map(|region| region.va().0).collect(),
+        device: device.clone(),
         stream: Stream::new(device.queue(QueueKind::Compute, 0)?),
     };
+    let closed = Open::default();
     if !plan.prologue.is_empty() {
-        let mut graph = parts.graph(&plan.prologue, &Ports::default(), &regions)?;
+        let mut graph = parts.graph(&plan.prologue, &Ports::default(), &regions, &closed)?;
         let deadline = Deadline::after(timeout);
         graph.replay(&[], &[], deadline)?;
         graph.wait(deadline)?;
@@ -71,14 +111,15 @@ pub(crate) fn load(
     let keep: Vec<Buffer> = keep.map(|(buffer, _)| buffer.clone()).collect();
     let near: u64 = keep.iter().map(Buffer::bytes).sum();
     let far: u64 = ports.copies.iter().map(|copy| copy.host.bytes()).sum();
-    let graph = parts.graph(&plan.steps, &ports, &keep)?;
+    let graph = parts.graph(&plan.steps, &ports, &keep, &closed)?;
     Ok(Loaded {
         graph,
         bytes: near + far,
-        inputs: ports.inputs,
-        outputs: ports.outputs,
-        states: ports.states,
+        ports,
+        bindings: Bindings::default(),
         firsts,
+        parts,
+        keep,
     })
 }
 
@@ -193,20 +234,42 @@ fn used(plan: &TargetPlan) -> Vec<bool> {
     used
 }
 
+/// Whether a run writes to the memory of an input that the device reads in place.
+pub(crate) fn is_overwritten(plan: &TargetPlan, input: usize) -> bool {
+    let content = Content::Input(input as u32);
+    let Some(region) = plan.regions.iter().position(|one| one.content == content) else {
+        return false;
+    };
+    let is_it = |place: &Place| place.region as usize == region;
+    plan.steps.iter().any(|step| match step {
+        Step::Copy { to, .. } => is_it(to),
+        Step::Launch(launch) => launch.writes.iter().any(|extent| is_it(&extent.at)),
+    })
+}
+
 /// A copy between memory of the host and that of the device.
 struct HostCopy {
     host: Buffer,
     device: Buffer,
-    /// Before the steps, else behind them.
-    before: bool,
+    /// Inputs are copied before the steps, outputs behind them.
+    end: End,
+}
+
+impl HostCopy {
+    fn is_before(&self) -> bool {
+        matches!(self.end, End::Input(_))
+    }
 }
 
 /// What the host reads and writes.
 #[derive(Default)]
-struct Ports {
-    inputs: Vec<Buffer>,
-    outputs: Vec<Buffer>,
-    states: Vec<Buffer>,
+pub(crate) struct Ports {
+    /// The model's own memory, by the number of the input, output or state.
+    pub inputs: Vec<Buffer>,
+    pub outputs: Vec<Buffer>,
+    pub states: Vec<Buffer>,
+    /// The input or output that each region is, where the device uses it in place.
+    ends: Vec<Option<End>>,
     copies: Vec<HostCopy>,
 }
 
@@ -215,14 +278,18 @@ impl Ports {
         let mut ports = Ports::default();
         let mut numbered: [Vec<(u32, Buffer)>; 3] = Default::default();
         for (region, buffer) in plan.regions.iter().zip(regions) {
-            let (list, n) = match region.content {
-                Content::Own | Content::Constant(_) => continue,
-                Content::Input(n) => (0, n),
-                Content::Output(n) => (1, n),
-                Content::State(n) => (2, n),
+            let (list, n, end) = match region.content {
+                Content::Own | Content::Constant(_) => {
+                    ports.ends.push(None);
+                    continue;
+                }
+                Content::Input(n) => (0, n, Some(End::Input(n as usize))),
+                Content::Output(n) => (1, n, Some(End::Output(n as usize))),
+                Content::State(n) => (2, n, None),
             };
             let mut at_host = buffer.clone();
-            if list < 2 && region.bytes > 0 && is_far(device) {
+            let is_copied = region.bytes > 0 && is_far(device);
+            if let Some(end) = end.filter(|_| is_copied) {
                 at_host = device.alloc(AllocSpec {
                     kind: MemoryKind::Host,
                     ..AllocSpec::device(region.bytes)
@@ -230,9 +297,10 @@ impl Ports {
                 ports.copies.push(HostCopy {
                     host: at_host.clone(),
                     device: buffer.clone(),
-                    before: list == 0,
+                    end,
                 });
             }
+            ports.ends.push(end.filter(|_| !is_copied));
             numbered[list].push((n, at_host));
         }
         let [inputs, outputs, states] = numbered.map(|mut list| {
@@ -242,50 +310,129 @@ impl Ports {
         (ports.inputs, ports.outputs, ports.states) = (inputs, outputs, states);
         Ok(ports)
     }
+
+    /// The model's own memory of an input or output.
+    pub fn own(&self, end: End) -> Option<&Buffer> {
+        match end {
+            End::Input(n) => self.inputs.get(n),
+            End::Output(n) => self.outputs.get(n),
+        }
+    }
+
+    /// Whether the device uses it in place: nothing is copied around runs.
+    pub fn is_in_place(&self, end: End) -> bool {
+        self.ends.contains(&Some(end))
+    }
+
+    /// Every input and output.
+    pub fn all(&self) -> impl Iterator<Item = End> {
+        let inputs = (0..self.inputs.len()).map(End::Input);
+        inputs.chain((0..self.outputs.len()).map(End::Output))
+    }
+}
+
+/// Inputs and outputs whose addresses a run is given, and what then keeps their memory.
+#[derive(Default)]
+struct Open<'a> {
+    ends: &'a [End],
+    held: Held,
 }
 
 /// What commands are made of.
-struct Parts<'a> {
-    programs: &'a [Arc<Program>],
-    regions: &'a [Buffer],
-    device: &'a Arc<dyn Device>,
+struct Parts {
+    programs: Vec<Arc<Program>>,
+    /// Where each region is.
+    addresses: Vec<u64>,
+    device: Arc<dyn Device>,
     stream: Stream,
 }
 
-impl Parts<'_> {
+/// Where the regions are for the commands of one graph: at an address, or at that of a slot.
+struct Places<'a> {
+    addresses: &'a [u64],
+    slots: Vec<Option<Slot>>,
+}
+
+impl Places<'_> {
     fn address(&self, place: Place) -> u64 {
-        self.regions[place.region as usize].va().0 + place.offset
+        self.addresses[place.region as usize] + place.offset
     }
 
+    fn value(&self, place: Place) -> Val {
+        match self.slots.get(place.region as usize) {
+            Some(Some(slot)) => Val::Slot(*slot, place.offset),
+            _ => Val::Const(self.address(place)),
+        }
+    }
+
+    /// Which bytes commands depend on. No two regions share any, and neither does the memory that is bound: addresses of the model's
+    /// own stand for it.
     fn span(&self, extent: &Extent) -> Span {
         Span::at(self.address(extent.at), extent.bytes)
     }
+}
 
+impl Parts {
     /// The steps as one submission, with the copies of the ports around them. It keeps what is in `keep`.
-    fn graph(&self, steps: &[Step], ports: &Ports, keep: &[Buffer]) -> Result<Graph> {
+    fn graph(
+        &self,
+        steps: &[Step],
+        ports: &Ports,
+        keep: &[Buffer],
+        open: &Open<'_>,
+    ) -> Result<Graph> {
         let mut builder = GraphBuilder::new();
-        let lane = builder.lane(self.device, &self.stream);
+        let mut slots = Vec::with_capacity(open.ends.len());
+        for end in open.ends {
+            slots.push((*end, builder.slot()?));
+        }
+        let slot = |end: End| {
+            let found = slots.iter().find(|(of, _)| *of == end);
+            found.map(|(_, slot)| *slot)
+        };
+        let places = Places {
+            addresses: &self.addresses,
+            slots: ports.ends.iter().map(|end| end.and_then(slot)).collect(),
+        };
+        let host = |copy: &HostCopy| match slot(copy.end) {
+            Some(slot) => Val::Slot(slot, 0),
+            None => Val::Const(copy.host.va().0),
+        };
+        let lane = builder.lane(&self.device, &self.stream);
         let hosts = ports.copies.iter().map(|copy| copy.host.clone());
         let kept: Vec<Buffer> = keep.iter().cloned().chain(hosts).collect();
-        for copy in ports.copies.iter().filter(|copy| copy.before) {
-            between(&mut builder, lane, "input", &copy.host, &copy.device);
+        for copy in ports.copies.iter().filter(|copy| copy.is_before()) {
+            let work = Work::Copy {
+                dst: Val::Const(copy.device.va().0),
+                src: host(copy),
+                bytes: copy.host.bytes(),
+            };
+            let (reads, writes) = ([Span::of(&copy.host)], [Span::of(&copy.device)]);
+            builder.add(lane, "input", work, reads, writes);
         }
         for step in steps {
-            self.step(&mut builder, lane, step);
+            self.step(&mut builder, lane, step, &places);
         }
-        for copy in ports.copies.iter().filter(|copy| !copy.before) {
-            between(&mut builder, lane, "output", &copy.device, &copy.host);
+        for copy in ports.copies.iter().filter(|copy| !copy.is_before()) {
+            let work = Work::Copy {
+                dst: host(copy),
+                src: Val::Const(copy.device.va().0),
+                bytes: copy.host.bytes(),
+            };
+            let (reads, writes) = ([Span::of(&copy.device)], [Span::of(&copy.host)]);
+            builder.add(lane, "output", work, reads, writes);
         }
         builder.keep(Arc::new(kept));
+        builder.keep(open.held.clone());
         Ok(builder.build()?)
     }
 
-    fn step(&self, builder: &mut GraphBuilder, lane: Lane, step: &Step) {
+    fn step(&self, builder: &mut GraphBuilder, lane: Lane, step: &Step, places: &Places<'_>) {
         match step {
             Step::Launch(launch) => {
                 let program = &self.programs[launch.object as usize];
                 let arguments = launch.arguments.iter().map(|argument| match *argument {
-                    Argument::Address(at) => Val::Const(self.address(at)),
+                    Argument::Address(at) => places.value(at),
                     Argument::Number(n) => Val::Const(n),
                 });
                 let work = Work::Exec {
@@ -294,29 +441,19 @@ impl Parts<'_> {
                     grid: launch.grid,
                     block: launch.block,
                 };
-                let reads = launch.reads.iter().map(|extent| self.span(extent));
-                let writes = launch.writes.iter().map(|extent| self.span(extent));
+                let reads = launch.reads.iter().map(|extent| places.span(extent));
+                let writes = launch.writes.iter().map(|extent| places.span(extent));
                 builder.add(lane, &program.name, work, reads, writes);
             }
             Step::Copy { to, from, bytes } => {
-                let (dst, src) = (self.address(*to), self.address(*from));
                 let work = Work::Copy {
-                    dst: Val::Const(dst),
-                    src: Val::Const(src),
+                    dst: places.value(*to),
+                    src: places.value(*from),
                     bytes: *bytes,
                 };
-                let span = |at| [Span::at(at, *bytes)];
-                builder.add(lane, "copy", work, span(src), span(dst));
+                let span = |place| [Span::at(places.address(place), *bytes)];
+                builder.add(lane, "copy", work, span(*from), span(*to));
             }
         }
     }
-}
-
-fn between(builder: &mut GraphBuilder, lane: Lane, name: &str, from: &Buffer, to: &Buffer) {
-    let work = Work::Copy {
-        dst: Val::Const(to.va().0),
-        src: Val::Const(from.va().0),
-        bytes: from.bytes(),
-    };
-    builder.add(lane, name, work, [Span::of(from)], [Span::of(to)]);
 }

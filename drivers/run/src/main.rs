@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use doorbell_run::error::EXIT_CODES;
 use doorbell_run::given;
-use doorbell_run::save::{apart, save};
+use doorbell_run::save::{apart, save, writable};
 use doorbell_run::times::Times;
 use doorbell_run::{Chain, Error, Model, ModelBundle, Port};
 use hcq::text::plain;
@@ -68,6 +68,7 @@ fn checked<'a>(args: &'a Args, bundle: &ModelBundle) -> Result<Vec<(&'a str, Vec
         bundle.output(name)?;
         let others = args.outputs[..n].iter().map(|(_, path)| path.as_path());
         apart(path, read().chain(others))?;
+        writable(path)?;
     }
     let ports = args.inputs.iter().map(|(name, _)| bundle.input(name));
     let ports = ports.collect::<Result<Vec<_>, _>>()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hcq::mem::view::View;
 use hcq::{Buffer, Deadline, Device};
 
+use crate::bind::{self, End, Wanted};
 use crate::bundle::ModelBundle;
 use crate::error::{Error, Result};
 use crate::load::{self, Loaded};
@@ -53,7 +54,7 @@ impl Model {
         };
         model.reset()?;
         // Inputs that are never written are zeros, not what was there before.
-        for buffer in &model.loaded.inputs {
+        for buffer in &model.loaded.ports.inputs {
             zero(buffer)?;
         }
         Ok(model)
@@ -85,8 +86,8 @@ impl Model {
     /// [`Error::Busy`]; the device's.
     pub fn reset(&mut self) -> Result<()> {
         self.settle()?;
-        let Loaded { states, firsts, .. } = &self.loaded;
-        for (buffer, first) in states.iter().zip(firsts) {
+        let Loaded { ports, firsts, .. } = &self.loaded;
+        for (buffer, first) in ports.states.iter().zip(firsts) {
             match first {
                 None => zero(buffer)?,
                 Some(bytes) => buffer.write(0, bytes)?,
@@ -102,8 +103,15 @@ impl Model {
                 device: self.device.info().id.to_string(),
             });
         }
-        self.busy = false;
-        Ok(())
+        self.over()
+    }
+
+    /// The last run has ended.
+    fn over(&mut self) -> Result<()> {
+        match std::mem::take(&mut self.busy) {
+            true => self.loaded.bindings.take_back(),
+            false => Ok(()),
+        }
     }
 
     fn states(&self) -> impl Iterator<Item = &Port> + Clone {
@@ -141,7 +149,7 @@ impl Model {
     pub fn write_input(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.settle()?;
         let n = sized(self.bundle.inputs().iter(), "input", name, bytes.len())?;
-        Ok(self.loaded.inputs[n].write(0, bytes)?)
+        Ok(self.memory_of(End::Input(n), name)?.write(0, bytes)?)
     }
 
     /// Copies the value of an output of the last run.
@@ -151,7 +159,7 @@ impl Model {
     pub fn read_output(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
         self.settle()?;
         let n = sized(self.bundle.outputs().iter(), "output", name, into.len())?;
-        Ok(self.loaded.outputs[n].read(0, into)?)
+        Ok(self.memory_of(End::Output(n), name)?.read(0, into)?)
     }
 
     /// Sets the value of a state.
@@ -161,7 +169,7 @@ impl Model {
     pub fn write_state(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
         self.settle()?;
         let n = sized(self.states(), "state", name, bytes.len())?;
-        Ok(self.loaded.states[n].write(0, bytes)?)
+        Ok(self.loaded.ports.states[n].write(0, bytes)?)
     }
 
     /// Copies the value of a state.
@@ -171,7 +179,92 @@ impl Model {
     pub fn read_state(&mut self, name: &str, into: &mut [u8]) -> Result<()> {
         self.settle()?;
         let n = sized(self.states(), "state", name, into.len())?;
-        Ok(self.loaded.states[n].read(0, into)?)
+        Ok(self.loaded.ports.states[n].read(0, into)?)
+    }
+
+    /// Uses memory in the place of an input's own, from the next run on, without a copy: what [`hcq::Device::import`] of
+    /// [`Model::device`] has made of pages of the process, a dma-buf or memory of OpenCL; a buffer of that device; memory that is bound
+    /// to an output of another model there. The first bytes of it are the input. Each later call costs as much as a check.
+    ///
+    /// The model keeps the memory until other memory is bound and, after that, until no run uses it. The caller writes it, by
+    /// whichever way, while no run is under way; before each run all of it is cleaned out of the host's caches where the device does
+    /// not see them. Memory of a camera or of OpenCL is complete before the run: nothing waits for it here. States have no memory of
+    /// others: a queue takes a copy of its newest row.
+    ///
+    /// # Errors
+    /// An input that the model does not have; [`Error::Port`] for memory of another device, that is too small, not at a multiple of
+    /// 64 bytes, or that an output has; [`Error::Busy`]; the device's, when the commands are made anew for the first memory.
+    pub fn bind_input(&mut self, name: &str, memory: &Buffer) -> Result<()> {
+        let (n, _) = named(self.bundle.inputs().iter(), "input", name)?;
+        self.bind(End::Input(n), name, Some(memory))
+    }
+
+    /// The same of an output, which a run writes there. Neither an input nor another output may have a part of the memory, by
+    /// whichever address.
+    ///
+    /// # Errors
+    /// As [`Model::bind_input`].
+    pub fn bind_output(&mut self, name: &str, memory: &Buffer) -> Result<()> {
+        let (n, _) = named(self.bundle.outputs().iter(), "output", name)?;
+        self.bind(End::Output(n), name, Some(memory))
+    }
+
+    /// Uses an input's own memory again, with the value that it had.
+    ///
+    /// # Errors
+    /// An input that the model does not have; [`Error::Busy`].
+    pub fn unbind_input(&mut self, name: &str) -> Result<()> {
+        let (n, _) = named(self.bundle.inputs().iter(), "input", name)?;
+        self.bind(End::Input(n), name, None)
+    }
+
+    /// The same of an output.
+    ///
+    /// # Errors
+    /// As [`Model::unbind_input`].
+    pub fn unbind_output(&mut self, name: &str) -> Result<()> {
+        let (n, _) = named(self.bundle.outputs().iter(), "output", name)?;
+        self.bind(End::Output(n), name, None)
+    }
+
+    fn bind(&mut self, end: End, name: &str, memory: Option<&Buffer>) -> Result<()> {
+        self.settle()?;
+        let loaded = &self.loaded;
+        let own = loaded.ports.own(end).ok_or_else(|| missing(end, name))?;
+        let plan = &self.bundle.targets()[self.target];
+        let part = match memory {
+            None => None,
+            Some(memory) => {
+                let wanted = Wanted {
+                    end,
+                    name,
+                    own,
+                    is_overwritten: match end {
+                        End::Input(n) => {
+                            loaded.ports.is_in_place(end) && load::is_overwritten(plan, n)
+                        }
+                        End::Output(_) => false,
+                    },
+                };
+                // Both what they have and what they may have again.
+                let others = loaded.ports.all().flat_map(|other| {
+                    let has = [
+                        loaded.ports.own(other).cloned(),
+                        loaded.bindings.memory(other),
+                    ];
+                    has.into_iter().flatten().map(move |memory| (other, memory))
+                });
+                Some(bind::part(&wanted, &*self.device, memory, others)?)
+            }
+        };
+        let own = own.va().0;
+        self.loaded.bind(&plan.steps, (end, own), part)
+    }
+
+    /// What the host reads or writes of an input or output of the bundle.
+    fn memory_of(&self, end: End, name: &str) -> Result<Buffer> {
+        let found = self.loaded.memory(end);
+        found.ok_or_else(|| missing(end, name))
     }
 
     /// The memory of an input, to write it without a copy. The device reads it during a run.
@@ -180,7 +273,7 @@ impl Model {
     /// An input that the model does not have; memory that the host cannot map.
     pub fn input_memory(&self, name: &str) -> Result<View> {
         let (n, _) = named(self.bundle.inputs().iter(), "input", name)?;
-        Ok(self.loaded.inputs[n].view()?)
+        Ok(self.memory_of(End::Input(n), name)?.view()?)
     }
 
     /// The memory of an output, to read it without a copy. The device writes it during a run.
@@ -189,7 +282,7 @@ impl Model {
     /// As [`Model::input_memory`].
     pub fn output_memory(&self, name: &str) -> Result<View> {
         let (n, _) = named(self.bundle.outputs().iter(), "output", name)?;
-        Ok(self.loaded.outputs[n].view()?)
+        Ok(self.memory_of(End::Output(n), name)?.view()?)
     }
 
     /// Runs the model once and waits for it: one submission. All of it, the end of a late run before it as well, may take
@@ -212,7 +305,14 @@ impl Model {
     }
 
     fn start_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
-        let started = self.loaded.graph.replay(&[], &[], deadline).map(drop);
+        if self.busy {
+            self.wait_by(deadline, limit)?;
+        }
+        let Loaded {
+            graph, bindings, ..
+        } = &mut self.loaded;
+        bindings.hand_over()?;
+        let started = graph.replay(&bindings.values, &[], deadline).map(drop);
         started.map_err(|e| self.late(limit, e))?;
         self.busy = true;
         Ok(())
@@ -229,8 +329,7 @@ impl Model {
     fn wait_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
         let over = self.loaded.graph.wait(deadline);
         over.map_err(|e| self.late(limit, e))?;
-        self.busy = false;
-        Ok(())
+        self.over()
     }
 
     /// For a run of at most `limit`. Whether the device makes progress is of interest after the device's own timeout alone: a
@@ -259,6 +358,16 @@ impl Drop for Model {
             // Its error is that of the run, which has been told or is lost with the model.
             let _ = self.loaded.graph.wait(Deadline::after(self.timeout));
         }
+    }
+}
+
+/// A plan without memory for an input or output of the bundle.
+fn missing(end: End, name: &str) -> Error {
+    Error::Port {
+        what: end.what(),
+        name: name.into(),
+        expected: "memory of the target's plan".into(),
+        found: "none".into(),
     }
 }
 

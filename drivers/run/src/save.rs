@@ -2,10 +2,14 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
+
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::unistd::linkat;
 
 use crate::error::{Error, Result};
 
@@ -145,7 +149,51 @@ fn pipe(path: &Path, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// A file that is not under its name yet; one that is left is removed.
+/// Checks that [`save`] can write a file: that its folder is there and takes files, that what is there may be written. Nothing is
+/// changed. What takes long is done behind it.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn writable(path: &Path) -> Result<()> {
+    may_write(path).map_err(|source| Error::Io {
+        file: path.display().to_string(),
+        source,
+    })
+}
+
+fn may_write(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(about) if about.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(about) if about.is_file() => OpenOptions::new().write(true).open(path).map(drop),
+        // Devices, and pipes that somebody may read by then.
+        Ok(_) => Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(to) => may_write(&folder(path).join(to)),
+            Err(_) => takes(folder(path)),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+/// Checks that a folder takes files.
+///
+/// # Errors
+/// [`Error::Io`].
+pub fn takes_files(folder: &Path) -> Result<()> {
+    takes(folder).map_err(|source| Error::Io {
+        file: folder.display().to_string(),
+        source,
+    })
+}
+
+fn takes(folder: &Path) -> io::Result<()> {
+    match unnamed(folder)? {
+        Some(_) => Ok(()),
+        None => partial(folder).map(drop),
+    }
+}
+
+/// A name for a file that is not under its own yet; one that is left is removed.
 struct Partial(PathBuf);
 
 impl Drop for Partial {
@@ -155,30 +203,109 @@ impl Drop for Partial {
     }
 }
 
-fn replace(path: &Path, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Result<()> {
+/// Another such name, which a process that had the number before may have left.
+fn next_name(folder: &Path) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let folder = folder(path);
-    let (mut file, partial) = loop {
-        let n = COUNT.fetch_add(1, Ordering::Relaxed);
-        let partial = folder.join(format!(".partial-{}-{n}", std::process::id()));
-        match File::create_new(&partial) {
-            Ok(file) => break (file, Partial(partial)),
-            // Of a process that had the number before.
+    let n = COUNT.fetch_add(1, Ordering::Relaxed);
+    folder.join(format!(".partial-{}-{n}", std::process::id()))
+}
+
+/// A new file with such a name.
+fn partial(folder: &Path) -> io::Result<(File, Partial)> {
+    loop {
+        let name = next_name(folder);
+        match File::create_new(&name) {
+            Ok(file) => return Ok((file, Partial(name))),
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             Err(e) => return Err(e),
         }
-    };
+    }
+}
+
+/// A new file in a folder without a name: it ends with the process, whatever ends that. None where the filesystem has no such
+/// files, or where nothing can name them later.
+fn unnamed(folder: &Path) -> io::Result<Option<File>> {
+    if !Path::new(OPEN_FILES).exists() {
+        return Ok(None);
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o666);
+    match options.custom_flags(OFlag::O_TMPFILE.bits()).open(folder) {
+        Ok(file) => Ok(Some(file)),
+        // Of filesystems, of older kernels.
+        Err(e)
+            if matches!(
+                e.kind(),
+                ErrorKind::Unsupported | ErrorKind::IsADirectory | ErrorKind::InvalidInput
+            ) =>
+        {
+            Ok(None)
+        }
+        Err(e) => Err(e),
+    }
+}
+
+/// The open files of this process, by their numbers.
+const OPEN_FILES: &str = "/proc/self/fd";
+
+/// Gives a file without a name one that nothing has.
+fn link(file: &File, path: &Path) -> io::Result<()> {
+    let of = format!("{OPEN_FILES}/{}", file.as_raw_fd());
+    let follow = AtFlags::AT_SYMLINK_FOLLOW;
+    Ok(linkat(AT_FDCWD, of.as_str(), AT_FDCWD, path, follow)?)
+}
+
+/// Writes a file that is not under its name yet.
+fn fill(mut file: &File, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Result<()> {
     if let Some(before) = before {
         // Only root gives files away; of another user's file, who runs this is the owner then.
-        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
+        let _ = fchown(file, Some(before.uid()), Some(before.gid()));
         file.set_permissions(before.permissions())?;
     }
     file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&partial.0, path)?;
+    file.sync_all()
+}
+
+/// Puts a file in the place of what has a name. Signals that end the process leave nothing, but between the two calls that
+/// replace a file.
+fn replace(path: &Path, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Result<()> {
+    let folder = folder(path);
+    match unnamed(folder)? {
+        Some(file) => {
+            fill(&file, bytes, before)?;
+            name(&file, path, before.is_none())?;
+        }
+        None => {
+            let (file, name) = partial(folder)?;
+            fill(&file, bytes, before)?;
+            fs::rename(&name.0, path)?;
+        }
+    }
     // The file is whole under its name; some filesystems cannot flush a folder.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// Gives a file without a name that of another, or a new one.
+fn name(file: &File, path: &Path, is_new: bool) -> io::Result<()> {
+    if is_new {
+        match link(file, path) {
+            // Somebody has made one meanwhile.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            done => return done,
+        }
+    }
+    loop {
+        let other = next_name(folder(path));
+        match link(file, &other) {
+            Ok(()) => {
+                let other = Partial(other);
+                return fs::rename(&other.0, path);
+            }
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -207,6 +334,55 @@ mod tests {
         // A file that is not there yet has a name as well.
         let again = folder.path().join(".").join("new");
         assert!(apart(&again, [model.as_path(), &new]).is_err());
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_known_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        fs::write(at("old"), "old").unwrap();
+        symlink("new", at("link")).unwrap();
+        symlink("missing/new", at("lost")).unwrap();
+        for good in [at("old"), at("new"), at("link"), "/dev/null".into()] {
+            writable(&good).unwrap();
+        }
+        assert_eq!(fs::read(at("old")).unwrap(), b"old");
+        for bad in [
+            folder.path().to_path_buf(),
+            at("missing/new"),
+            at("lost"),
+            at("old/new"),
+        ] {
+            let error = writable(&bad).unwrap_err().to_string();
+            assert!(error.starts_with(&bad.display().to_string()), "{error}");
+        }
+        assert_eq!(count(), 3);
+    }
+
+    #[test]
+    fn a_file_without_a_name_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        // Not every filesystem has them.
+        let Some(file) = unnamed(folder.path()).unwrap() else {
+            return;
+        };
+        fill(&file, b"one", None).unwrap();
+        assert_eq!(count(), 0);
+        name(&file, &at("a"), true).unwrap();
+        drop(file);
+        assert_eq!(fs::read(at("a")).unwrap(), b"one");
+        // One that somebody has made meanwhile is replaced, and a folder is not.
+        let file = unnamed(folder.path()).unwrap().unwrap();
+        fill(&file, b"two", None).unwrap();
+        name(&file, &at("a"), true).unwrap();
+        assert_eq!(fs::read(at("a")).unwrap(), b"two");
+        fs::create_dir(at("folder")).unwrap();
+        let file = unnamed(folder.path()).unwrap().unwrap();
+        assert!(name(&file, &at("folder"), true).is_err());
+        assert_eq!(count(), 2);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use doorbell_run::{Chain, Model, ModelBundle};
+use hcq::Import;
+use hcq::mem::view::View;
 
 /// Counts calls.
 struct Counting;
@@ -54,7 +56,25 @@ fn allocated(mut what: impl FnMut()) -> u64 {
 #[test]
 fn runs_do_not_allocate() {
     short_runs();
+    bound_runs();
     long_runs();
+}
+
+/// A ring of buffers of the caller, one after the other.
+fn bound_runs() {
+    let mut model = placed(small::good());
+    let ring = [(); 3].map(|()| {
+        let view = View::alloc(4096, 4096).unwrap();
+        model.device().import(&Import::Host(view)).unwrap()
+    });
+    let mut n = 0;
+    let mut round = || {
+        n += 1;
+        model.bind_input("x", &ring[n % ring.len()]).unwrap();
+        model.run(Duration::from_secs(60)).unwrap();
+    };
+    (0..200).for_each(|_| round());
+    assert_eq!(allocated(|| (0..2000).for_each(|_| round())), 0);
 }
 
 fn short_runs() {

@@ -1,7 +1,7 @@
 //! Buffers for the user: a piece of memory, or memory of others, with the host's access to it.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use hcq::memory::RemoteMemory;
 use hcq::{AllocSpec, Buffer, Error, GpuVa, HostAccess, Import, MemoryKind, Result};
@@ -16,7 +16,16 @@ use crate::core::Core;
 pub struct Owned {
     /// The addresses that its own is one of. Another machine may give the same address to other memory.
     pub space: Arc<Space>,
+    /// Of which handle it is.
+    core: Weak<Core>,
     _memory: Box<dyn Any + Send + Sync>,
+}
+
+impl Owned {
+    /// Whether a handle has made or imported it.
+    pub fn is_of(&self, core: &Arc<Core>) -> bool {
+        std::ptr::eq(self.core.as_ptr(), Arc::as_ptr(core))
+    }
 }
 
 /// A new buffer.
@@ -50,6 +59,7 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
     };
     let owned = Owned {
         space: core.backend.space().clone(),
+        core: Arc::downgrade(core),
         _memory: Box::new(piece),
     };
     Ok(Buffer::new(
@@ -104,6 +114,7 @@ pub fn import(core: &Arc<Core>, memory: &Import) -> Result<Buffer> {
     core.ranges().insert(va.0, bytes, "imported memory");
     let owned = Owned {
         space: core.backend.space().clone(),
+        core: Arc::downgrade(core),
         _memory: Box::new(Imported {
             core: core.clone(),
             memory: Some(imported),

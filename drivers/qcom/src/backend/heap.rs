@@ -33,9 +33,17 @@ impl<M: Object> Heap<M> {
         self.lock().insert(object.va(), Arc::downgrade(object));
     }
 
-    /// Forgets the object at an address, which is about to be freed.
-    pub fn remove(&self, va: u64) {
-        self.lock().remove(&va);
+    /// Forgets the object at an address, which is about to be freed: what it was over is there again. Another object may have the
+    /// address by now, and stays.
+    pub fn remove(&self, va: u64, under: Option<&Arc<M>>) {
+        let mut all = self.lock();
+        if all.get(&va).is_none_or(|one| one.strong_count() > 0) {
+            return;
+        }
+        match under.filter(|object| object.va() == va) {
+            Some(object) => all.insert(va, Arc::downgrade(object)),
+            None => all.remove(&va),
+        };
     }
 
     /// The object with an address.
@@ -58,5 +66,51 @@ impl<M: Object> Heap<M> {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<M>>> {
         // Each change is one call of a collection.
         lock(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Range(u64, u64);
+
+    impl Object for Range {
+        fn va(&self) -> u64 {
+            self.0
+        }
+        fn bytes(&self) -> u64 {
+            self.1
+        }
+        fn window(&self) -> Option<Window> {
+            None
+        }
+    }
+
+    #[test]
+    fn an_object_that_ends_leaves_its_address_to_others() {
+        let heap = Heap::default();
+        let has = |at| heap.at(at).map(|found: Arc<Range>| found.1);
+        let small = Arc::new(Range(0x1000, 0x1000));
+        heap.add(&small);
+        assert_eq!(
+            [0xfff, 0x1000, 0x1fff, 0x2000].map(has),
+            [None, Some(0x1000), Some(0x1000), None]
+        );
+        // A larger one over it.
+        let large = Arc::new(Range(0x1000, 0x2000));
+        heap.add(&large);
+        assert_eq!(has(0x2000), Some(0x2000));
+        // One that is there is not forgotten.
+        heap.remove(0x1000, None);
+        assert_eq!(has(0x1000), Some(0x2000));
+        drop(large);
+        assert_eq!(has(0x1000), None);
+        heap.remove(0x1000, Some(&small));
+        assert_eq!([0x1000, 0x2000].map(has), [Some(0x1000), None]);
+        drop(small);
+        heap.remove(0x1000, None);
+        assert_eq!(heap.all().len(), 0);
+        assert!(heap.lock().is_empty());
     }
 }

@@ -42,6 +42,8 @@ impl Memory {
             Import::Host(view) => Memory::of_host(process, view, lines),
             Import::DmaBuf(fd, bytes) => Memory::of_dmabuf(process, *fd, *bytes),
             Import::Device { va, bytes, owner } => {
+                // Held over the look and what it leads to.
+                let _one = lock(&process.imported);
                 Memory::of_library(process, (va.0, *bytes), None, owner.clone())
             }
         }
@@ -137,7 +139,8 @@ impl Memory {
         Ok(one.known())
     }
 
-    /// Memory that another library of the process has made; the host may see it through a window.
+    /// Memory that another library of the process has made; the host may see it through a window. The list of what is imported is
+    /// locked: of two at the same address one is the first.
     fn of_library(
         process: &Arc<Process>,
         (va, bytes): (u64, u64),

@@ -57,7 +57,7 @@ pub(super) enum Kind {
     /// The same once more, by another owner: the first import has the address, and is kept as well.
     Shared(
         #[expect(dead_code, reason = "it is kept")] Arc<dyn Any + Send + Sync>,
-        #[expect(dead_code, reason = "it is kept")] Arc<Memory>,
+        Arc<Memory>,
     ),
 }
 
@@ -189,14 +189,15 @@ impl Memory {
         one.known()
     }
 
-    /// Memory that another import has the address of.
+    /// Memory that another import has the address of. It is what is known there if it ends later.
     pub(super) fn shared(
         first: Arc<Memory>,
         (va, bytes): (u64, u64),
         window: Option<Window>,
         owner: Arc<dyn Any + Send + Sync>,
     ) -> Arc<Memory> {
-        Arc::new(Memory {
+        let is_longer = va + bytes > first.va + first.bytes;
+        let one = Memory {
             named: None,
             window,
             va,
@@ -204,12 +205,16 @@ impl Memory {
             is_new: false,
             process: first.process.clone(),
             kind: Kind::Shared(owner, first),
-        })
+        };
+        match is_longer {
+            true => one.known(),
+            false => Arc::new(one),
+        }
     }
 
     /// Whether it is of another library.
     pub(super) fn is_foreign(&self) -> bool {
-        matches!(self.kind, Kind::Foreign(_))
+        matches!(self.kind, Kind::Foreign(_) | Kind::Shared(..))
     }
 
     pub(super) fn known(self) -> Arc<Memory> {
@@ -233,8 +238,12 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         let file = &*self.process.file;
-        if self.va != 0 && !matches!(self.kind, Kind::Shared(..)) {
-            self.process.heap.remove(self.va);
+        let under = match &self.kind {
+            Kind::Shared(_, first) => Some(first),
+            _ => None,
+        };
+        if self.va != 0 {
+            self.process.heap.remove(self.va, under);
         }
         self.named = None;
         if matches!(self.kind, Kind::Object(_)) {

@@ -305,7 +305,7 @@ impl Memory {
     /// Closes the handle. The kernel keeps what submissions that still run have listed.
     fn close(&self) {
         if self.va != 0 {
-            self.process.heap.remove(self.va);
+            self.process.heap.remove(self.va, None);
         }
         let mut argument = GemClose {
             handle: self.handle,

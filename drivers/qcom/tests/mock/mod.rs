@@ -62,12 +62,32 @@ impl Memory {
         let mut words = vec![0u32; dwords as usize];
         view.read_words(offset, &mut words).unwrap();
         let wide = |body: &[u32], at: usize| u64::from(body[at]) | u64::from(body[at + 1]) << 32;
+        // Packets before this one are left out.
+        let mut next = 0;
         for packet in packet::packets(&words) {
-            let Packet::Command { op, body } = packet.unwrap().1 else {
+            let (place, packet) = packet.unwrap();
+            let Packet::Command { op, body } = packet else {
                 continue;
             };
+            if place < next {
+                continue;
+            }
             packet::check(op, body).unwrap();
             match (op, body.len()) {
+                (op::COND_EXEC, _) => {
+                    let word = |at| {
+                        let (view, offset) = self.at(wide(body, at));
+                        view.read::<u32>(offset).unwrap()
+                    };
+                    if word(0) == 0 || word(2) >= body[4] {
+                        next = place + 1 + body.len() + body[5] as usize;
+                    }
+                }
+                (op::INDIRECT_BUFFER, _) => {
+                    if !self.run(wide(body, 0), body[2]) {
+                        return false;
+                    }
+                }
                 (op::EVENT_WRITE, 4) => {
                     assert!(packet::event_writes(event_write_0::EVENT.get(body[0])));
                     self.write(wide(body, 1), body[3]);

@@ -15,6 +15,7 @@ extern "C" {
 
 typedef struct dbx_bundle dbx_bundle;
 typedef struct dbx_model dbx_model;
+typedef struct dbx_buffer dbx_buffer;
 
 enum {
     DBX_OK = 0,
@@ -75,6 +76,22 @@ int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t si
 /* The memory of a DBX_INPUT or DBX_OUTPUT that the device uses, where the host can map it: nothing is copied. Not to be
  * touched during a run. */
 int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, size_t *size);
+
+/* Memory of the caller for the device of a model, to be bound to it: made once, for each buffer of a ring. The caller keeps the
+ * memory until it is released here and neither bound nor used by a run any more; dbx_free ends both. */
+/* Pages of the process, whole ones (CPU, KGSL). Only memory that is not touched during a run is bound. */
+int dbx_import_host(const dbx_model *model, void *memory, size_t size, dbx_buffer **out);
+/* A dma-buf with at least so many bytes (KGSL, msm); the descriptor may be closed then. */
+int dbx_import_dmabuf(const dbx_model *model, int fd, size_t size, dbx_buffer **out);
+/* A buffer of Qualcomm's OpenCL by its cl_mem, with so many bytes (KGSL). Its work on it has ended before each run (clFinish). */
+int dbx_import_opencl(const dbx_model *model, void *cl_mem, size_t size, dbx_buffer **out);
+/* A model keeps what is bound to it. */
+void dbx_release(dbx_buffer *buffer);
+/* Uses the memory from offset on in the place of a DBX_INPUT or DBX_OUTPUT, from the next run on: nothing is copied, and
+ * nothing is encoded again but for the first memory of an input or output. NULL: the model's own again. The address is a multiple of
+ * 64, and no two of a model have the same bytes, unless both are inputs. Bound memory is one of this model's device. While a run
+ * is under way, it returns DBX_LATE. */
+int dbx_bind(dbx_model *model, int kind, const char *name, const dbx_buffer *buffer, size_t offset);
 
 /* Runs once. All of it takes limit_ms at most, the end of a late run before it as well. With 0, dbx_wait only asks whether the run is
  * over, and dbx_run and dbx_start submit it only if the one before is. */

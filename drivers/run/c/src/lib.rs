@@ -9,9 +9,13 @@ use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
-use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port};
+use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port, opencl};
+use hcq::mem::view::View;
+use hcq::{Buffer, Import};
 
 /// A file or argument that cannot be used: `DBX_...` of the header.
 const FILE: c_int = -1;
@@ -111,6 +115,11 @@ pub struct Loaded {
     read: Vec<u8>,
     notes: CString,
     device: CString,
+}
+
+/// Memory of the caller as memory of a model's device, as C holds it.
+pub struct Imported {
+    buffer: Buffer,
 }
 
 /// `struct dbx_port` of the header.
@@ -526,6 +535,142 @@ pub unsafe extern "C" fn dbx_memory(
         Ok(())
     })
 }
+
+/// Makes memory of others known to a model's device.
+///
+/// # Safety
+/// `out` is null or a place for a pointer.
+unsafe fn import(model: &Loaded, memory: &Import, out: *mut *mut Imported) -> Result<(), Failure> {
+    let made = model.model.device().import(memory);
+    let buffer = made.map_err(|e| match e {
+        // Not the model is at fault, which is on this device.
+        hcq::Error::Unsupported { .. } => Failure(ARGUMENT, e.to_string()),
+        e => Error::from(e).into(),
+    })?;
+    // SAFETY: the caller's promise.
+    unsafe { give(out, Box::new(Imported { buffer })) }
+}
+
+/// Makes pages of the process memory of a model's device.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_import_host(
+    model: *const Loaded,
+    memory: *mut c_void,
+    size: usize,
+    out: *mut *mut Imported,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let loaded = unsafe { shared(model) }?;
+        let Some(memory) = NonNull::new(memory.cast::<u8>()) else {
+            return wrong("expected memory, found a null pointer");
+        };
+        if isize::try_from(size).is_err() {
+            return wrong("expected a size that memory can have, found a negative or larger one");
+        }
+        // SAFETY: the caller's promise: so many bytes, mapped for reads and writes until what is imported is released and no model
+        // uses it, and written by others at no time when they are read here, or as a device would.
+        let view = unsafe { View::new(memory, size, Arc::new(())) };
+        // SAFETY: the caller's promise.
+        unsafe { import(loaded, &Import::Host(view), out) }
+    })
+}
+
+/// Makes a dma-buf memory of a model's device.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_import_dmabuf(
+    model: *const Loaded,
+    fd: c_int,
+    size: usize,
+    out: *mut *mut Imported,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let loaded = unsafe { shared(model) }?;
+        // SAFETY: the caller's promise.
+        unsafe { import(loaded, &Import::DmaBuf(fd, size as u64), out) }
+    })
+}
+
+/// Makes memory of a `cl_mem` of Qualcomm's OpenCL memory of a model's device.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_import_opencl(
+    model: *const Loaded,
+    memory: *mut c_void,
+    size: usize,
+    out: *mut *mut Imported,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let loaded = unsafe { shared(model) }?;
+        let handle = memory.expose_provenance() as u64;
+        let found = opencl::import(handle, size as u64, Arc::new(()));
+        let found = found.map_err(|e| Failure(ARGUMENT, e.to_string()))?;
+        // SAFETY: the caller's promise.
+        unsafe { import(loaded, &found, out) }
+    })
+}
+
+/// Releases what was imported. Models that it is bound to keep it.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_release(buffer: *mut Imported) {
+    if !buffer.is_null() {
+        // SAFETY: the caller's promise: it came from here and is not used again.
+        drop(unsafe { Box::from_raw(buffer) });
+    }
+}
+
+/// Uses memory that was imported in the place of an input's or output's own.
+///
+/// # Safety
+/// As the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dbx_bind(
+    model: *mut Loaded,
+    kind: c_int,
+    name: *const c_char,
+    buffer: *const Imported,
+    offset: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: the caller's promise.
+        let (loaded, name) = unsafe { (alone(model)?, string(name)?) };
+        // SAFETY: the caller's promise.
+        let Some(all) = (unsafe { buffer.as_ref() }) else {
+            return match kind {
+                INPUT => Ok(loaded.model.unbind_input(name)?),
+                OUTPUT => Ok(loaded.model.unbind_output(name)?),
+                _ => wrong(NO_STATE),
+            };
+        };
+        let all = &all.buffer;
+        let Some(rest) = all.bytes().checked_sub(offset as u64) else {
+            return wrong("expected an offset inside of the memory, found one behind its end");
+        };
+        let part = all.slice(offset as u64, rest).map_err(Error::from)?;
+        match kind {
+            INPUT => Ok(loaded.model.bind_input(name, &part)?),
+            OUTPUT => Ok(loaded.model.bind_output(name, &part)?),
+            _ => wrong(NO_STATE),
+        }
+    })
+}
+
+/// Why a state has no memory of the caller.
+const NO_STATE: &str =
+    "expected DBX_INPUT or DBX_OUTPUT: the memory of a state is the model's alone";
 
 fn limit(ms: u32) -> Duration {
     Duration::from_millis(ms.into())

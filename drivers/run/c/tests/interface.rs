@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Command;
-use std::ptr::null_mut;
+use std::ptr::{null, null_mut};
 
 use doorbell_run_c::*;
 
@@ -175,7 +175,6 @@ fn files_of_any_name_are_opened_and_codes_say_what_is_wrong() {
     unsafe {
         ok(dbx_open(name.as_ptr(), &mut bundle));
         for (devices, code) in [
-            ("CPU:9", -6),
             ("QCOM;CPU", -6),
             ("TWINKGSL+QCOM::a630", -6),
             ("QCOM::a740", -5),
@@ -189,6 +188,76 @@ fn files_of_any_name_are_opened_and_codes_say_what_is_wrong() {
             assert!(model.is_null());
         }
         dbx_close(bundle);
+    }
+}
+
+/// A page, as the memory of a camera has.
+#[repr(C, align(4096))]
+#[allow(dead_code, reason = "it is read by its address")]
+struct Page([u64; 512]);
+
+#[test]
+fn memory_of_the_caller_is_used_in_place() {
+    let file = small::good();
+    let (mut bundle, mut model) = (null_mut(), null_mut());
+    let cpu = CString::new("CPU").unwrap();
+    let [x, y, queue] = ["x", "y", "queue"].map(|name| CString::new(name).unwrap());
+    let pages: *mut Page = Box::into_raw(Box::new([0, 1].map(|n| Page([n; 512])))).cast();
+    let mut frames = [null_mut(), null_mut()];
+    let mut output = vec![0xffu8; small::ROW as usize * 8];
+    let into = output.as_mut_ptr().cast();
+    // SAFETY: pointers of the library, strings and buffers that live through the calls; the pages live until the model is freed.
+    unsafe {
+        ok(dbx_open_memory(
+            file.as_ptr().cast(),
+            file.len(),
+            &mut bundle,
+        ));
+        ok(dbx_place(bundle, cpu.as_ptr(), &mut model));
+        dbx_close(bundle);
+        for (n, frame) in frames.iter_mut().enumerate() {
+            ok(dbx_import_host(model, pages.add(n).cast(), 4096, frame));
+        }
+        for (n, first) in [10, 21, 12, 23].into_iter().enumerate() {
+            let page = pages.add(n % 2).cast::<u64>();
+            (0..512).for_each(|i| page.add(i).write_volatile(10 + n as u64 % 2 * 10));
+            ok(dbx_bind(model, 0, x.as_ptr(), frames[n % 2], 1024));
+            ok(dbx_run(model, 60_000));
+            ok(dbx_read(
+                model,
+                1,
+                y.as_ptr(),
+                into,
+                small::ROW as usize * 8,
+            ));
+            let found = std::slice::from_raw_parts(into.cast::<u8>(), small::ROW as usize * 8);
+            assert_eq!(small::values(found), [first; small::ROW as usize]);
+        }
+        for (kind, name, offset) in [
+            (0, &x, 8),
+            (0, &x, 4096),
+            (0, &x, 4097),
+            (0, &x, usize::MAX),
+            (0, &queue, 0),
+            (1, &x, 0),
+            (2, &queue, 0),
+        ] {
+            let code = dbx_bind(model, kind, name.as_ptr(), frames[0], offset);
+            assert_eq!(code, -6, "{kind} {name:?} {offset}: {}", error());
+        }
+        let mut other = null_mut();
+        assert_eq!(dbx_import_host(model, null_mut(), 4096, &mut other), -6);
+        // The processor takes pages of the process alone.
+        assert_eq!(dbx_import_dmabuf(model, 0, 4096, &mut other), -6);
+        assert_eq!(dbx_import_opencl(model, null_mut(), 4096, &mut other), -6);
+        assert!(other.is_null());
+        ok(dbx_bind(model, 0, x.as_ptr(), null(), 0));
+        assert_eq!(dbx_bind(model, 2, queue.as_ptr(), null(), 0), -6);
+        ok(dbx_run(model, 60_000));
+        frames.into_iter().for_each(|frame| dbx_release(frame));
+        dbx_release(null_mut());
+        dbx_free(model);
+        drop(Box::from_raw(pages.cast::<[Page; 2]>()));
     }
 }
 

@@ -175,6 +175,12 @@ fn a_file_that_is_read_is_not_written() {
     fs::write(place.at("spin.dbx"), spin).unwrap();
     let error = place.error(&["spin.dbx", "--limit", "20", "--output", "z=z.bin"], 2);
     assert!(error.contains("output \"z\": expected one of y"), "{error}");
+    // So is a folder that is not there, before a run that does not end.
+    for (file, code) in [("missing/y.bin", 1), ("x.bin/y.bin", 1), (".", 1)] {
+        let output = format!("y={file}");
+        let error = place.error(&["spin.dbx", "--limit", "20", "--output", &output], code);
+        assert!(error.contains(&format!("error: {file}: ")), "{error}");
+    }
     let error = place.error(&["spin.dbx", "--limit", "20", "--input", "z=x.bin"], 2);
     assert!(error.contains("input \"z\": expected one of x"), "{error}");
 }

@@ -1,8 +1,12 @@
 //! Runs on the CPU device.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use doorbell_run::plan::{Place, Step};
 use doorbell_run::{Chain, Error, Model, ModelBundle};
+use hcq::mem::view::View;
+use hcq::{AllocSpec, Buffer, Import};
 
 use crate::small::{self, ROW, ROWS};
 
@@ -97,6 +101,165 @@ fn memory_is_shared_without_a_copy() {
     assert_eq!(y.read::<u64>(0), Ok(100));
 }
 
+/// Pages of this process, and the same as memory of a model's device.
+fn pages(model: &Model) -> (View, Buffer) {
+    let view = View::alloc(4096, 4096).unwrap();
+    let buffer = model.device().import(&Import::Host(view.clone())).unwrap();
+    (view, buffer)
+}
+
+#[test]
+fn a_ring_of_buffers_is_bound_one_after_the_other() {
+    let bundle = opened(small::good());
+    let mut model = placed(&bundle);
+    let ring = [(); 3].map(|()| pages(&model));
+    let (out, out_buffer) = pages(&model);
+    let inputs: Vec<u64> = (10..40).collect();
+    let mut found = Vec::new();
+    for (n, x) in inputs.iter().enumerate() {
+        let (frame, buffer) = &ring[n % 3];
+        frame
+            .copy_from_slice(0, &small::bytes(&[*x; ROW as usize]))
+            .unwrap();
+        model.bind_input("x", buffer).unwrap();
+        // An output later than the input, and in a run of its own again.
+        match n {
+            5 => model.bind_output("y", &out_buffer).unwrap(),
+            20 => model.unbind_output("y").unwrap(),
+            _ => {}
+        }
+        model.run(LIMIT).unwrap();
+        let mut y = [0; ROW as usize * 8];
+        model.read_output("y", &mut y).unwrap();
+        if (5..20).contains(&n) {
+            let mut there = [0; ROW as usize * 8];
+            out.copy_to_slice(0, &mut there).unwrap();
+            assert_eq!(there, y);
+        }
+        found.push(small::values(&y)[0]);
+    }
+    // The queue takes what is bound, and the output that is bound.
+    assert_eq!(found, expected(&inputs));
+    // What the model writes by its own functions is in the same memory.
+    model.bind_input("x", &ring[0].1).unwrap();
+    model
+        .write_input("x", &small::bytes(&[77; ROW as usize]))
+        .unwrap();
+    assert_eq!(ring[0].0.read::<u64>(8), Ok(77));
+    // The model's own has the zeros that it began with.
+    model.unbind_input("x").unwrap();
+    model.reset().unwrap();
+    model.run(LIMIT).unwrap();
+    let mut y = [1; ROW as usize * 8];
+    model.read_output("y", &mut y).unwrap();
+    assert_eq!(y, [0; ROW as usize * 8]);
+}
+
+#[test]
+fn bound_memory_is_kept_until_other_memory_is_bound() {
+    let bundle = opened(small::good());
+    let mut model = placed(&bundle);
+    let guards = [Arc::new(()), Arc::new(())];
+    let buffers = guards.each_ref().map(|guard| {
+        let view = View::alloc(4096, 4096).unwrap().with_guard(guard.clone());
+        model.device().import(&Import::Host(view)).unwrap()
+    });
+    let kept = || guards.each_ref().map(|guard| Arc::strong_count(guard) > 1);
+    model.bind_input("x", &buffers[0]).unwrap();
+    model.run(LIMIT).unwrap();
+    let [first, second] = buffers;
+    drop(first);
+    assert_eq!(kept(), [true, true]);
+    model.bind_input("x", &second).unwrap();
+    drop(second);
+    assert_eq!(kept(), [false, true]);
+    model.run(LIMIT).unwrap();
+    model.unbind_input("x").unwrap();
+    assert_eq!(kept(), [false, false]);
+}
+
+#[test]
+fn memory_that_a_model_cannot_use_is_refused() {
+    let bundle = opened(small::good());
+    let (mut model, other) = (placed(&bundle), placed(&bundle));
+    let (_, buffer) = pages(&model);
+    let own = Import::Host(model.output_memory("y").unwrap());
+    let own = model.device().import(&own).unwrap();
+    let foreign = other.device().alloc(AllocSpec::device(64)).unwrap();
+    let small = buffer.slice(0, 63).unwrap();
+    let odd = buffer.slice(8, 64).unwrap();
+    for (memory, part) in [
+        (
+            &foreign,
+            "memory of CPU:0 from elsewhere: import it into the model's device",
+        ),
+        (
+            &small,
+            "expected 64 bytes or more, found memory of 63 bytes",
+        ),
+        (&odd, "expected memory at a multiple of 64 bytes"),
+    ] {
+        let error = model.bind_input("x", memory).unwrap_err();
+        assert!(matches!(error, Error::Port { .. }), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+    }
+    assert!(matches!(
+        model.bind_input("y", &buffer),
+        Err(Error::Port { .. })
+    ));
+    assert!(matches!(
+        model.bind_output("queue", &buffer),
+        Err(Error::Port { .. })
+    ));
+    // One may be read and written, but not both.
+    model.bind_input("x", &buffer).unwrap();
+    let error = model.bind_output("y", &buffer).unwrap_err().to_string();
+    assert!(
+        error.contains("memory that no other input of the model has"),
+        "{error}"
+    );
+    let apart = buffer.slice(64, 64).unwrap();
+    model.bind_output("y", &apart).unwrap();
+    // Memory that the model may use again is its own as well.
+    let error = model.bind_input("x", &own).unwrap_err().to_string();
+    assert!(
+        error.contains("memory that no other output of the model has"),
+        "{error}"
+    );
+    // What was refused has changed nothing.
+    let bytes = small::bytes(&[3; ROW as usize]);
+    buffer.write(0, &bytes).unwrap();
+    model.run(LIMIT).unwrap();
+    let mut y = vec![0; bytes.len()];
+    apart.read(0, &mut y).unwrap();
+    assert_eq!(y, bytes);
+}
+
+#[test]
+fn an_input_that_runs_write_takes_no_other_memory() {
+    let bundle = opened(small::file("void kernel(void) {}", |plan| {
+        let row = ROW * 8;
+        plan.steps.push(Step::Copy {
+            to: Place {
+                region: 0,
+                offset: 0,
+            },
+            from: Place {
+                region: 4,
+                offset: 0,
+            },
+            bytes: row,
+        });
+    }));
+    let mut model = placed(&bundle);
+    let (_, buffer) = pages(&model);
+    let error = model.bind_input("x", &buffer).unwrap_err().to_string();
+    assert!(
+        error.contains("expected an input that runs only read"),
+        "{error}"
+    );
+}
+
 #[test]
 fn wrong_names_and_sizes_are_named() {
     let bundle = opened(small::good());
@@ -137,6 +300,9 @@ fn a_run_that_does_not_end_is_late_and_the_next_one_is_not() {
     let error = model.read_output("y", &mut y).unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
     assert!(matches!(model.reset(), Err(Error::Busy { .. })));
+    let (_, buffer) = pages(&model);
+    let error = model.bind_input("x", &buffer).unwrap_err();
+    assert!(matches!(error, Error::Busy { .. }), "{error}");
     let error = model.run(limit).unwrap_err();
     assert!(matches!(error, Error::Late { .. }), "{error}");
     // The kernel ends when its input changes.

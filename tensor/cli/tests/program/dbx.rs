@@ -3,7 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
+use doorbell::Setup;
 use doorbell_run::{Chain, ModelBundle};
+#[cfg(feature = "twin")]
+use drivers::{env::Settings, select::parse_chain};
+use hcq::mem::view::View;
+use hcq::{AllocSpec, Import};
 use tensor::io::npy;
 use tensor::onnx::Dim;
 use tensor::onnx::write::{self, Writer};
@@ -120,6 +125,123 @@ fn runs(bundle: &ModelBundle, count: u64) -> Vec<Vec<u8>> {
         }
     }
     all
+}
+
+/// Frames of a ring are read where they are, and an output is written where the caller has it: over KGSL pages of the process, over
+/// msm buffers of the device.
+#[test]
+fn inputs_and_outputs_are_in_memory_of_the_caller() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend([
+        "--target",
+        "QCOM::a630",
+        "--target",
+        "QCOM::a643",
+        "--target",
+        "CPU",
+    ]);
+    succeed(&place, &args, CPU);
+    let bundle = bundle(&place, "mlp.dbx");
+    let limit = Duration::from_secs(3600);
+    let x = |n| weights(&[4, 64], 100 + n).to_bytes().unwrap();
+    for dev in ["CPU", "TWINKGSL+QCOM::a630", "TWINMSM+QCOM::a643"] {
+        let setup = Setup::of(dev).unwrap();
+        let mut model = setup.chain().place(&bundle).unwrap().model;
+        let mut copied = Vec::new();
+        for n in 0..4 {
+            model.write_input("x", &x(n)).unwrap();
+            model.run(limit).unwrap();
+            let [mut y, mut c] = [vec![0; 4 * 10 * 4], vec![0; 4 * 96 * 4]];
+            model.read_output("y", &mut y).unwrap();
+            model.read_output("c", &mut c).unwrap();
+            copied.push([y, c]);
+        }
+        let memory = || {
+            let pages = Import::Host(View::alloc(4096, 4096).unwrap());
+            match model.device().import(&pages) {
+                Err(hcq::Error::Unsupported { .. }) => {
+                    model.device().alloc(AllocSpec::device(4096))
+                }
+                made => made,
+            }
+        };
+        let [first, second, out] = [memory().unwrap(), memory().unwrap(), memory().unwrap()];
+        model.bind_output("c", &out).unwrap();
+        for (n, [y, c]) in copied.iter().enumerate() {
+            let frame = [&first, &second][n % 2];
+            frame.write(0, &x(n as u64)).unwrap();
+            model.bind_input("x", frame).unwrap();
+            model.run(limit).unwrap();
+            let [mut y_found, mut c_found] = [vec![0; y.len()], vec![0; c.len()]];
+            model.read_output("y", &mut y_found).unwrap();
+            out.read(0, &mut c_found).unwrap();
+            assert!(y_found == *y && c_found == *c, "{dev}: run {n}");
+        }
+        // A part of the memory, which begins elsewhere.
+        let part = first.slice(1024, 1024).unwrap();
+        part.write(0, &x(2)).unwrap();
+        model.bind_input("x", &part).unwrap();
+        model.run(limit).unwrap();
+        let mut y = vec![0; copied[2][0].len()];
+        model.read_output("y", &mut y).unwrap();
+        assert!(y == copied[2][0], "{dev}: a part");
+        // The model's own still has what it had.
+        model.unbind_input("x").unwrap();
+        model.unbind_output("c").unwrap();
+        model.run(limit).unwrap();
+        model.read_output("y", &mut y).unwrap();
+        assert!(y == copied[3][0], "{dev}: its own");
+    }
+}
+
+/// What the host does not reach: one run writes it, the next one reads it.
+#[cfg(feature = "twin")]
+#[test]
+fn inputs_and_outputs_are_in_a_dma_buf() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend(["--target", "QCOM::a630", "--target", "QCOM::a643"]);
+    succeed(&place, &args, CPU);
+    let bundle = bundle(&place, "mlp.dbx");
+    let limit = Duration::from_secs(3600);
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
+        let twin: drivers::Twin = machine.clone();
+        let target = parse_chain("DEV", dev).unwrap().remove(0);
+        let chain = Chain::of(target, Settings::default(), Some(twin));
+        let mut model = chain.place(&bundle).unwrap().model;
+        let fd = machine.process().foreign_dmabuf(8192).unwrap();
+        let frame = model.device().import(&Import::DmaBuf(fd, 8192)).unwrap();
+        machine.process().close(fd).unwrap();
+
+        let x = weights(&[4, 64], 9).to_bytes().unwrap();
+        let [mut c, mut wanted, mut y] = [4 * 96 * 4, 160, 160].map(|bytes| vec![0u8; bytes]);
+        model.write_input("x", &x).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("c", &mut c).unwrap();
+        model.write_input("x", &c[..x.len()]).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("y", &mut wanted).unwrap();
+
+        model.write_input("x", &x).unwrap();
+        model.bind_output("c", &frame).unwrap();
+        // Not both at once.
+        assert!(model.bind_input("x", &frame).is_err());
+        model.run(limit).unwrap();
+        model.unbind_output("c").unwrap();
+        model.bind_input("x", &frame).unwrap();
+        model.run(limit).unwrap();
+        model.read_output("y", &mut y).unwrap();
+        assert!(y == wanted, "{dev}");
+        let error = model.write_input("x", &x).unwrap_err();
+        assert!(matches!(error, doorbell_run::Error::Device(_)), "{error}");
+        drop((model, frame));
+        assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! What `f16` does not hold: numbers beyond 65504, and too many below its normal numbers.
+//! What `f16` does not hold: numbers beyond 65504, and too many below its normal numbers, also of one output alone.
 
+use codegen::DType;
 use codegen::ir::{Binary, ReduceOp, Unary};
 
 use crate::error::Result;
@@ -30,8 +31,51 @@ pub(super) fn holds(wide: &Tensor, narrow: &Tensor) -> Result<bool> {
             // Zeros, or numbers that became zeros.
             Ok(words.all(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) << 1 == 0))
         }
-        Some(largest) => Ok((LEAST..INFINITY).contains(&largest)),
+        Some(largest) if !(LEAST..INFINITY).contains(&largest) => Ok(false),
+        Some(_) => outputs_hold(wide, &bytes),
     }
+}
+
+/// The bits of the least normal number of `f16`, 2^-14.
+const NORMAL: u16 = 1 << 10;
+
+/// How much of the size of an output's weights may be taken for zero.
+const LOST: f64 = 1.0 / 64.0;
+
+/// Whether the weights of each output keep their size, if what is below the normal numbers of `f16` is taken for zero. Outputs are
+/// along the first axis, as those of convolutions, or, of what has fewer axes, along the last one: which of the two is
+/// not looked at.
+fn outputs_hold(wide: &Tensor, narrow: &[u8]) -> Result<bool> {
+    let shape = wide.shape();
+    let axes = match shape.len() {
+        // All of a vector is of one output.
+        0 | 1 => return Ok(true),
+        2 | 3 => vec![0, shape.len() - 1],
+        _ => vec![0],
+    };
+    let is_small = |b: &[u8]| u16::from_le_bytes([b[0], b[1]]) & 0x7fff < NORMAL;
+    if !narrow.chunks_exact(2).any(is_small) {
+        return Ok(true);
+    }
+    let bytes = wide.to_bytes()?;
+    for axis in axes {
+        let inner: usize = shape[axis + 1..].iter().product();
+        // The squares of all weights, and of those that are lost.
+        let mut outputs = vec![(0.0f64, 0.0f64); shape[axis]];
+        let values = bytes.chunks_exact(4).zip(narrow.chunks_exact(2));
+        for (i, (b, narrow)) in values.enumerate() {
+            let value = f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
+            let (all, lost) = &mut outputs[i / inner % shape[axis]];
+            *all += value * value;
+            if is_small(narrow) {
+                *lost += value * value;
+            }
+        }
+        if outputs.iter().any(|(all, lost)| *lost > LOST * LOST * all) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Whether a value is of an operation that makes numbers beyond `f16` of usual ones, or counts further than it has digits
@@ -50,11 +94,13 @@ pub(super) fn exceeds(value: &Tensor) -> bool {
             // Pixels have digits enough.
             Op::Cast if source.dtype().is_int() => return source.dtype().size() > 1,
             Op::Cast => source.dtype().is_float(),
+            Op::Unary(Unary::Recip) => return !is_apart(source),
             Op::Unary(op) => {
                 use Unary::{Cosh, Exp, Exp2, Expm1, Sinh, Tan};
                 return matches!(op, Exp | Exp2 | Expm1 | Sinh | Cosh | Tan);
             }
             Op::Binary(Binary::Pow) => return true,
+            Op::Binary(Binary::FDiv) => return sources.get(1).is_some_and(|by| !is_apart(by)),
             Op::Binary(Binary::Mul) => return sources.iter().all(|s| s.id() == source.id()),
             // A sum of many that is divided by their number is a mean; one that is not has any size.
             Op::Reduce(ReduceOp::Add, _) => return super::product::factors(&at).is_none(),
@@ -70,16 +116,85 @@ pub(super) fn exceeds(value: &Tensor) -> bool {
     false
 }
 
+/// What usual numbers may be divided by: 1/1024.
+const DIVISOR: f32 = 1.0 / 1024.0;
+
+/// Whether a divisor is taken to be apart from zero: numbers and weights that are, roots (of a variance, which make usual
+/// numbers of what they divide), sums of powers (of a softmax), and what has such a number added or as a limit.
+fn is_apart(divisor: &Tensor) -> bool {
+    let (at, _) = super::product::base(divisor);
+    if at.storage().is_some() {
+        return true;
+    }
+    let sources = at.node().src();
+    match (&at.node().op, &*sources) {
+        (Op::Const(_), _) => is_number(&at),
+        // Counts.
+        (Op::Cast, [below]) if below.dtype().is_int() => true,
+        (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => is_apart(below),
+        (Op::Unary(Unary::Sqrt), _) => true,
+        (Op::Reduce(ReduceOp::Add, _), [below]) => is_power(below),
+        (Op::Binary(Binary::Add), [a, b]) => {
+            is_number(a) && is_positive(b) || is_number(b) && is_positive(a)
+        }
+        (Op::Binary(Binary::Max), [a, b]) => is_number(a) || is_number(b),
+        _ => false,
+    }
+}
+
+/// Whether it is a number that usual ones may be divided by.
+fn is_number(value: &Tensor) -> bool {
+    let (at, _) = super::product::base(value);
+    match at.node().op {
+        Op::Const(bits) if at.dtype() == DType::F32 => f32::from_bits(bits as u32) >= DIVISOR,
+        _ => false,
+    }
+}
+
+/// Whether it is a power of a fixed number.
+fn is_power(value: &Tensor) -> bool {
+    let (at, _) = super::product::base(value);
+    matches!(at.node().op, Op::Unary(Unary::Exp | Unary::Exp2))
+}
+
+/// Whether it is never below zero, as far as its operation says.
+fn is_positive(value: &Tensor) -> bool {
+    let (at, _) = super::product::base(value);
+    let sources = at.node().src();
+    match (&at.node().op, &*sources) {
+        (Op::Unary(Unary::Exp | Unary::Exp2 | Unary::Abs | Unary::Sqrt), _) => true,
+        (Op::Binary(Binary::Mul), [a, b]) => a.id() == b.id(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::graph::Engine;
-    use codegen::DType;
 
     fn held(values: &[f32]) -> bool {
+        held_as(values, &[values.len()])
+    }
+
+    fn held_as(values: &[f32], shape: &[usize]) -> bool {
         let e = Engine::reference();
-        let wide = Tensor::from_slice(&e, values, &[values.len()]).unwrap();
+        let wide = Tensor::from_slice(&e, values, shape).unwrap();
         holds(&wide, &wide.cast(DType::F16).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn each_output_keeps_its_size() {
+        // The second output is nothing but numbers that are lost: rows, columns, the filters of a convolution.
+        let small = [1.0, 2.0, 1e-5, 2e-5];
+        assert!(held(&small) && held_as(&small, &[1, 1, 4, 1]));
+        assert!(!held_as(&small, &[2, 2]) && !held_as(&small, &[2, 1, 1, 2]));
+        assert!(!held_as(&[1.0, 1e-5, 2.0, 2e-5], &[2, 2]));
+        assert!(!held_as(&[1.0, 1.0, 1e-9, 0.0], &[2, 1, 2, 1]));
+        // Zeros, and a little beside much.
+        assert!(held_as(&[1.0, 2.0, 0.0, 0.0], &[2, 1, 2, 1]));
+        assert!(held_as(&[1.0, 1e-5, 1e-6, 0.5], &[2, 2]));
+        assert!(held_as(&[1.0, 2.0, 1e-4, 2e-4], &[2, 2]));
     }
 
     #[test]
@@ -108,8 +223,11 @@ mod tests {
             x.prod(&[1], true),
             x.cumsum(1),
             of(DType::I32).cast(DType::F32),
+            x.reciprocal(),
+            x.div(&of(DType::F32)),
+            x.square().and_then(|y| x.div(&y.add(1e-6)?)),
         ];
-        assert_eq!(all(&wide), [true; 9]);
+        assert_eq!(all(&wide), [true; 12]);
         let usual = [
             x.softmax(1),
             x.mean(&[1], true),
@@ -119,7 +237,12 @@ mod tests {
             x.layer_norm(1, None, None, 1e-5),
             of(DType::U8).cast(DType::F32),
             Ok(x.clone()),
+            x.div(6.0),
+            x.exp().and_then(|y| x.div(&y.add(1.0)?)),
+            x.exp().and_then(|y| y.div(&y.sum(&[1], true)?)),
+            x.square()
+                .and_then(|y| x.div(&y.mean(&[1], true)?.add(1e-5)?.sqrt()?)),
         ];
-        assert_eq!(all(&usual), [false; 8]);
+        assert_eq!(all(&usual), [false; 12]);
     }
 }

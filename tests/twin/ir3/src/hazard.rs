@@ -228,8 +228,10 @@ impl Hazards {
     /// The instruction behind a barrier begins a block: it need not have the waits. The jump that ended the barrier's block
     /// had them, and as it led to the next instruction Mesa has removed it.
     ///
-    /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `legalize_block` (the waits go to the next instruction of the block) and
-    /// `opt_jump`, which comes behind it; ir3_compiler_nir.c, `emit_function`: `end` is alone in a block.
+    /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `legalize_block` (the waits go to the next instruction of the block),
+    /// `ir3_merge_pred_legalize_states` (waits that a block leaves open are those of the next one; a block that another follows
+    /// ends with a jump or branch, which has taken them), and `opt_jump`, which comes behind it; ir3_compiler_nir.c,
+    /// `emit_function`: `end` is alone in a block.
     pub fn begin_block(&mut self) {
         (self.force_ss, self.force_sy) = (false, false);
     }

@@ -224,8 +224,10 @@ pub static BARRIER_SYNC: Rule = Rule {
     text: "the instruction behind a barrier or fence has (ss) and (sy), or nops between them have, \
            unless it begins a block: a branch leads to it, or it is end",
     source: "Mesa src/freedreno/ir3/ir3_legalize.c, sync_update (force_ss, force_sy), \
-           legalize_block (insert_nop_flags) and opt_jump (a jump to the next block goes, with \
-           its waits); ir3_compiler_nir.c, emit_function (end is alone in a block)",
+           legalize_block (insert_nop_flags), ir3_merge_pred_legalize_states (a block begins with \
+           what the blocks before it leave: nothing, as their jumps have the waits; block_sched \
+           asserts the jumps) and opt_jump (a jump to the next block goes, with its waits); \
+           ir3_compiler_nir.c, emit_function (end is alone in a block)",
     proof: Proof::Sourced,
 };
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::Setup;
 use crate::model_bundle::{Recipe, THREADS, parse_queue, parse_state};
 use doorbell_run::ModelBundle;
-use doorbell_run::save::{apart, save};
+use doorbell_run::save::{self, apart, save};
 use tensor::jit::export::Operands;
 use tensor::onnx::{Carried, Model};
 
@@ -68,7 +68,7 @@ fn writable(args: &Args) -> Result<(), Error> {
             "{}: expected a new file, or a model bundle to replace, found another file; name another one, or remove it",
             args.output.display()
         ))),
-        false => Ok(()),
+        false => Ok(save::writable(&args.output)?),
     }
 }
 

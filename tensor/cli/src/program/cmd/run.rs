@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::Setup;
-use doorbell_run::save::{apart, save as write};
+use doorbell_run::save::{apart, save as write, takes_files, writable};
 use doorbell_run::times::Times;
 use tensor::onnx::{Array, Elem, Model, Outputs, Value, backend};
 use tensor::{DType, Tensor};
@@ -67,6 +67,14 @@ pub fn model(
     files: &Files,
     setup: &Setup,
 ) -> Result<(), Error> {
+    // Before what takes long.
+    if let Some(folder) = &files.output {
+        std::fs::create_dir_all(folder).map_err(|source| Error::File {
+            path: folder.display().to_string(),
+            source,
+        })?;
+        takes_files(folder)?;
+    }
     if bundle::is_one(path) {
         if files.profile.is_some() {
             return Err(Error::Usage(
@@ -86,6 +94,7 @@ pub fn model(
     }
     if let Some(profile) = &files.profile {
         apart(profile, inputs.files().chain([path]))?;
+        writable(profile)?;
     }
     let steps = Steps::new();
     let start = Instant::now();

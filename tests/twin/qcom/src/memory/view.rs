@@ -12,7 +12,7 @@ use twin::touched::Touched;
 use twin_ir3::memory::{Change, Denied, Memory, Path};
 
 use super::cache::{Caches, Stale};
-use super::descriptors::{CHANGED, Held};
+use super::descriptors::{Held, Word};
 use super::{Area, Object, Space};
 
 static UCHE: Rule = Rule {
@@ -314,7 +314,8 @@ impl<'a> View<'a> {
         }
         if let Some(held) = self.held.as_deref_mut() {
             for (word, at) in all.as_chunks::<4>().0.iter().zip((at..).step_by(4)) {
-                held.read(base, at, u32::from_le_bytes(*word));
+                let (value, is_ahead) = (u32::from_le_bytes(*word), true);
+                held.read(base, at, Word { value, is_ahead });
             }
         }
         Ok(())
@@ -329,15 +330,17 @@ impl<'a> View<'a> {
         let words = bytes.as_chunks_mut::<4>().0;
         for (word, at) in words.iter_mut().zip((at..).step_by(4)) {
             let now = u32::from_le_bytes(*word);
-            let has = held.read(base, at, now);
-            if has != now {
+            let (value, is_ahead) = (now, false);
+            let has = held.read(base, at, Word { value, is_ahead });
+            if has.value != now {
                 old.get_or_insert((at, has, now));
-                *word = has.to_le_bytes();
+                *word = has.value.to_le_bytes();
             }
         }
         if let Some((at, has, now)) = old {
-            self.broken(&CHANGED, base.into(), || {
-                format!("base {base}: {has:#x} is held of {at:#x}, where memory has {now:#x}")
+            self.broken(has.rule(), base.into(), || {
+                let value = has.value;
+                format!("base {base}: {value:#x} is held of {at:#x}, where memory has {now:#x}")
             });
         }
     }
@@ -512,7 +515,7 @@ mod tests {
         bench.object.dram().write(8, &[5]);
         bench.caches.invalidate();
         assert_eq!(bench.descriptor(8), [0; 4]);
-        fires("CS-BINDLESS-INVALIDATE").only(&bench.broken());
+        fires("CS-BINDLESS-READ").only(&bench.broken());
         // Of two loads ahead the first counts, until the base is invalidated.
         let mut bench = Bench::new(false);
         for value in [6, 7] {

@@ -104,11 +104,11 @@ fn a_descriptor_that_is_written_over_is_held_until_its_base_is_invalidated() {
     let right = rebound(invalidate().then(forget(CS_BINDLESS)));
     assert_eq!(right, (vec![], [FIBERS; 2]));
     let (broken, stored) = rebound(invalidate());
-    fires("CS-BINDLESS-INVALIDATE").only(&broken);
+    fires("CS-BINDLESS-READ").only(&broken);
     assert_eq!(stored, [FIBERS, 0]);
     // Another base.
     let (broken, _) = rebound(invalidate().then(forget(CS_BINDLESS << 1)));
-    fires("CS-BINDLESS-INVALIDATE").only(&broken);
+    fires("CS-BINDLESS-READ").only(&broken);
     // The base is read anew, from an old line of UCHE.
     let (broken, stored) = rebound(forget(CS_BINDLESS));
     fires("GPU-UCHE-INVALIDATE").only(&broken);
@@ -141,7 +141,7 @@ fn an_invalidation_is_for_what_comes_behind_it() {
         let broken = bound.bench.run(&stream);
         match is_right {
             true => assert_eq!(broken, [""; 0]),
-            false => fires("CS-BINDLESS-INVALIDATE").only(&broken),
+            false => fires("CS-BINDLESS-READ").only(&broken),
         }
         let second = if is_right { FIBERS } else { 0 };
         let stored = to.map(|memory| bound.stored(&memory));
