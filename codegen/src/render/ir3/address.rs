@@ -232,7 +232,11 @@ impl Select<'_> {
     }
 
     /// What is there, or is made now.
-    pub(super) fn found(&mut self, key: Key, make: impl FnOnce(&mut Self, &[Opnd]) -> Part) -> Result<Part> {
+    pub(super) fn found(
+        &mut self,
+        key: Key,
+        make: impl FnOnce(&mut Self, &[Opnd]) -> Part,
+    ) -> Result<Part> {
         if let Some(&at) = self.addresses.get(&key) {
             return Ok(at);
         }

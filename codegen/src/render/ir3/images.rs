@@ -343,21 +343,17 @@ impl Select<'_> {
         let Rows { width, height, .. } = self.plan.rows[usize::from(image)];
         let (from, more) = (vec![from], self.same(more as u32, 1));
         let to = self.two_lanes();
-        match height {
-            1 => {
-                match more[0].known() {
-                    Some(0) => self.move_to(FULL, to[0], from[0]),
-                    _ => self.make_to(Template::full(Op::AddU), &to[..1], &[&from, &more]),
-                }
-                self.move_to(FULL, to[1], Opnd::bits(0));
+        if height == 1 {
+            match more[0].known() {
+                Some(0) => self.move_to(FULL, to[0], from[0]),
+                _ => self.make_to(Template::full(Op::AddU), &to[..1], &[&from, &more]),
             }
-            _ => {
-                let at = self.add(&from, &more);
-                let [mask, digits] =
-                    [width - 1, width.trailing_zeros()].map(|bits| self.same(bits, 1));
-                self.make_to(Template::full(Op::AndB), &to[..1], &[&at, &mask]);
-                self.make_to(Template::full(Op::ShrB), &to[1..], &[&at, &digits]);
-            }
+            self.move_to(FULL, to[1], Opnd::bits(0));
+        } else {
+            let at = self.add(&from, &more);
+            let [mask, digits] = [width - 1, width.trailing_zeros()].map(|bits| self.same(bits, 1));
+            self.make_to(Template::full(Op::AndB), &to[..1], &[&at, &mask]);
+            self.make_to(Template::full(Op::ShrB), &to[1..], &[&at, &digits]);
         }
         let value = self.f.value(class, PIXEL as u8);
         let whole = Part {

@@ -11,7 +11,7 @@
 //!
 //! There is no `F64`. Denormal floats are zeros to the arithmetic units (Mesa `tu_device.cc`, float controls).
 //!
-//! Buffers that a kernel only reads, and often, are images where that pays ([`images`]): the object then has the same
+//! Buffers that a kernel only reads, and often, are images where that pays (images.rs): the object then has the same
 //! kernel without images as well, for arguments at addresses that no descriptor holds.
 //!
 //! Lanes of a vector are neighbouring registers, four at most: what is done to all of them is one instruction that
