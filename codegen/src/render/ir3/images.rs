@@ -372,3 +372,147 @@ impl Select<'_> {
         whole
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Binary;
+    use crate::lower::Extent;
+
+    const ROUNDS: i64 = 16;
+
+    /// A program whose work-items read a buffer in a loop.
+    struct Reader(Program);
+
+    impl Reader {
+        fn new(len: usize, written: bool) -> Reader {
+            let buffer = |slot, written| Arg::Buffer {
+                slot,
+                dtype: DType::F32,
+                len,
+                written,
+            };
+            Reader(Program {
+                name: "reader".into(),
+                args: vec![buffer(0, true), buffer(1, written)],
+                locals: Vec::new(),
+                groups: 1,
+                items: (len / 4) as i64,
+                regs: Vec::new(),
+                accs: Vec::new(),
+                insts: Vec::new(),
+            })
+        }
+
+        fn reg(&mut self, dtype: DType, lanes: u32) -> Reg {
+            self.0.regs.push(Ty { dtype, lanes });
+            Reg(self.0.regs.len() as u32 - 1)
+        }
+
+        fn constant(&mut self, bits: u64) -> Reg {
+            let dst = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Const { dst, bits });
+            dst
+        }
+
+        fn binary(&mut self, op: Binary, a: Reg, b: Reg) -> Reg {
+            let dst = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Binary { dst, op, a, b });
+            dst
+        }
+
+        /// Opens the loop; the first element of the work-item.
+        fn open(&mut self, factor: u64) -> Reg {
+            let item = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Item { dst: item });
+            let four = self.constant(factor);
+            let first = self.binary(Binary::Mul, item, four);
+            let var = self.reg(DType::U32, 1);
+            let extent = Extent::Known(ROUNDS);
+            self.0.insts.push(Inst::Loop { var, extent });
+            first
+        }
+
+        fn load(&mut self, lanes: u32, index: Reg) -> Reg {
+            let dst = self.reg(DType::F32, lanes);
+            self.0.insts.push(Inst::Load {
+                dst,
+                mem: Mem::Arg(1),
+                index,
+                access: Access::Contiguous,
+                gate: None,
+            });
+            dst
+        }
+
+        /// The plan where images cost nothing beside coordinates.
+        fn plan(mut self) -> Plan {
+            self.0.insts.push(Inst::End);
+            let mut target = Target::qcom("a630", 0).unwrap();
+            target.images.as_mut().unwrap().launch = 0.0;
+            let plan = plan(&self.0, &target);
+            assert!(
+                super::plan(&self.0, &target.without_images())
+                    .images
+                    .is_empty()
+            );
+            plan
+        }
+    }
+
+    #[test]
+    fn vectors_are_whole_pixels() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let eight = reader.constant(8);
+        let later = reader.binary(Binary::Add, first, eight);
+        let loads = [first, later].map(|index| reader.load(4, index));
+        let plan = reader.plan();
+        let image = Image {
+            argument: 1,
+            format: Image::FORMATS[1],
+            width: 256,
+            height: 1,
+            pitch: 4096,
+        };
+        assert_eq!(plan.images, [image]);
+        let ways = loads.map(|load| plan.of(load).map(|f| f.way));
+        let way = |pixel| Some(Way::Pixels { base: first, pixel });
+        assert_eq!(ways, [way(0), way(2)]);
+    }
+
+    #[test]
+    fn single_loads_of_a_pixel_are_one() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let loads = [5, 4, 7, 9].map(|more| {
+            let more = reader.constant(more);
+            let index = reader.binary(Binary::Add, first, more);
+            reader.load(1, index)
+        });
+        let plan = reader.plan();
+        let ways = loads.map(|load| plan.of(load).map(|f| f.way));
+        let way = |lane| {
+            let (base, pixel) = (first, 1);
+            Some(Way::Lane { base, pixel, lane })
+        };
+        // The one of another pixel is alone.
+        assert_eq!(ways, [way(1), way(0), way(3), None]);
+    }
+
+    #[test]
+    fn what_is_no_image() {
+        // A buffer that is written, one that is read once, and vectors that begin inside of pixels.
+        for (written, factor, rounds) in [(true, 4, true), (false, 4, false), (false, 2, true)] {
+            let mut reader = Reader::new(1024, written);
+            let first = reader.open(factor);
+            if !rounds {
+                let is_loop = |i: &Inst| matches!(i, Inst::Loop { .. });
+                reader.0.insts.retain(|i| !is_loop(i));
+                reader.0.insts.push(Inst::Once);
+            }
+            reader.load(4, first);
+            assert!(reader.plan().images.is_empty(), "{written} {factor}");
+        }
+    }
+}

@@ -11,7 +11,6 @@ use drivers_spec::qcom::packet::{
 use drivers_spec::qcom::regs::*;
 use hcq::Val;
 
-use super::builtin::CODE_ALIGN;
 use super::packet::{command, registers};
 use crate::object::{Error, IMAGE_ALIGN, NONE, Object, flags};
 
@@ -265,22 +264,20 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     Ok(finish(&draft, object, (max_threads, per_wave)))
 }
 
-/// The launch words of a kernel and, where it has one, of its version without images, whose code follows it at the next
-/// multiple of [`CODE_ALIGN`].
+/// The launch words of a kernel and, where it has one, of its version without images; each with the address of its code.
 ///
 /// # Errors
 /// Those of [`words`].
 pub fn versions(
     chip: &Chip,
-    (object, plain): (&Object, Option<&Object>),
-    code: u64,
+    (object, code): (&Object, u64),
+    plain: Option<(&Object, u64)>,
 ) -> Result<Box<[u32]>, Error> {
     let first = words(chip, object, code)?;
-    let Some(plain) = plain else {
+    let Some((plain, code)) = plain else {
         return Ok(first);
     };
-    let behind = code + object.code_bytes().next_multiple_of(CODE_ALIGN);
-    let second = words(chip, plain, behind)?;
+    let second = words(chip, plain, code)?;
     let numbers = [MARK_BOTH, first.len() as u32];
     Ok([&numbers[..], &first, &second].concat().into())
 }
@@ -423,7 +420,8 @@ fn finish(draft: &Draft, object: &Object, (max_threads, per_wave): (u32, bool)) 
 
 impl<'a> Launch<'a> {
     /// The launch with arguments: the version without images, if there is one, unless the addresses of all images are
-    /// known, and descriptors hold them. `None` if the words are not those of this driver.
+    /// known, and descriptors hold them. What two arguments name is no image: the texture cache would not see what the
+    /// kernel stores to it. `None` if the words are not those of this driver.
     #[inline]
     pub fn with_arguments(words: &'a [u32], args: &[Val]) -> Option<Launch<'a>> {
         let [MARK_BOTH, count, both @ ..] = words else {
@@ -432,7 +430,9 @@ impl<'a> Launch<'a> {
         let (first, second) = both.split_at_checked(*count as usize)?;
         let launch = Launch::from_words(first)?;
         let fits = |[argument, _]: &[u32; 2]| match args.get(*argument as usize) {
-            Some(Val::Const(at)) => at % IMAGE_ALIGN == 0,
+            Some(own @ Val::Const(at)) => {
+                at % IMAGE_ALIGN == 0 && args.iter().filter(|arg| *arg == own).count() == 1
+            }
             _ => false,
         };
         match launch.images.iter().all(fits) {

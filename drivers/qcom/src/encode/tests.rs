@@ -422,7 +422,7 @@ fn images_are_read_where_their_addresses_are_known_and_fit() {
     };
     let code = 0x50_0600_0000;
     let program = Program {
-        launch_words: launch::versions(chip, (&object, Some(&plain)), code).unwrap(),
+        launch_words: launch::versions(chip, (&object, code), Some((&plain, code + 256))).unwrap(),
         ..program(chip, &object, ArgLayout::buffers(2))
     };
     // Which code is launched, and whether textures are loaded.
@@ -448,12 +448,13 @@ fn images_are_read_where_their_addresses_are_known_and_fit() {
         };
         (base.unwrap(), packets().any(is_texture))
     };
-    // The code of 20 instructions ends at 160 bytes, the next unit of code begins at 256.
     let (with, without) = ((code, true), (code + 256, false));
     assert_eq!(launched(Val::Const(0x61_2000_0040)), with);
     assert_eq!(launched(Val::Const(0x61_2000_0020)), without);
     assert_eq!(launched(Val::Const(0x61_2000_0044)), without);
     assert_eq!(launched(Val::Slot(Slot(0), 64)), without);
+    // Both arguments are one buffer.
+    assert_eq!(launched(Val::Const(0x61_2000_0000)), without);
 }
 
 #[test]
