@@ -2,7 +2,8 @@
 //!
 //! A load is one of pixels if a multiple of four elements begins at a multiple of four, in a buffer that the kernel does
 //! not write: the texture cache does not see its stores. Single loads that are near one another and of one pixel are one
-//! load. Elements are 16 or 32 bits, which come as integers, so that all of their bits stay.
+//! load. A load that happens is inside of its buffer, and a pixel of four elements inside is one of the image; should an
+//! index be wrong after all, the pixel is zeros. Elements are 16 or 32 bits, which come as integers, so that all of their bits stay.
 //!
 //! Source: Mesa `ir3-cat5.xml` (isam takes two coordinates, also of what has one dimension), `ir3_compiler_nir.c`
 //! (`emit_intrinsic_load_ssbo`: buffers that are only read are loaded by isam).
@@ -20,7 +21,7 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, Src};
 use crate::ir3::{Flags, Image, Op, Type};
-use crate::lower::{Access, Arg, Inst, Mem, Program, Reg, Ty};
+use crate::lower::{Access, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty};
 use crate::machine::{Class, Part};
 use crate::render::factors::{factors, splat};
 use crate::render::images::{PIXEL, Rows, Traffic, chosen, gain};
@@ -92,6 +93,7 @@ struct Known<'a> {
     p: &'a Program,
     factors: Vec<u32>,
     defs: Vec<Option<usize>>,
+    ranges: Vec<Interval>,
 }
 
 impl Known<'_> {
@@ -130,7 +132,10 @@ impl Known<'_> {
         };
         let is_multiple = |reg: Reg| self.factors[reg.0 as usize] >= PIXEL.trailing_zeros();
         let (base, more) = uses::split(self.p, &self.defs, Mem::Arg(arg), index);
-        let (base, more) = match (is_multiple(base), is_multiple(index)) {
+        // The sum of pixels does not wrap where that of elements does.
+        let is_small = self.ranges[base.0 as usize].is_some_and(|(_, most)| most < 1 << 31);
+        let apart = is_multiple(base) && (more == 0 || is_small);
+        let (base, more) = match (apart, is_multiple(index)) {
             (true, _) => (base, more),
             (false, true) => (index, 0),
             (false, false) => return None,
@@ -166,6 +171,7 @@ fn candidates(p: &Program) -> Vec<Candidate> {
         p,
         factors: factors(p),
         defs: uses::defs(p),
+        ranges: Intervals::of_program(p),
     };
     let mut found = Vec::new();
     let mut singles = Vec::new();
@@ -498,6 +504,21 @@ mod tests {
         };
         // The one of another pixel is alone.
         assert_eq!(ways, [way(1), way(0), way(3), None]);
+    }
+
+    #[test]
+    fn sums_that_may_wrap_stay_whole() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let [four, minus] = [4, 0xffff_fffc].map(|bits| reader.constant(bits));
+        let before = reader.binary(Binary::Add, first, minus);
+        let index = reader.binary(Binary::Add, before, four);
+        let load = reader.load(4, index);
+        let way = Way::Pixels {
+            base: index,
+            pixel: 0,
+        };
+        assert_eq!(reader.plan().of(load).map(|f| f.way), Some(way));
     }
 
     #[test]
