@@ -3,7 +3,8 @@
 //! A load is one of pixels if a multiple of four elements begins at a multiple of four, in a buffer that the kernel does
 //! not write: the texture cache does not see its stores. Single loads that are near one another and of one pixel are one
 //! load. A load that happens is inside of its buffer, and a pixel of four elements inside is one of the image; should an
-//! index be wrong after all, the pixel is zeros. Elements are 16 or 32 bits, which come as integers, so that all of their bits stay.
+//! index be wrong after all, the pixel is zeros. Elements are 16 or 32 bits, which come as integers, so that all of their
+//! bits stay.
 //!
 //! Source: Mesa `ir3-cat5.xml` (isam takes two coordinates, also of what has one dimension), `ir3_compiler_nir.c`
 //! (`emit_intrinsic_load_ssbo`: buffers that are only read are loaded by isam).
