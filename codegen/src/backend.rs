@@ -108,6 +108,15 @@ impl Backend {
         }
     }
 
+    /// The same, without reading buffers as images: see [`Target::without_images`].
+    #[must_use]
+    pub fn without_images(self) -> Backend {
+        Backend {
+            target: self.target.without_images(),
+            ..self
+        }
+    }
+
     /// The same tools for another machine of the same kind: a processor that is not here.
     #[must_use]
     pub fn targeting(self, target: Target) -> Backend {

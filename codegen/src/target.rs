@@ -76,6 +76,26 @@ pub struct GroupCosts {
     pub launch: f64,
 }
 
+/// Limits and costs of reading buffers as images: on GPUs that load those through a cache of its own, with more bytes
+/// per cycle than plain loads have.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ImageCosts {
+    /// Bytes per cycle of a compute unit from the cache of images.
+    pub bytes: f64,
+    /// The same of plain loads.
+    pub plain_bytes: f64,
+    /// Cycles in which a wave computes the coordinates of a load.
+    pub coordinates: f64,
+    /// Cycles that a launch with images takes longer.
+    pub launch: f64,
+    /// Pixels along a side at most, a power of two.
+    pub side: u32,
+    /// What bytes of a row are a multiple of.
+    pub row_bytes: u32,
+    /// Images of a kernel at most.
+    pub most: usize,
+}
+
 impl RegisterFile {
     /// Waves that fit a SIMD at the same time, for a kernel with these registers per work-item,
     /// and this local memory and these waves per group. 0 if not even one group fits.
@@ -172,6 +192,8 @@ pub struct Target {
     pub registers: Option<RegisterFile>,
     /// Cost model of groups on a GPU; `None` on CPUs.
     pub groups: Option<GroupCosts>,
+    /// Reading buffers as images; `None` where that is not there, or gains nothing.
+    pub images: Option<ImageCosts>,
     /// Types with native arithmetic; others are computed through f32.
     pub native: Vec<DType>,
     /// The half-precision conversions to and from f32 are instructions.
@@ -201,6 +223,13 @@ impl Target {
     /// Whether it is an NVIDIA GPU.
     pub fn is_nv(&self) -> bool {
         self.arch == nv::ARCH
+    }
+
+    /// The same without reading buffers as images, to see what that gains.
+    #[must_use]
+    pub fn without_images(mut self) -> Target {
+        self.images = None;
+        self
     }
 
     /// Everything that changes the generated code, as text; part of the key of the compile cache.

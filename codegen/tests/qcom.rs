@@ -40,25 +40,40 @@ fn examine(built: &Built, what: &str) -> Vec<Object> {
     let mut objects = Vec::new();
     for stage in &built.stages {
         let object = Object::decode(&stage.object).unwrap();
-        let used = object.statistics.instructions as usize;
-        let insts: Vec<ir3::Inst> = object.code[..used]
-            .iter()
-            .map(|&word| ir3::decode(word).unwrap_or_else(|e| panic!("{what}: {e}")))
-            .collect();
-        // The fiber's number: three full registers.
-        let inputs: Vec<usize> = (0..6).collect();
-        if let Err(hazard) = check::check(&insts, &inputs) {
-            panic!("{what}: {hazard}\n{}", object.disassemble());
+        for version in std::iter::once(&object).chain(object.plain.as_deref()) {
+            examine_code(version, what);
+            assert_eq!(version.items, stage.block[0], "{what}");
         }
-        assert!(object.code.len().is_multiple_of(16) && object.code.len() >= used + 4);
-        assert!(
-            object.footprint.full <= 48 && object.footprint.half <= 48,
-            "{what}"
-        );
-        assert_eq!(object.items, stage.block[0], "{what}");
         objects.push(object);
     }
     objects
+}
+
+fn examine_code(object: &Object, what: &str) {
+    let used = object.statistics.instructions as usize;
+    let insts: Vec<ir3::Inst> = object.code[..used]
+        .iter()
+        .map(|&word| ir3::decode(word).unwrap_or_else(|e| panic!("{what}: {e}")))
+        .collect();
+    // The fiber's number: three full registers.
+    let inputs: Vec<usize> = (0..6).collect();
+    if let Err(hazard) = check::check(&insts, &inputs) {
+        panic!("{what}: {hazard}\n{}", object.disassemble());
+    }
+    assert!(object.code.len().is_multiple_of(16) && object.code.len() >= used + 4);
+    assert!(
+        object.footprint.full <= 48 && object.footprint.half <= 48,
+        "{what}"
+    );
+}
+
+/// A backend that reads buffers as images wherever that gains anything, on rows of so many pixels at most.
+fn eager(chip: &str, side: u32) -> Backend {
+    let backend = backend(chip);
+    let mut target = backend.target.clone();
+    let images = target.images.as_mut().unwrap();
+    (images.launch, images.coordinates, images.side) = (0.0, 0.0, side);
+    backend.targeting(target)
 }
 
 /// Compares what kernels give with what they should.
@@ -312,6 +327,87 @@ fn nothing_is_superfluous() {
     }
     assert!(waits > 40, "{waits}");
     assert_eq!(waits, refused);
+}
+
+/// Products and convolutions whose buffers are long enough for whole vectors.
+fn reading_often() -> Vec<Kernel> {
+    let half = [DType::F16; 2];
+    vec![
+        matmul(64, 64, 64, false, false, false),
+        matmul(32, 48, 64, true, false, true),
+        matmul(16, 64, 32, false, true, false),
+        conv(1, 8, 16, 16, 3),
+        padded_conv(8, 8, [8, 8], 3),
+        suite::product(32, 64, 32, half, DType::F32),
+    ]
+}
+
+#[test]
+fn images_give_the_same_bits() {
+    let part = Part::chosen();
+    let mut next = 0;
+    for (number, chip) in Target::qcom_chips().enumerate() {
+        let mut found = [0, 0];
+        for kernel in reading_often() {
+            for noopt in [true, false] {
+                next += 1;
+                // Every chip in a whole run, and in another one some kernels of each of a few chips.
+                if !part.has(number, 3) {
+                    continue;
+                }
+                let options = Options {
+                    noopt,
+                    deterministic: true,
+                    ..Options::default()
+                };
+                let what = format!("{} on {chip}", kernel.name);
+                let start = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+                // One row, and several.
+                let backends = [eager(chip, 1 << 14), eager(chip, 1 << 8)];
+                let plain = build(&kernel, &backend(chip).without_images(), &options).unwrap();
+                for object in examine(&plain, &what) {
+                    assert!(object.images.is_empty() && object.plain.is_none(), "{what}");
+                }
+                let mut want = start.clone();
+                let is_run = part.has(next, 4);
+                if is_run {
+                    machine::run(&plain, &backends[0].target, &mut want, &[]);
+                }
+                for (backend, found) in backends.iter().zip(&mut found) {
+                    let built = build(&kernel, backend, &options).unwrap();
+                    let objects = examine(&built, &what);
+                    *found += objects.iter().map(|o| o.images.len()).sum::<usize>();
+                    if !is_run {
+                        continue;
+                    }
+                    let mut got = start.clone();
+                    machine::run(&built, &backend.target, &mut got, &[]);
+                    assert!(got == want, "{what}: other bits than without images");
+                }
+            }
+        }
+        if part.has(number, 3) {
+            assert!(found.iter().all(|&n| n > 0), "{chip}: {found:?} images");
+        }
+    }
+}
+
+/// What is read once, or is written, is no image; launches are as they were before.
+#[test]
+fn images_are_for_what_is_read_often() {
+    let options = Options::default();
+    for kernel in [elementwise(4096), transpose(64, 64, DType::F32)] {
+        let built = build(&kernel, &backend("a630"), &options).unwrap();
+        for object in examine(&built, &kernel.name) {
+            assert!(object.images.is_empty(), "{}", object.disassemble());
+        }
+    }
+}
+
+#[test]
+fn the_sampler_is_one_of_pixels() {
+    let pixels = drivers_spec::qcom::descriptor::Sampler::PIXELS;
+    assert_eq!(pixels.encode().unwrap(), ir3::SAMPLER);
 }
 
 /// There are no doubles, and the error says so.

@@ -68,6 +68,7 @@ pub(crate) const KNOWN: &[&str] = &[
     "QCOM_CC",
     "QCOM_CL",
     "QCOM_FULL_POWER",
+    "QCOM_IMAGES",
     "QCOM_IR3",
     "QCOM_PRIORITY",
     "SUBNORMALS",
@@ -165,6 +166,8 @@ pub struct Settings {
     pub qcom_priority: u8,
     /// `QCOM_FULL_POWER`: whether KGSL is asked for the highest clock while a device is open. On unless 0.
     pub qcom_full_power: bool,
+    /// `QCOM_IMAGES`: whether kernels for Adreno may read buffers as images, through the texture cache. On unless 0.
+    pub qcom_images: bool,
     /// `HCQDEV_FIRMWARE`: folders with firmware, separated as in `PATH`, before those of the system.
     pub firmware: Vec<PathBuf>,
     /// `HCQDEV_BUNDLES`: the folder that gets a file with all that is known when a device faults or hangs, 0 for none.
@@ -211,6 +214,7 @@ impl Default for Settings {
             amd_recorded: Recorded::default(),
             qcom_priority: 8,
             qcom_full_power: true,
+            qcom_images: true,
             firmware: Vec::new(),
             bundles: None,
             said: Vec::new(),
@@ -266,6 +270,7 @@ impl Settings {
                 "AMD_RESET" => s.amd_reset = flag("AMD_RESET", value)?,
                 "QCOM_PRIORITY" => s.qcom_priority = number("QCOM_PRIORITY", value, 1, 15)? as u8,
                 "QCOM_FULL_POWER" => s.qcom_full_power = flag("QCOM_FULL_POWER", value)?,
+                "QCOM_IMAGES" => s.qcom_images = flag("QCOM_IMAGES", value)?,
                 "HCQDEV_FIRMWARE" => s.firmware = std::env::split_paths(value).collect(),
                 "HCQDEV_BUNDLES" => bundles = Some(PathBuf::from(value)),
                 "HCQDEV_PCI_WAIT" => {
@@ -400,6 +405,7 @@ mod tests {
             ("AMD_RESET", "1"),
             ("QCOM_PRIORITY", "12"),
             ("QCOM_FULL_POWER", "0"),
+            ("QCOM_IMAGES", "0"),
             ("HCQDEV_FIRMWARE", "/opt/firmware:/srv"),
             ("HCQDEV_PCI_WAIT", "7"),
             ("TWIN", "gpus=2"),
@@ -412,7 +418,7 @@ mod tests {
         ]);
         let settings = settings.map(|settings| {
             let names: Vec<_> = settings.said.iter().map(|[name, _]| &**name).collect();
-            assert_eq!(names.len(), 24, "{names:?}");
+            assert_eq!(names.len(), 25, "{names:?}");
             assert_eq!(names[0], "ALLOW_TF32");
             Settings {
                 said: Vec::new(),
@@ -438,6 +444,7 @@ mod tests {
             amd_recorded: Recorded::default(),
             qcom_priority: 12,
             qcom_full_power: false,
+            qcom_images: false,
             firmware: vec!["/opt/firmware".into(), "/srv".into()],
             bundles: Some("/var/bundles".into()),
             said: Vec::new(),

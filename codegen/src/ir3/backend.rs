@@ -8,7 +8,7 @@ use super::check;
 use super::inst::{EncodeError, Inst};
 use super::merge::merge;
 use super::modifier::{Flags, Type};
-use super::object::{Footprint, Object, Statistics};
+use super::object::{Footprint, Image, Object, Statistics};
 use super::operand::{Operand, Value as Place};
 use super::schedule::{after_allocation, before_allocation, type_of};
 use super::sync::{Straight, synchronise};
@@ -65,6 +65,8 @@ pub struct Launch {
     pub branches: u32,
     /// Blocks where fibers rejoin.
     pub joins: Vec<usize>,
+    /// Images that are read, by the number that instructions have for them.
+    pub images: Vec<Image>,
     /// The register file.
     pub file: Chip,
 }
@@ -439,5 +441,7 @@ fn finish(
             spilled: done.spilled,
         },
         code,
+        images: launch.images.clone(),
+        plain: None,
     })
 }

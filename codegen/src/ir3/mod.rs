@@ -45,7 +45,7 @@ pub use backend::{BackendError, Chip, Launch, compile};
 pub use code::{decode, encode, encode_any};
 pub use inst::{DecodeError, EncodeError, Inst, Part};
 pub use modifier::{Cond, Desc, Flags, Mode, Mods, Round, Shuffle, Type};
-pub use object::{Footprint, GROUP, ITEM, Object, ObjectError, Statistics};
+pub use object::{Footprint, GROUP, ITEM, Image, Object, ObjectError, SAMPLER, Statistics};
 pub use operand::{FLOATS, Operand, Reg, Value};
 pub use parse::ParseError;
 pub use table::Op;

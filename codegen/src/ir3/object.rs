@@ -22,6 +22,20 @@
 //! | 14 | register of the fiber's number (`LOCALIDREGID`), the same |
 //! | 15 | waves of a shader processor |
 //! | 16 to 20 | instructions, slots of nops, (ss), (sy), spilled values |
+//!
+//! Behind the code of a kernel that reads buffers as images are these dwords, in the form that the driver
+//! (`drivers/qcom/src/object.rs`) has for kernels made by hand; then the same kernel without images, as bytes like
+//! these, for arguments at addresses that no descriptor holds.
+//!
+//! | dword | contents |
+//! |---|---|
+//! | 0 | "IR3x" |
+//! | 1, 2 | all ones: no sizes of grid and group among the constants |
+//! | 3 to 5 | 0xfc: no registers of a group's size, its first fiber, a fiber's number |
+//! | 6 to 8 | how many images are read, are written (0), and samplers (1) |
+//! | 9 | flags: merged registers, waves of 128, private memory by waves, a version without images follows |
+//! | 10 | where the first instruction is: 0 |
+//! | then | images, five dwords each: argument, format, width, height, pitch; the sampler, four dwords |
 
 use std::fmt::Write as _;
 
@@ -37,6 +51,22 @@ pub const GROUP: Reg = Reg::r(48, 0);
 pub const ITEM: Reg = Reg::r(0, 0);
 /// Bytes of a preloaded unit of code.
 const UNIT: usize = 128;
+/// The first bytes of what stands behind the code.
+const MORE: u32 = u32::from_le_bytes(*b"IR3x");
+/// Dwords there before the images, and of an image.
+const MORE_HEADER: usize = 11;
+const IMAGE: usize = 5;
+/// Images at most: an instruction names 128.
+const MOST_IMAGES: usize = 128;
+/// No register.
+const NO_REGISTER: u32 = 0xfc;
+/// Flags: merged registers and private memory by waves; waves of 128; a version without images follows.
+const MERGED_PER_WAVE: u32 = 1 << 0 | 1 << 2;
+const THREAD128: u32 = 1 << 1;
+const HAS_PLAIN: u32 = 1 << 4;
+/// A sampler for reads of pixels by their numbers, none of which is outside: clamped to the border (3) in all
+/// directions, coordinates as they are, no seamless cubes (Mesa `a6xx_descriptors.xml`, A6XX_TEX_SAMP).
+pub const SAMPLER: [u32; 4] = [3 << 5 | 3 << 8 | 3 << 11, 1 << 4 | 1 << 5, 0, 0];
 
 /// Vectors of four registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +90,37 @@ pub struct Statistics {
     pub sy: u32,
     /// Values that are in memory.
     pub spilled: u32,
+}
+
+/// An argument that is read as an image: rows of pixels from its address on, a multiple of 64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// The number of the argument.
+    pub argument: u32,
+    /// What a pixel is, as descriptors have it.
+    pub format: u32,
+    /// Pixels of a row.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+    /// Bytes from a row to the next.
+    pub pitch: u32,
+}
+
+impl Image {
+    /// Four times 16 bits, and four times 32 bits. Integers: their bits come through, those of denormals and of what is
+    /// not a number as well (Mesa `a6xx_enums.xml`, `FMT6_16_16_16_16_UINT` and `FMT6_32_32_32_32_UINT`).
+    pub const FORMATS: [u32; 2] = [0x63, 0x83];
+
+    fn words(&self) -> [u32; IMAGE] {
+        [
+            self.argument,
+            self.format,
+            self.width,
+            self.height,
+            self.pitch,
+        ]
+    }
 }
 
 /// A kernel.
@@ -89,6 +150,10 @@ pub struct Object {
     pub waves: u32,
     /// Counts.
     pub statistics: Statistics,
+    /// Images that are read, by the number that instructions have for them.
+    pub images: Vec<Image>,
+    /// The same kernel without images, if it has some.
+    pub plain: Option<Box<Object>>,
 }
 
 /// Why bytes are no kernel.
@@ -145,7 +210,42 @@ impl Object {
         for word in &self.code {
             bytes.extend_from_slice(&word.to_le_bytes());
         }
+        if !self.images.is_empty() {
+            for word in self.more() {
+                bytes.extend_from_slice(&word.to_le_bytes());
+            }
+            if let Some(plain) = &self.plain {
+                bytes.extend(plain.encode());
+            }
+        }
         bytes
+    }
+
+    /// The words behind the code.
+    fn more(&self) -> Vec<u32> {
+        let double = if self.double { THREAD128 } else { 0 };
+        let plain = if self.plain.is_some() { HAS_PLAIN } else { 0 };
+        let mut words = vec![
+            MORE,
+            u32::MAX,
+            u32::MAX,
+            NO_REGISTER,
+            NO_REGISTER,
+            NO_REGISTER,
+            self.images.len() as u32,
+            0,
+            1,
+            MERGED_PER_WAVE | double | plain,
+            0,
+        ];
+        words.extend(self.images.iter().flat_map(Image::words));
+        words.extend(SAMPLER);
+        words
+    }
+
+    /// The version for arguments at any address: without images.
+    pub fn without_images(&self) -> &Object {
+        self.plain.as_deref().unwrap_or(self)
     }
 
     /// From bytes.
@@ -153,6 +253,15 @@ impl Object {
     /// # Errors
     /// They are not what [`Object::encode`] gives.
     pub fn decode(bytes: &[u8]) -> Result<Object, ObjectError> {
+        let (mut object, end) = Object::decode_code(bytes)?;
+        if end < bytes.len() {
+            (object.images, object.plain) = decode_more(bytes, end)?;
+        }
+        Ok(object)
+    }
+
+    /// A kernel up to its code, and where that ends.
+    fn decode_code(bytes: &[u8]) -> Result<(Object, usize), ObjectError> {
         let word = |n: usize| -> Result<u32, ObjectError> {
             let found = bytes.get(n * 4..n * 4 + 4).and_then(|b| b.try_into().ok());
             found.map(u32::from_le_bytes).ok_or(ObjectError::Format {
@@ -176,7 +285,7 @@ impl Object {
         let words = code
             .chunks_exact(8)
             .map(|c| c.iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)));
-        Ok(Object {
+        let object = Object {
             code: words.collect(),
             footprint: Footprint {
                 full: word(3)?,
@@ -200,7 +309,10 @@ impl Object {
                 sy: word(19)?,
                 spilled: word(20)?,
             },
-        })
+            images: Vec::new(),
+            plain: None,
+        };
+        Ok((object, start + size))
     }
 
     /// The instructions as text, below a line of counts.
@@ -223,6 +335,13 @@ impl Object {
             self.const_vectors,
             self.args
         );
+        for (n, image) in self.images.iter().enumerate() {
+            let _ = writeln!(
+                text,
+                "; t#{n} = argument {}, format {:#x}, {} x {} pixels, {} bytes a row",
+                image.argument, image.format, image.width, image.height, image.pitch
+            );
+        }
         let first = self.args as usize * 2;
         for (at, word) in self.constants.iter().enumerate().skip(first) {
             let component = ['x', 'y', 'z', 'w'][at % 4];
@@ -238,13 +357,66 @@ impl Object {
     }
 }
 
+/// What stands behind the code, from a byte on.
+fn decode_more(
+    bytes: &[u8],
+    start: usize,
+) -> Result<(Vec<Image>, Option<Box<Object>>), ObjectError> {
+    let wrong = |what, n: usize| ObjectError::Format {
+        what,
+        at: start + n * 4,
+    };
+    let rest = bytes.get(start..).unwrap_or_default();
+    let word = |n: usize| -> Result<u32, ObjectError> {
+        let found = rest.get(n * 4..n * 4 + 4).and_then(|b| b.try_into().ok());
+        found
+            .map(u32::from_le_bytes)
+            .ok_or_else(|| wrong("truncated", n))
+    };
+    if word(0)? != MORE {
+        return Err(wrong("wrong magic behind the code", 0));
+    }
+    let count = word(6)? as usize;
+    if count == 0 || count > MOST_IMAGES || (word(7)?, word(8)?) != (0, 1) {
+        return Err(wrong("wrong numbers of images and samplers", 6));
+    }
+    let image = |n: usize| -> Result<Image, ObjectError> {
+        let at = MORE_HEADER + n * IMAGE;
+        Ok(Image {
+            argument: word(at)?,
+            format: word(at + 1)?,
+            width: word(at + 2)?,
+            height: word(at + 3)?,
+            pitch: word(at + 4)?,
+        })
+    };
+    let images = (0..count).map(image).collect::<Result<Vec<_>, _>>()?;
+    let end = MORE_HEADER + count * IMAGE + SAMPLER.len();
+    word(end - 1)?;
+    let plain = rest.get(end * 4..).unwrap_or_default();
+    let has_plain = word(9)? & HAS_PLAIN != 0;
+    if has_plain == plain.is_empty() {
+        return Err(wrong(
+            "the version without images is missing or unnamed",
+            end,
+        ));
+    }
+    if !has_plain {
+        return Ok((images, None));
+    }
+    let (object, used) = Object::decode_code(plain)?;
+    match used == plain.len() {
+        true => Ok((images, Some(Box::new(object)))),
+        false => Err(wrong("bytes behind the version without images", end)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn bytes_read_back_and_cut_ones_do_not() {
-        let object = Object {
+    fn made() -> Object {
+        Object {
             code: vec![0x0300_0000_0000_0000; 16],
             footprint: Footprint { full: 3, half: 1 },
             double: true,
@@ -263,12 +435,51 @@ mod tests {
                 sy: 4,
                 spilled: 5,
             },
+            images: Vec::new(),
+            plain: None,
+        }
+    }
+
+    fn with_images(plain: Option<Box<Object>>) -> Object {
+        let image = |argument| Image {
+            argument,
+            format: Image::FORMATS[1],
+            width: 64,
+            height: 3,
+            pitch: 1024,
         };
+        Object {
+            images: vec![image(1), image(0)],
+            plain,
+            ..made()
+        }
+    }
+
+    #[test]
+    fn bytes_read_back_and_cut_ones_do_not() {
+        let object = made();
         let bytes = object.encode();
         assert_eq!(Object::decode(&bytes), Ok(object.clone()));
         assert!(object.disassemble().contains("c1.x = 0x00000007"));
         for n in 0..bytes.len() {
             assert!(Object::decode(&bytes[..n]).is_err(), "{n} bytes");
         }
+    }
+
+    #[test]
+    fn images_and_the_version_without_them_read_back() {
+        let object = with_images(Some(Box::new(made())));
+        let bytes = object.encode();
+        let code = made().encode().len();
+        assert_eq!(Object::decode(&bytes), Ok(object.clone()));
+        assert_eq!(object.without_images(), &made());
+        assert!(object.disassemble().contains("t#0 = argument 1"));
+        for n in code + 1..bytes.len() {
+            assert!(Object::decode(&bytes[..n]).is_err(), "{n} bytes");
+        }
+        let longer = [&bytes[..], &[0; 4]].concat();
+        assert!(Object::decode(&longer).is_err());
+        let alone = with_images(None);
+        assert_eq!(Object::decode(&alone.encode()), Ok(alone));
     }
 }

@@ -27,7 +27,8 @@ enum Beside {
     Private = 6,
 }
 
-/// The memory that an operation touches, and whether it writes there.
+/// The memory that an operation touches, and whether it writes there. Images are what no instruction of a kernel writes:
+/// nothing orders their loads.
 fn memory(op: Op) -> Option<(Beside, bool)> {
     match op {
         Op::Ldg | Op::LdgA => Some((Beside::Global, false)),

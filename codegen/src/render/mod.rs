@@ -2,6 +2,7 @@
 
 pub mod c;
 mod factors;
+mod images;
 pub mod ir3;
 pub mod llvm;
 pub mod ptx;

@@ -305,6 +305,7 @@ impl Target {
                 general: 256,
             }),
             groups: Some(GROUPS),
+            images: None,
             native: DType::ALL
                 .into_iter()
                 .filter(|&d| !d.is_float() || matches!(d, DType::F16 | DType::F32 | DType::F64))

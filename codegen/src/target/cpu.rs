@@ -138,6 +138,7 @@ fn base(arch: &str, cores: usize) -> Target {
         offset_bytes: 0,
         registers: None,
         groups: None,
+        images: None,
         native: vec![
             DType::Bool,
             DType::I8,

@@ -344,6 +344,7 @@ impl Target {
                 matrix_products: family.matrix_products,
                 ..GROUPS
             }),
+            images: None,
             native: DType::ALL
                 .into_iter()
                 .filter(|&d| !d.is_float() || matches!(d, F16 | F32 | F64))

@@ -6,7 +6,7 @@
 
 use drivers_spec::qcom::chip::{CHIPS, Chip as Row, by_name};
 
-use super::{Atomics, GroupCosts, RegisterFile, Target, TargetKind};
+use super::{Atomics, GroupCosts, ImageCosts, RegisterFile, Target, TargetKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::ir3::Chip;
@@ -34,6 +34,22 @@ const GROUPS: GroupCosts = GroupCosts {
     step_latency: 400.0,
     step_issue: 60.0,
     launch: 8000.0,
+};
+
+/// Images. 150 GB/s from the texture cache are 105 bytes per cycle and shader processor; products by plain loads had a
+/// third of the rate of those by images, on the same device of others. Coordinates are two or three instructions, of
+/// four cycles each for a wave of 64; sampler and descriptors are two more tables and a dozen registers of a launch,
+/// for which there is no measurement.
+const IMAGES: ImageCosts = ImageCosts {
+    bytes: 105.0,
+    plain_bytes: 35.0,
+    coordinates: 10.0,
+    launch: 500.0,
+    // The longest side in the vendor's OpenCL; fields have a bit more.
+    side: 1 << 14,
+    // PITCHALIGN counts from here: Mesa `a6xx_descriptors.xml`.
+    row_bytes: 64,
+    most: 16,
 };
 
 impl Target {
@@ -75,6 +91,7 @@ impl Target {
                 general: REGISTERS,
             }),
             groups: Some(GROUPS),
+            images: Some(IMAGES),
             native: DType::ALL
                 .into_iter()
                 .filter(|&d| !d.is_float() || matches!(d, DType::F16 | DType::F32))

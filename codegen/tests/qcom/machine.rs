@@ -1,9 +1,10 @@
 //! Runs compiled kernels on the software model of Adreno's shader cores.
 
 use codegen::build::{Stage, StageArg};
-use codegen::ir3::Object;
+use codegen::ir3::{Image, Object, SAMPLER};
 use codegen::{Built, Target};
 use drivers_spec::qcom::chip::{CHIPS, Chip};
+use drivers_spec::qcom::descriptor::{Format, TEXTURE_DWORDS, Texture};
 use twin_ir3::launch::{Arithmetic, Descriptors, Private, SystemRegisters, ThreadSize};
 use twin_ir3::memory::{Change, Denied, Path};
 use twin_ir3::{Done, Grid, Launch, Memory};
@@ -90,6 +91,14 @@ pub fn run(built: &Built, target: &Target, buffers: &mut [Vec<u8>], vars: &[i64]
     done
 }
 
+/// The descriptor of an image whose argument is an address.
+fn texture(image: &Image, args: &[u64]) -> [u32; TEXTURE_DWORDS] {
+    let format = Format::from_number(image.format).unwrap();
+    let base = args[image.argument as usize];
+    let rows = Texture::rows(format, image.width, image.height, image.pitch, base);
+    rows.encode().unwrap()
+}
+
 fn start(ram: &mut Ram, stage: &Stage, chip: &'static Chip, args: &[u64]) -> Done {
     let object = Object::decode(&stage.object).unwrap();
     assert_eq!(object.args as usize, args.len(), "{}", stage.name);
@@ -145,7 +154,16 @@ fn start(ram: &mut Ram, stage: &Stage, chip: &'static Chip, args: &[u64]) -> Don
             stack: 0,
         },
         local_bytes: stage.local_bytes,
-        descriptors: Descriptors::default(),
+        // Without colours of the border: a read outside of an image is an error.
+        descriptors: Descriptors {
+            textures: object
+                .images
+                .iter()
+                .map(|image| Some(texture(image, args)))
+                .collect(),
+            samplers: vec![Some(SAMPLER)],
+            ..Descriptors::default()
+        },
         seed: 0x51ee_d000,
         limit: LIMIT,
     };

@@ -15,7 +15,7 @@
 //! | 15 to 20 | counts for people |
 //! | 21 on | the known constants; then the code |
 //!
-//! What the compiler does not write yet may stand behind the code, for kernels that are made by hand:
+//! Behind the code stands more of kernels that read buffers as images, and of those that are made by hand:
 //!
 //! | dword | contents |
 //! |---|---|
@@ -25,6 +25,7 @@
 //! | 6 to 8 | how many textures, written images and samplers |
 //! | 9, 10 | [`flags`], and where the first instruction is, in bytes |
 //! | then | images, five dwords each: argument, format, width, height, pitch; samplers, four dwords each |
+//! | then | with [`flags::HAS_PLAIN`] the same kernel without images, as another object that has none behind it |
 
 use drivers_spec::qcom::descriptor::{Format, SAMPLER_DWORDS, Texture};
 use drivers_spec::qcom::regs::{self, MAX_CONSTANTS, NO_REGISTER, SHARED_REGISTERS};
@@ -60,8 +61,10 @@ pub mod flags {
     pub const PER_WAVE: u32 = 1 << 2;
     /// Code of Qualcomm's OpenCL compiler: half constants are the halves of dwords, images are loaded in its mode.
     pub const OPENCL: u32 = 1 << 3;
+    /// A version without images follows, for arguments at addresses that no descriptor holds.
+    pub const HAS_PLAIN: u32 = 1 << 4;
     /// All.
-    pub const ALL: u32 = MERGED | THREAD128 | PER_WAVE | OPENCL;
+    pub const ALL: u32 = MERGED | THREAD128 | PER_WAVE | OPENCL | HAS_PLAIN;
 }
 
 /// A kernel.
@@ -116,7 +119,14 @@ pub struct Object {
     pub entry: u32,
     /// Instructions.
     pub code: Vec<u64>,
+    /// The same kernel without images; it has none itself.
+    pub plain: Option<Box<Object>>,
 }
+
+/// What the address of an image is a multiple of.
+///
+/// Source: Mesa, src/freedreno/fdl/fd6_view.c: views are checked for 64 bytes; the field holds multiples of 32.
+pub const IMAGE_ALIGN: u64 = 64;
 
 /// An image of a kernel: rows of pixels at an address that is an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -212,6 +222,7 @@ impl Object {
             constants: Vec::new(),
             entry: 0,
             code,
+            plain: None,
         }
     }
 
@@ -220,6 +231,16 @@ impl Object {
     /// # Errors
     /// [`Error`].
     pub fn parse(bytes: &[u8]) -> Result<Object, Error> {
+        let (mut object, more) = Object::parse_code(bytes)?;
+        if !more.is_empty() {
+            object.more(more)?;
+        }
+        object.check()?;
+        Ok(object)
+    }
+
+    /// Reads an object up to its code. Returns what stands behind that, too.
+    fn parse_code(bytes: &[u8]) -> Result<(Object, &[u8]), Error> {
         let word = |n: usize| {
             let found = bytes.get(n * 4..).and_then(|rest| rest.first_chunk());
             found
@@ -259,7 +280,7 @@ impl Object {
             0 => 0,
             _ => flags::THREAD128,
         };
-        let mut object = Object {
+        let object = Object {
             flags: flags::MERGED | flags::PER_WAVE | double,
             full: word(3)?,
             half: word(4)?,
@@ -274,17 +295,18 @@ impl Object {
             constants: constants.collect::<Result<_, _>>()?,
             ..Object::new(words.iter().map(|word| u64::from_le_bytes(*word)).collect())
         };
-        if let Some(more) = bytes.get(start + size..).filter(|more| !more.is_empty()) {
-            object.more(more)?;
-        }
-        object.check()?;
-        Ok(object)
+        let more = bytes.get(start + size..).unwrap_or_default();
+        Ok((object, more))
     }
 
     /// Reads what stands behind the code.
     fn more(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let cut = || Error::Truncated {
             part: "part behind the code",
+        };
+        let foreign = |found: u32| Error::Foreign {
+            expected: format!("{MORE:#010x} behind the code"),
+            found: format!("{found:#010x}"),
         };
         let (dwords, rest) = bytes.as_chunks();
         let words: Vec<u32> = dwords
@@ -293,10 +315,7 @@ impl Object {
             .collect();
         let (head, tables) = words.split_first_chunk::<11>().ok_or_else(cut)?;
         if head[0] != MORE || !rest.is_empty() {
-            return Err(Error::Foreign {
-                expected: format!("{MORE:#010x} behind the code"),
-                found: format!("{:#010x}", head[0]),
-            });
+            return Err(foreign(head[0]));
         }
         [
             self.grid_at,
@@ -315,19 +334,66 @@ impl Object {
             .checked_mul(IMAGE)
             .and_then(|n| tables.split_at_checked(n))
             .ok_or_else(cut)?;
-        let (samplers_found, none) = tables.as_chunks::<SAMPLER_DWORDS>();
-        if samplers_found.len() != samplers || !none.is_empty() {
-            return Err(cut());
-        }
+        let (samplers, plain) = samplers
+            .checked_mul(SAMPLER_DWORDS)
+            .and_then(|n| tables.split_at_checked(n))
+            .ok_or_else(cut)?;
         self.textures = images(textures)?;
         self.uavs = images(uavs)?;
-        self.samplers = samplers_found.to_vec();
+        self.samplers = samplers.as_chunks::<SAMPLER_DWORDS>().0.to_vec();
+        match (self.flags & flags::HAS_PLAIN != 0, plain.first()) {
+            (false, None) => return Ok(()),
+            (false, Some(&found)) => return Err(foreign(found)),
+            (true, None) => return Err(cut()),
+            (true, Some(_)) => {}
+        }
+        let at = bytes.len() - plain.len() * 4;
+        let (plain, none) = Object::parse_code(&bytes[at..])?;
+        if !none.is_empty() {
+            return Err(Error::Foreign {
+                expected: "nothing behind the version without images".into(),
+                found: format!("{} bytes", none.len()),
+            });
+        }
+        plain.check()?;
+        self.plain = Some(Box::new(plain));
         Ok(())
     }
 
     /// The bytes of an object, for kernels that the compiler here has not made: arguments and constants start with the
     /// constants.
     pub fn to_bytes(&self) -> Vec<u8> {
+        let mut words = self.code_words();
+        words.extend([
+            MORE,
+            self.grid_at,
+            self.block_at,
+            self.group_size,
+            self.group_offset,
+            self.linear_id,
+            self.textures.len() as u32,
+            self.uavs.len() as u32,
+            self.samplers.len() as u32,
+            self.flags,
+            self.entry,
+        ]);
+        for image in self.textures.iter().chain(&self.uavs) {
+            let format = image.format as u32;
+            words.extend([
+                image.argument,
+                format,
+                image.width,
+                image.height,
+                image.pitch,
+            ]);
+        }
+        words.extend(self.samplers.iter().flatten());
+        words.extend(self.plain.iter().flat_map(|plain| plain.code_words()));
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// The words of an object up to its code.
+    fn code_words(&self) -> Vec<u32> {
         let unit = regs::INSTRUCTION_UNIT as usize;
         let start = ((HEADER + self.constants.len()) * 4).next_multiple_of(unit);
         let size = (self.code.len() * 8).next_multiple_of(unit);
@@ -358,31 +424,7 @@ impl Object {
                 .flat_map(|word| [*word as u32, (word >> 32) as u32]),
         );
         words.resize((start + size) / 4, 0);
-        words.extend([
-            MORE,
-            self.grid_at,
-            self.block_at,
-            self.group_size,
-            self.group_offset,
-            self.linear_id,
-            self.textures.len() as u32,
-            self.uavs.len() as u32,
-            self.samplers.len() as u32,
-            self.flags,
-            self.entry,
-        ]);
-        for image in self.textures.iter().chain(&self.uavs) {
-            let format = image.format as u32;
-            words.extend([
-                image.argument,
-                format,
-                image.width,
-                image.height,
-                image.pitch,
-            ]);
-        }
-        words.extend(self.samplers.iter().flatten());
-        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+        words
     }
 
     /// Checks what no chip takes.
@@ -545,7 +587,10 @@ mod tests {
     #[test]
     fn an_object_of_the_compiler_is_read() {
         let object = object();
-        assert_eq!(object.flags, flags::ALL & !flags::OPENCL);
+        assert_eq!(
+            object.flags,
+            flags::MERGED | flags::PER_WAVE | flags::THREAD128
+        );
         assert_eq!((object.full, object.half, object.branch_depth), (7, 2, 3));
         assert_eq!(
             (
@@ -595,6 +640,42 @@ mod tests {
     }
 
     #[test]
+    fn a_version_without_images_follows() {
+        let plain = Object {
+            full: 9,
+            private_bytes: 64,
+            ..object()
+        };
+        let one = Object {
+            flags: flags::MERGED | flags::PER_WAVE | flags::THREAD128 | flags::HAS_PLAIN,
+            textures: vec![Image {
+                argument: 0,
+                format: Format::Rgba32Uint,
+                width: 64,
+                height: 3,
+                pitch: 1024,
+            }],
+            samplers: vec![[1, 2, 3, 4]],
+            plain: Some(Box::new(plain)),
+            ..object()
+        };
+        let bytes = one.to_bytes();
+        assert_eq!(Object::parse(&bytes), Ok(one.clone()));
+        let code = one.code_words().len() * 4;
+        for end in code + 1..bytes.len() {
+            assert!(Object::parse(&bytes[..end]).is_err(), "{end}");
+        }
+        let longer = [&bytes[..], &[0; 4]].concat();
+        let error = Object::parse(&longer).unwrap_err().to_string();
+        assert!(error.contains("found 4 bytes"), "{error}");
+        let unnamed = Object {
+            flags: flags::MERGED,
+            ..one
+        };
+        assert!(Object::parse(&unnamed.to_bytes()).is_err());
+    }
+
+    #[test]
     fn every_cut_is_named() {
         let bytes = bytes();
         for end in 0..bytes.len() {
@@ -621,7 +702,7 @@ mod tests {
         assert!(wrong(&|one| one.grid_at = 24).contains("grid size offset is 24"));
         assert!(wrong(&|one| one.group_id = 0).contains("r48.x"));
         assert!(wrong(&|one| one.local_id = 28).contains("local ID register is 28"));
-        assert!(wrong(&|one| one.flags = 16).contains("flags is 16"));
+        assert!(wrong(&|one| one.flags = 32).contains("flags is 32"));
         assert!(wrong(&|one| one.entry = 128).contains("entry point is 128"));
         assert!(wrong(&|one| one.code.clear()).contains("instruction count is 0"));
         let image = Image {

@@ -37,23 +37,32 @@ pub(crate) fn load(
     let theirs = vendor::of(image).map_err(|e| refused(&e))?;
     let image = theirs.as_ref().unwrap_or(image);
     let mut object = Object::parse(&image.bytes).map_err(|e| refused(&e))?;
-    object.shared_bytes = object.shared_bytes.max(image.local_bytes);
-    check_layout(&object, image).map_err(|e| refused(&e))?;
-    let code: Vec<u8> = object
-        .code
-        .iter()
-        .flat_map(|word| word.to_le_bytes())
-        .collect();
+    let mut plain = object.plain.take().map(|plain| *plain);
+    let (mut code, mut last, mut private_bytes) = (Vec::new(), 0, 0);
+    for version in std::iter::once(&mut object).chain(&mut plain) {
+        version.shared_bytes = version.shared_bytes.max(image.local_bytes);
+        check_layout(version, image).map_err(|e| refused(&e))?;
+        code.resize(code.len().next_multiple_of(CODE_ALIGN as usize), 0u8);
+        last = code.len() as u64;
+        code.extend(version.code.iter().flat_map(|word| word.to_le_bytes()));
+        private_bytes = version.private_bytes.max(private_bytes);
+    }
     let room = (code.len() as u64 + FETCHED, CODE_ALIGN);
     let program = place((core, pool), image, room, |base| -> Result<_, Error> {
         Ok(PlacedKernel {
-            launch_words: launch::words(chip, &object, base.0)?,
+            launch_words: launch::versions(
+                chip,
+                (&object, base.0),
+                plain.as_ref().map(|plain| (plain, base.0 + last)),
+            )?,
             code: Cow::Owned(code),
             entry: 0,
-            local_bytes: object.shared_bytes,
+            local_bytes: object
+                .shared_bytes
+                .max(plain.as_ref().map_or(0, |plain| plain.shared_bytes)),
         })
     })?;
-    Ok((program, object.private_bytes))
+    Ok((program, private_bytes))
 }
 
 /// Checks the arguments that launches will write against those that the kernel reads.

@@ -172,7 +172,7 @@ fn on(backend: &Arc<dyn QcomBackend>, twin: &TwinMachine, stage: &Stage) {
 fn kernels_of_the_vendors_library_run_by_our_packets() {
     let target = Target::qcom("a630", 0).unwrap();
     let ours = only(&kernel(), &Backend::find("QCOM:IR3", "a630", 0).unwrap());
-    let binary = as_vendor(&ir3::Object::decode(&ours.object).unwrap());
+    let binary = as_vendor(ir3::Object::decode(&ours.object).unwrap().without_images());
     let folder = std::env::temp_dir().join(format!("doorbell-opencl-{}", std::process::id()));
     std::fs::create_dir(&folder).unwrap();
     let library = library(&folder, &binary.to_bytes());

@@ -378,6 +378,10 @@ impl Setup {
             true => backend,
             false => backend.in_registers(),
         };
+        let backend = match self.settings.qcom_images {
+            true => backend,
+            false => backend.without_images(),
+        };
         Ok(match self.settings.allow_tf32 {
             true => backend.with_tf32(),
             false => backend,

@@ -29,12 +29,19 @@ pub(super) enum Key {
     Address(Mem, Reg, usize),
     /// An index so many elements behind it.
     Behind(Reg, i64),
+    /// The number of the pixel that an index is in.
+    Pixel(Reg),
+    /// The pixel of an image that is so many behind the one of an index: its four elements.
+    Elements(u8, Reg, i64),
 }
 
 impl Key {
     fn index(self) -> Reg {
         match self {
-            Key::Address(_, index, _) | Key::Behind(index, _) => index,
+            Key::Address(_, index, _)
+            | Key::Behind(index, _)
+            | Key::Pixel(index)
+            | Key::Elements(_, index, _) => index,
         }
     }
 }
@@ -225,7 +232,11 @@ impl Select<'_> {
     }
 
     /// What is there, or is made now.
-    fn found(&mut self, key: Key, make: impl FnOnce(&mut Self, &[Opnd]) -> Part) -> Result<Part> {
+    pub(super) fn found(
+        &mut self,
+        key: Key,
+        make: impl FnOnce(&mut Self, &[Opnd]) -> Part,
+    ) -> Result<Part> {
         if let Some(&at) = self.addresses.get(&key) {
             return Ok(at);
         }

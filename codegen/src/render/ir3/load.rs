@@ -58,11 +58,17 @@ impl Select<'_> {
         self.has(ty.dtype)?;
         let list = match (gate, mem) {
             (None, _) => {
-                let list = self.load_words(ty, mem, index, access, None)?;
+                let list = match self.plan.of(dst) {
+                    Some(fetch) => self.fetch(fetch, ty)?,
+                    None => self.load_words(ty, mem, index, access, None)?,
+                };
                 self.arrived(ty.dtype, list)
             }
             (Some((gate, alt)), Mem::Arg(_)) => {
-                let list = self.load_words(ty, mem, index, access, Some(gate))?;
+                let list = match self.plan.of(dst) {
+                    Some(fetch) => self.fetch(fetch, ty)?,
+                    None => self.load_words(ty, mem, index, access, Some(gate))?,
+                };
                 let list = self.arrived(ty.dtype, list);
                 let (cond, alt) = (self.r(gate)?, self.r(alt)?);
                 self.select_list(ty.dtype, &cond, list, alt)
@@ -135,7 +141,7 @@ impl Select<'_> {
     }
 
     /// An index, or 0 where a boolean is false.
-    fn clamped(&mut self, gate: &List, index: &List) -> List {
+    pub(super) fn clamped(&mut self, gate: &List, index: &List) -> List {
         let zero = self.same(0, 1);
         let words = index.clone();
         words

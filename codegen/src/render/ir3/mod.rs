@@ -11,6 +11,9 @@
 //!
 //! There is no `F64`. Denormal floats are zeros to the arithmetic units (Mesa `tu_device.cc`, float controls).
 //!
+//! Buffers that a kernel only reads, and often, are images where that pays (images.rs): the object then has the same
+//! kernel without images as well, for arguments at addresses that no descriptor holds.
+//!
 //! Lanes of a vector are neighbouring registers, four at most: what is done to all of them is one instruction that
 //! repeats. Constants lie behind the arguments in the constant file.
 
@@ -22,6 +25,7 @@ mod cast;
 mod control;
 mod divide;
 mod float;
+mod images;
 mod integer;
 mod load;
 mod loops;
@@ -45,6 +49,7 @@ use crate::render::{Code, Emitter, Object};
 use crate::resources::Resources;
 use crate::target::{Target, qcom};
 use control::Open;
+use images::Plan;
 use operand::{List, Opnd};
 
 /// Makes machine code for Adreno 6xx.
@@ -109,7 +114,9 @@ impl Emitter for Ir3Renderer {
             scalar: 0,
             spilled: kernel.statistics.spilled,
             local: kernel.local_bytes,
-            private: kernel.private_bytes,
+            private: kernel
+                .private_bytes
+                .max(kernel.without_images().private_bytes),
             waves: kernel.waves,
             most_waves: file,
         };
@@ -188,18 +195,39 @@ struct Select<'a> {
     products: HashMap<Reg, [Reg; 2]>,
     joins: Vec<usize>,
     branches: u32,
+    /// Loads of images.
+    plan: Plan,
 }
 
-/// Compiles a program with its loops unrolled, or as it is where that has no room in registers.
+/// Compiles a program with its loops unrolled, or as it is where that has no room in registers; with images where these
+/// gain something, and take no more memory for registers.
 fn best(p: &Program, t: &Target) -> Result<Kernel> {
-    match select(&loops::unrolled(p), t) {
-        Ok(kernel) if kernel.statistics.spilled == 0 => Ok(kernel),
-        _ => select(p, t),
+    let unrolled = loops::unrolled(p);
+    let (chosen, plain) = match select(&unrolled, t, Plan::default()) {
+        Ok(kernel) if kernel.statistics.spilled == 0 => (&unrolled, kernel),
+        _ => (p, select(p, t, Plan::default())?),
+    };
+    let plan = images::plan(chosen, t);
+    if plan.images.is_empty() {
+        return Ok(plain);
+    }
+    match select(chosen, t, plan) {
+        Ok(kernel) if kernel.statistics.spilled <= plain.statistics.spilled => Ok(Kernel {
+            plain: Some(Box::new(plain)),
+            ..kernel
+        }),
+        Ok(_) => Ok(plain),
+        Err(e) => {
+            // Whatever else is wrong is a bug, which tests have to see.
+            let full = matches!(&e, Error::Render { what, .. } if what.starts_with("no registers"));
+            debug_assert!(full, "{e}");
+            Ok(plain)
+        }
     }
 }
 
 /// Compiles a program.
-fn select(p: &Program, t: &Target) -> Result<Kernel> {
+fn select(p: &Program, t: &Target, plan: Plan) -> Result<Kernel> {
     let mut f = Function::new();
     let item = f.value(crate::ir3::virt::FULL, 3);
     f.inputs.push((item, 0));
@@ -233,6 +261,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         products: HashMap::new(),
         joins: Vec::new(),
         branches: 0,
+        plan,
     };
     if !t.is_qcom() {
         return s.unsupported("machine code of Adreno 6xx");
@@ -251,6 +280,7 @@ fn select(p: &Program, t: &Target) -> Result<Kernel> {
         args: p.args.len() as u32,
         branches: s.branches,
         joins: s.joins,
+        images: s.plan.images,
         file: chip,
     };
     let mut f = s.f;

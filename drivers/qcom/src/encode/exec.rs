@@ -5,7 +5,7 @@ use hcq::{CommandBuffer, Program, Result, Val};
 
 use super::launch::{BORDER, Launch};
 use super::{DATA_ALIGN, Encoder};
-use crate::object::NONE;
+use crate::object::{IMAGE_ALIGN, NONE};
 
 /// Fibers of a group along an axis: `LOCALSIZEX` and so on have 10 bits.
 const MAX_BLOCK: u32 = 1024;
@@ -29,7 +29,7 @@ impl Encoder {
         out: &mut CommandBuffer,
     ) -> Result<()> {
         let setup = &self.setup;
-        let Some(launch) = Launch::from_words(&program.launch_words) else {
+        let Some(launch) = Launch::with_arguments(&program.launch_words, args) else {
             let why = "loaded by another driver; load it on this device";
             return Err(setup.refused_exec(program, why));
         };
@@ -178,10 +178,10 @@ fn check(
     for &[argument, _] in launch.images {
         let base = args.get(argument as usize);
         if let Some(Val::Const(base)) = base
-            && base % 64 != 0
+            && base % IMAGE_ALIGN != 0
         {
             return Err(format!(
-                "argument {argument} is an image at {base:#x}, expected a multiple of 64"
+                "argument {argument} is an image at {base:#x}, expected a multiple of {IMAGE_ALIGN}"
             ));
         }
     }

@@ -9,9 +9,10 @@ use drivers_spec::qcom::packet::{
     LoadState, event_write_0, load_state6_0 as load, op, set_marker_0,
 };
 use drivers_spec::qcom::regs::*;
+use hcq::Val;
 
 use super::packet::{command, registers};
-use crate::object::{Error, NONE, Object, flags};
+use crate::object::{Error, IMAGE_ALIGN, NONE, Object, flags};
 
 /// Texture and image slots that are declared, whatever the kernel has: those of Mesa's computerator and of the recorded
 /// streams. Fewer than there are give zeros, as a survey of what has run on A630 says.
@@ -117,6 +118,10 @@ pub struct Launch<'a> {
     /// The data block.
     pub(super) data: &'a [u32],
 }
+
+/// The first word where two versions of a kernel follow, whose second one needs no images; then the number of words of
+/// the first one.
+const MARK_BOTH: u32 = 0x3272_6961;
 
 /// Numbers before the tables: a mark, and the counts of the last four.
 const NUMBERS: usize = 16;
@@ -259,6 +264,24 @@ pub fn words(chip: &Chip, object: &Object, code: u64) -> Result<Box<[u32]>, Erro
     Ok(finish(&draft, object, (max_threads, per_wave)))
 }
 
+/// The launch words of a kernel and, where it has one, of its version without images; each with the address of its code.
+///
+/// # Errors
+/// Those of [`words`].
+pub fn versions(
+    chip: &Chip,
+    (object, code): (&Object, u64),
+    plain: Option<(&Object, u64)>,
+) -> Result<Box<[u32]>, Error> {
+    let first = words(chip, object, code)?;
+    let Some((plain, code)) = plain else {
+        return Ok(first);
+    };
+    let second = words(chip, plain, code)?;
+    let numbers = [MARK_BOTH, first.len() as u32];
+    Ok([&numbers[..], &first, &second].concat().into())
+}
+
 /// Appends what loads constants, code and images.
 fn state_of(draft: &mut Draft, chip: &Chip, object: &Object, code: u64) {
     let vectors = object.vectors as usize;
@@ -396,7 +419,29 @@ fn finish(draft: &Draft, object: &Object, (max_threads, per_wave): (u32, bool)) 
 }
 
 impl<'a> Launch<'a> {
-    /// From the words; `None` if they are not those of this driver.
+    /// The launch with arguments: the version without images, if there is one, unless the addresses of all images are
+    /// known, and descriptors hold them. What two arguments name is no image: the texture cache would not see what the
+    /// kernel stores to it. `None` if the words are not those of this driver.
+    #[inline]
+    pub fn with_arguments(words: &'a [u32], args: &[Val]) -> Option<Launch<'a>> {
+        let [MARK_BOTH, count, both @ ..] = words else {
+            return Launch::from_words(words);
+        };
+        let (first, second) = both.split_at_checked(*count as usize)?;
+        let launch = Launch::from_words(first)?;
+        let fits = |[argument, _]: &[u32; 2]| match args.get(*argument as usize) {
+            Some(own @ Val::Const(at)) => {
+                at % IMAGE_ALIGN == 0 && args.iter().filter(|arg| *arg == own).count() == 1
+            }
+            _ => false,
+        };
+        match launch.images.iter().all(fits) {
+            true => Some(launch),
+            false => Launch::from_words(second),
+        }
+    }
+
+    /// From the words of one version; `None` if they are not those of this driver.
     #[inline]
     pub fn from_words(words: &'a [u32]) -> Option<Launch<'a>> {
         let (numbers, rest) = words.split_first_chunk::<NUMBERS>()?;

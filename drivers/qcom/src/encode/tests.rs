@@ -401,6 +401,63 @@ fn images_have_descriptors_with_the_address_of_their_argument() {
 }
 
 #[test]
+fn images_are_read_where_their_addresses_are_known_and_fit() {
+    let encoder = encoder();
+    let chip = encoder.setup().chip;
+    let image = Image {
+        argument: 1,
+        format: drivers_spec::qcom::descriptor::Format::Rgba32Uint,
+        width: 128,
+        height: 1,
+        pitch: 2048,
+    };
+    let object = Object {
+        textures: vec![image],
+        samplers: vec![[0; 4]],
+        ..kernel()
+    };
+    let plain = Object {
+        code: vec![3 << 56; 36],
+        ..kernel()
+    };
+    let code = 0x50_0600_0000;
+    let program = Program {
+        launch_words: launch::versions(chip, (&object, code), Some((&plain, code + 256))).unwrap(),
+        ..program(chip, &object, ArgLayout::buffers(2))
+    };
+    // Which code is launched, and whether textures are loaded.
+    let launched = |second: Val| {
+        let args = [Val::Const(0x61_2000_0000), second];
+        let out = encode(&encoder, &[exec(&program, &args)]);
+        let packets = || packet::packets(&out.words).map(|packet| packet.unwrap().1);
+        let base = packets().find_map(|packet| match packet {
+            Packet::Registers { first, values } if first == dword(&regs::SP_CS_CNTL_0) => {
+                Some(u64::from(values[5]) << 32 | u64::from(values[4]))
+            }
+            _ => None,
+        });
+        let is_texture = |packet| match packet {
+            Packet::Command {
+                op: op::LOAD_STATE6_FRAG,
+                body,
+            } => {
+                let state = LoadState::decode(body[0]);
+                (state.kind, state.block) == (load::ST6_CONSTANTS, load::SB6_CS_TEX)
+            }
+            _ => false,
+        };
+        (base.unwrap(), packets().any(is_texture))
+    };
+    let (with, without) = ((code, true), (code + 256, false));
+    assert_eq!(launched(Val::Const(0x61_2000_0040)), with);
+    assert_eq!(launched(Val::Const(0x61_2000_0020)), without);
+    assert_eq!(launched(Val::Const(0x61_2000_0044)), without);
+    assert_eq!(launched(Val::Slot(Slot(0), 64)), without);
+    // Both arguments are one buffer.
+    assert_eq!(launched(Val::Const(0x61_2000_0000)), without);
+}
+
+#[test]
 fn private_memory_is_that_of_the_queue_and_kept_with_the_packets() {
     let encoder = encoder();
     let chip = encoder.setup().chip;

@@ -24,6 +24,8 @@ pub struct Row {
     name: String,
     number: usize,
     ours: Done,
+    /// Ours without images, where it has some.
+    plain: Option<Done>,
     theirs: Done,
     vectors: [u32; 2],
     /// Where results differ.
@@ -104,18 +106,31 @@ pub fn rows(kernels: &Kernels, text: &str, chip: &str) -> Vec<Row> {
             let grid = p.grid(&Target::qcom(chip, 0).unwrap()).ok_or("no grid")?;
             let items = u32::try_from(p.items).unwrap();
             let (mut ram, args) = shader::memory(p);
-            let mut other = ram.clone();
+            let (mut other, mut third) = (ram.clone(), ram.clone());
+            let mut different = None;
+            let plain = object.plain.as_deref().map(|plain| {
+                shader::ours(plain, grid, chip, &args, &mut third)
+                    .map_err(|e| format!("ours without images: {e}"))
+            });
+            let plain = plain.transpose()?;
             let ours = shader::ours(&object, grid, chip, &args, &mut ram)
                 .map_err(|e| format!("ours: {e}"))?;
             let theirs = shader::theirs(&made, items, grid, chip, &args, &mut other)
                 .map_err(|e| format!("Mesa's: {e}"))?;
+            if plain.is_some() {
+                let is_buffer = |arg: &&Arg| matches!(arg, Arg::Buffer { .. });
+                let buffers = p.args.iter().filter(is_buffer).count();
+                let same = ram.0[..buffers] == third.0[..buffers];
+                different = (!same).then(|| "other bits than without images".to_owned());
+            }
             Ok(Row {
                 name: name.clone(),
                 number,
                 ours,
+                plain,
                 theirs,
                 vectors: [object.footprint.full, made.full.max(made.half.div_ceil(2))],
-                different: difference(p, &ram, &other),
+                different: different.or_else(|| difference(p, &ram, &other)),
                 mesa: made.clone(),
             })
         });
@@ -192,6 +207,7 @@ pub fn print(rows: &[Row]) {
         println!("cycles of ours for one of Mesa's from {from} to {to}: {count} kernels");
         from = to;
     }
+    print_images(rows);
     let bad = rows.iter().filter(|r| r.ratio() > BAD).count();
     println!("{} kernels, {bad} of them over {BAD}", rows.len());
     for row in rows {
@@ -199,6 +215,44 @@ pub fn print(rows: &[Row]) {
             println!("results differ: {}: {}: {what}", row.number, row.name);
         }
     }
+}
+
+/// Prints what images change, as the simulator counts it: latencies, and not the bytes per cycle of the caches, for which
+/// images are chosen.
+fn print_images(rows: &[Row]) {
+    let with = rows
+        .iter()
+        .filter_map(|row| Some((row, row.plain.as_ref()?)));
+    let with: Vec<(&Row, &Done)> = with.collect();
+    println!("{} kernels read images", with.len());
+    if with.is_empty() {
+        return;
+    }
+    println!("| kernel | instructions | cycles of (sy) | waves | cycles | ratio |");
+    println!("|---|---|---|---|---|---|");
+    let ratio =
+        |(row, plain): &(&Row, &Done)| row.ours.cycles.max(1) as f64 / plain.cycles.max(1) as f64;
+    for one in &with {
+        let (o, p) = (&one.0.ours, one.1);
+        println!(
+            "| {}: {} | {} / {} | {} / {} | {} / {} | {} / {} | {:.2} |",
+            one.0.number,
+            one.0.name,
+            o.instructions,
+            p.instructions,
+            o.sy_cycles,
+            p.sy_cycles,
+            o.occupancy,
+            p.occupancy,
+            o.cycles,
+            p.cycles,
+            ratio(one)
+        );
+    }
+    println!(
+        "cycles with images for one without: geometric mean {:.3}",
+        mean(with.iter().map(ratio))
+    );
 }
 
 /// Writes the listings of the worst ones, for people.

@@ -1,9 +1,10 @@
 //! Runs machine code on the simulated shader cores, over buffers that both compilers' code gets.
 
 use codegen::DType;
-use codegen::ir3::Object;
+use codegen::ir3::{Object, SAMPLER};
 use codegen::lower::{Arg, Program};
 use drivers_spec::qcom::chip::{CHIPS, Chip};
+use drivers_spec::qcom::descriptor::{Format, TEXTURE_DWORDS, Texture};
 use twin_ir3::launch::{Arithmetic, Descriptors, Private, SystemRegisters, ThreadSize};
 use twin_ir3::memory::{Change, Denied, Path};
 use twin_ir3::{Done, Grid, Launch, Memory};
@@ -171,7 +172,26 @@ pub fn ours(
     launch.system.local_id = Some(codegen::ir3::ITEM.0);
     launch.local_bytes = object.local_bytes;
     launch.private = private(ram, launch.chip, object.private_bytes);
+    launch.descriptors = Descriptors {
+        textures: textures(object, args)?,
+        samplers: vec![Some(SAMPLER)],
+        ..Descriptors::default()
+    };
     run(launch, ram)
+}
+
+/// The descriptors of the images of our code.
+fn textures(object: &Object, args: &[u64]) -> Result<Vec<Option<[u32; TEXTURE_DWORDS]>>, String> {
+    let texture = |image: &codegen::ir3::Image| {
+        let format = Format::from_number(image.format);
+        let base = args.get(image.argument as usize);
+        let (Some(format), Some(&base)) = (format, base) else {
+            return Err(format!("no image: {image:?}"));
+        };
+        let rows = Texture::rows(format, image.width, image.height, image.pitch, base);
+        rows.encode().map(Some).map_err(|e| e.to_string())
+    };
+    object.images.iter().map(texture).collect()
 }
 
 /// A register id, or none.

@@ -1,0 +1,540 @@
+//! Loads of buffers as images: through the texture cache, four elements at a time.
+//!
+//! A load is one of pixels if a multiple of four elements begins at a multiple of four, in a buffer that the kernel does
+//! not write: the texture cache does not see its stores. Single loads that are near one another and of one pixel are one
+//! load. A load that happens is inside of its buffer, and a pixel of four elements inside is one of the image; should an
+//! index be wrong after all, the pixel is zeros. Elements are 16 or 32 bits, which come as integers, so that all of their
+//! bits stay.
+//!
+//! Source: Mesa `ir3-cat5.xml` (isam takes two coordinates, also of what has one dimension), `ir3_compiler_nir.c`
+//! (`emit_intrinsic_load_ssbo`: buffers that are only read are loaded by isam).
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+
+use super::address::Key;
+use super::build::Template;
+use super::memory::access_type;
+use super::operand::{List, Opnd};
+use super::{Select, control, uses};
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::ir3::virt::{Code, Dst, FULL, Src};
+use crate::ir3::{Flags, Image, Op, Type};
+use crate::lower::{Access, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty};
+use crate::machine::{Class, Part};
+use crate::render::factors::{factors, splat};
+use crate::render::images::{PIXEL, Rows, Traffic, chosen, gain};
+use crate::target::Target;
+
+/// Instructions from a single load to the next one of the same pixel, at most: its four registers are taken that long.
+const NEAR: usize = 24;
+/// Elements that are read of a pixel, from which on single loads are one of it.
+const FEWEST: u32 = 3;
+
+/// Where the elements of a load are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    /// Whole pixels, the first of them so many behind the one of an index.
+    Pixels { base: Reg, pixel: i64 },
+    /// The same from an index on where a boolean is true; the first ones of the image where it is false.
+    Gated { index: Reg, gate: Reg },
+    /// One element of a pixel.
+    Lane { base: Reg, pixel: i64, lane: u8 },
+}
+
+/// A load of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Fetch {
+    image: u8,
+    way: Way,
+}
+
+/// The images of a program, and what is read of them.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub images: Vec<Image>,
+    rows: Vec<Rows>,
+    loads: HashMap<Reg, Fetch>,
+}
+
+impl Plan {
+    /// The load of an image that defines a register.
+    pub fn of(&self, dst: Reg) -> Option<Fetch> {
+        self.loads.get(&dst).copied()
+    }
+}
+
+/// A load that may be one of pixels.
+struct Candidate {
+    arg: u32,
+    dst: Reg,
+    way: Way,
+    /// How many pixels a work-item reads by it in all.
+    pixels: f64,
+}
+
+/// A load of a buffer that is only read.
+struct Place {
+    arg: u32,
+    dst: Reg,
+    index: Reg,
+    lanes: u32,
+    /// The index is this one, a multiple of four, and so many elements behind it.
+    base: Reg,
+    more: i64,
+    gate: Option<Reg>,
+    /// The buffer has whole pixels only.
+    whole: bool,
+}
+
+/// What is known of the registers of a program.
+struct Known<'a> {
+    p: &'a Program,
+    factors: Vec<u32>,
+    defs: Vec<Option<usize>>,
+    ranges: Vec<Interval>,
+}
+
+impl Known<'_> {
+    fn place(&self, inst: &Inst) -> Option<Place> {
+        let &Inst::Load {
+            dst,
+            mem: Mem::Arg(arg),
+            index,
+            access: Access::Contiguous,
+            gate,
+        } = inst
+        else {
+            return None;
+        };
+        let Some(&Arg::Buffer {
+            dtype,
+            len,
+            written: false,
+            ..
+        }) = self.p.args.get(arg as usize)
+        else {
+            return None;
+        };
+        let Ty { dtype: own, lanes } = self.p.ty(dst);
+        let at = self.p.ty(index);
+        let size = dtype.size();
+        let words = own.size() == size && matches!(size, 2 | 4);
+        let narrow = at.lanes == 1 && matches!(at.dtype, DType::U32 | DType::I32);
+        if !words || !narrow || lanes as usize > len {
+            return None;
+        }
+        let gate = match gate {
+            None => None,
+            Some((gate, _)) if lanes > 1 => Some(splat(self.p, gate)?),
+            Some(_) => return None,
+        };
+        let is_multiple = |reg: Reg| self.factors[reg.0 as usize] >= PIXEL.trailing_zeros();
+        let (base, more) = uses::split(self.p, &self.defs, Mem::Arg(arg), index);
+        // The sum of pixels does not wrap where that of elements does.
+        let is_small = self.ranges[base.0 as usize].is_some_and(|(_, most)| most < 1 << 31);
+        let apart = is_multiple(base) && (more == 0 || is_small);
+        let (base, more) = match (apart, is_multiple(index)) {
+            (true, _) => (base, more),
+            (false, true) => (index, 0),
+            (false, false) => return None,
+        };
+        Some(Place {
+            arg,
+            dst,
+            index,
+            lanes,
+            base,
+            more,
+            gate,
+            whole: len.is_multiple_of(PIXEL as usize),
+        })
+    }
+}
+
+/// A load of one element of a pixel.
+struct Single {
+    /// Argument, index, pixel behind it, and the part of the program between two that end or begin something.
+    key: (u32, u32, i64, usize),
+    /// Which instruction it is.
+    at: usize,
+    dst: Reg,
+    lane: u8,
+    /// How often it runs.
+    times: f64,
+}
+
+/// Loads that may be of pixels.
+fn candidates(p: &Program) -> Vec<Candidate> {
+    let known = Known {
+        p,
+        factors: factors(p),
+        defs: uses::defs(p),
+        ranges: Intervals::of_program(p),
+    };
+    let mut found = Vec::new();
+    let mut singles = Vec::new();
+    let mut around = vec![1.0];
+    let mut block = 0;
+    for (at, inst) in p.insts.iter().enumerate() {
+        let times = around.last().copied().unwrap_or(1.0);
+        match inst {
+            Inst::Loop { extent, .. } => around.push(times * p.extent(*extent).max(1) as f64),
+            _ if inst.opens() => around.push(times),
+            _ if inst.closes() => {
+                around.pop();
+            }
+            _ => {}
+        }
+        block += usize::from(control::is_control(inst));
+        let Some(place) = known.place(inst) else {
+            continue;
+        };
+        let Place { arg, dst, base, .. } = place;
+        let four = i64::from(PIXEL);
+        let (pixel, lane) = (place.more.div_euclid(four), place.more.rem_euclid(four));
+        let way = match place.gate {
+            Some(gate) => Way::Gated {
+                index: place.index,
+                gate,
+            },
+            None => Way::Pixels { base, pixel },
+        };
+        if place.lanes.is_multiple_of(PIXEL) && lane == 0 {
+            let pixels = times * f64::from(place.lanes / PIXEL);
+            found.push(Candidate {
+                arg,
+                dst,
+                way,
+                pixels,
+            });
+        } else if place.lanes == 1 && place.whole {
+            singles.push(Single {
+                key: (arg, base.0, pixel, block),
+                at,
+                dst,
+                lane: lane as u8,
+                times,
+            });
+        }
+    }
+    found.extend(together(singles));
+    found
+}
+
+/// Single loads that are one of a pixel.
+fn together(mut singles: Vec<Single>) -> Vec<Candidate> {
+    singles.sort_by_key(|s| (s.key, s.at));
+    let mut found = Vec::new();
+    for group in singles.chunk_by(|a, b| a.key == b.key && b.at - a.at <= NEAR) {
+        let lanes = group.iter().fold(0u32, |mask, s| mask | 1 << s.lane);
+        if lanes.count_ones() < FEWEST {
+            continue;
+        }
+        for (n, single) in group.iter().enumerate() {
+            let (arg, base, pixel, _) = single.key;
+            found.push(Candidate {
+                arg,
+                dst: single.dst,
+                way: Way::Lane {
+                    base: Reg(base),
+                    pixel,
+                    lane: single.lane,
+                },
+                pixels: if n == 0 { single.times } else { 0.0 },
+            });
+        }
+    }
+    found
+}
+
+/// Which buffers of a program are images on a target, and which loads read them.
+pub(super) fn plan(p: &Program, t: &Target) -> Plan {
+    let Some(costs) = &t.images else {
+        return Plan::default();
+    };
+    let buffer = |arg: u32| match p.args.get(arg as usize) {
+        Some(&Arg::Buffer { dtype, len, .. }) => {
+            let rows = Rows::of(len, dtype.size(), costs)?;
+            Some((dtype.size(), len, rows))
+        }
+        _ => None,
+    };
+    let candidates = candidates(p);
+    let (groups, items) = (p.groups.max(1) as f64, p.items.max(1));
+    let waves = groups * (items as u64).div_ceil(t.wave.max(1) as u64) as f64;
+    let mut traffic: BTreeMap<u32, Traffic> = BTreeMap::new();
+    for Candidate { arg, pixels, .. } in &candidates {
+        let Some((size, len, _)) = buffer(*arg) else {
+            continue;
+        };
+        let of = traffic.entry(*arg).or_default();
+        of.own = (size * len) as f64;
+        of.bytes += pixels * groups * items as f64 * (PIXEL as usize * size) as f64;
+        of.loads += pixels * waves;
+    }
+    let gains = traffic
+        .iter()
+        .map(|(&arg, &of)| (arg, gain(of, t.cores, costs)));
+    let args = chosen(&gains.collect::<Vec<_>>(), costs);
+    let mut plan = Plan::default();
+    for &arg in &args {
+        let Some((size, _, rows)) = buffer(arg) else {
+            continue;
+        };
+        plan.images.push(Image {
+            argument: arg,
+            format: Image::FORMATS[usize::from(size == 4)],
+            width: rows.width,
+            height: rows.height,
+            pitch: rows.pitch,
+        });
+        plan.rows.push(rows);
+    }
+    for Candidate { arg, dst, way, .. } in candidates {
+        let image = plan.images.iter().position(|i| i.argument == arg);
+        if let Some(image) = image {
+            let image = image as u8;
+            plan.loads.insert(dst, Fetch { image, way });
+        }
+    }
+    plan
+}
+
+impl Select<'_> {
+    /// The words of lanes from an image.
+    pub(super) fn fetch(&mut self, Fetch { image, way }: Fetch, ty: Ty) -> Result<List> {
+        let kind = access_type(ty.dtype);
+        let (from, first) = match way {
+            Way::Lane { base, pixel, lane } => {
+                let key = Key::Elements(image, base, pixel);
+                let part = match self.addresses.get(&key) {
+                    Some(&part) => part,
+                    None => {
+                        let from = Opnd::part(self.number(base)?);
+                        let part = self.pixel(image, kind, from, pixel);
+                        self.addresses.insert(key, part);
+                        self.made.push(key);
+                        part
+                    }
+                };
+                return Ok(vec![Opnd::part(Part::of(part.value, lane))]);
+            }
+            Way::Pixels { base, pixel } => (Opnd::part(self.number(base)?), pixel),
+            Way::Gated { index, gate } => {
+                let (gate, index) = (self.r(gate)?, self.r(index)?);
+                let there = self.clamped(&gate, &index);
+                (self.shr_by(&there, PIXEL.trailing_zeros())[0], 0)
+            }
+        };
+        let mut list = List::with_capacity(ty.lanes as usize);
+        for n in 0..i64::from(ty.lanes / PIXEL) {
+            let part = self.pixel(image, kind, from, first + n);
+            list.extend(part.each().map(Opnd::part));
+        }
+        Ok(list)
+    }
+
+    /// The number of the pixel that an index is in.
+    fn number(&mut self, index: Reg) -> Result<Part> {
+        self.found(Key::Pixel(index), |s, words| {
+            let number = s.shr_by(&vec![words[0]], PIXEL.trailing_zeros());
+            s.register(FULL, number[0])
+        })
+    }
+
+    /// Reads a pixel that is so many behind one of a number.
+    fn pixel(&mut self, image: u8, (ty, class): (Type, Class), from: Opnd, more: i64) -> Part {
+        let Rows { width, height, .. } = self.plan.rows[usize::from(image)];
+        let (from, more) = (vec![from], self.same(more as u32, 1));
+        let to = self.two_lanes();
+        if height == 1 {
+            match more[0].known() {
+                Some(0) => self.move_to(FULL, to[0], from[0]),
+                _ => self.make_to(Template::full(Op::AddU), &to[..1], &[&from, &more]),
+            }
+            self.move_to(FULL, to[1], Opnd::bits(0));
+        } else {
+            let at = self.add(&from, &more);
+            let [mask, digits] = [width - 1, width.trailing_zeros()].map(|bits| self.same(bits, 1));
+            self.make_to(Template::full(Op::AndB), &to[..1], &[&at, &mask]);
+            self.make_to(Template::full(Op::ShrB), &to[1..], &[&at, &digits]);
+        }
+        let value = self.f.value(class, PIXEL as u8);
+        let whole = Part {
+            value,
+            lane: 0,
+            lanes: PIXEL as u8,
+        };
+        let coordinates = Part { lanes: 2, ..to[0] };
+        let mut code = Code::new(Op::Isam, Dst::Part(whole), vec![Src::part(coordinates)]);
+        code.flags = Flags::D1;
+        code.mods.ty = Some(ty);
+        code.mods.mask = 0xf;
+        code.mods.sampler = Some(0);
+        code.mods.texture = Some(image);
+        self.emit(code);
+        whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::Binary;
+    use crate::lower::Extent;
+
+    const ROUNDS: i64 = 16;
+
+    /// A program whose work-items read a buffer in a loop.
+    struct Reader(Program);
+
+    impl Reader {
+        fn new(len: usize, written: bool) -> Reader {
+            let buffer = |slot, written| Arg::Buffer {
+                slot,
+                dtype: DType::F32,
+                len,
+                written,
+            };
+            Reader(Program {
+                name: "reader".into(),
+                args: vec![buffer(0, true), buffer(1, written)],
+                locals: Vec::new(),
+                groups: 1,
+                items: (len / 4) as i64,
+                regs: Vec::new(),
+                accs: Vec::new(),
+                insts: Vec::new(),
+            })
+        }
+
+        fn reg(&mut self, dtype: DType, lanes: u32) -> Reg {
+            self.0.regs.push(Ty { dtype, lanes });
+            Reg(self.0.regs.len() as u32 - 1)
+        }
+
+        fn constant(&mut self, bits: u64) -> Reg {
+            let dst = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Const { dst, bits });
+            dst
+        }
+
+        fn binary(&mut self, op: Binary, a: Reg, b: Reg) -> Reg {
+            let dst = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Binary { dst, op, a, b });
+            dst
+        }
+
+        /// Opens the loop; the first element of the work-item.
+        fn open(&mut self, factor: u64) -> Reg {
+            let item = self.reg(DType::U32, 1);
+            self.0.insts.push(Inst::Item { dst: item });
+            let four = self.constant(factor);
+            let first = self.binary(Binary::Mul, item, four);
+            let var = self.reg(DType::U32, 1);
+            let extent = Extent::Known(ROUNDS);
+            self.0.insts.push(Inst::Loop { var, extent });
+            first
+        }
+
+        fn load(&mut self, lanes: u32, index: Reg) -> Reg {
+            let dst = self.reg(DType::F32, lanes);
+            self.0.insts.push(Inst::Load {
+                dst,
+                mem: Mem::Arg(1),
+                index,
+                access: Access::Contiguous,
+                gate: None,
+            });
+            dst
+        }
+
+        /// The plan where images cost nothing beside coordinates.
+        fn plan(mut self) -> Plan {
+            self.0.insts.push(Inst::End);
+            let mut target = Target::qcom("a630", 0).unwrap();
+            target.images.as_mut().unwrap().launch = 0.0;
+            let plan = plan(&self.0, &target);
+            assert!(
+                super::plan(&self.0, &target.without_images())
+                    .images
+                    .is_empty()
+            );
+            plan
+        }
+    }
+
+    #[test]
+    fn vectors_are_whole_pixels() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let eight = reader.constant(8);
+        let later = reader.binary(Binary::Add, first, eight);
+        let loads = [first, later].map(|index| reader.load(4, index));
+        let plan = reader.plan();
+        let image = Image {
+            argument: 1,
+            format: Image::FORMATS[1],
+            width: 256,
+            height: 1,
+            pitch: 4096,
+        };
+        assert_eq!(plan.images, [image]);
+        let ways = loads.map(|load| plan.of(load).map(|f| f.way));
+        let way = |pixel| Some(Way::Pixels { base: first, pixel });
+        assert_eq!(ways, [way(0), way(2)]);
+    }
+
+    #[test]
+    fn single_loads_of_a_pixel_are_one() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let loads = [5, 4, 7, 9].map(|more| {
+            let more = reader.constant(more);
+            let index = reader.binary(Binary::Add, first, more);
+            reader.load(1, index)
+        });
+        let plan = reader.plan();
+        let ways = loads.map(|load| plan.of(load).map(|f| f.way));
+        let way = |lane| {
+            let (base, pixel) = (first, 1);
+            Some(Way::Lane { base, pixel, lane })
+        };
+        // The one of another pixel is alone.
+        assert_eq!(ways, [way(1), way(0), way(3), None]);
+    }
+
+    #[test]
+    fn sums_that_may_wrap_stay_whole() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let [four, minus] = [4, 0xffff_fffc].map(|bits| reader.constant(bits));
+        let before = reader.binary(Binary::Add, first, minus);
+        let index = reader.binary(Binary::Add, before, four);
+        let load = reader.load(4, index);
+        let way = Way::Pixels {
+            base: index,
+            pixel: 0,
+        };
+        assert_eq!(reader.plan().of(load).map(|f| f.way), Some(way));
+    }
+
+    #[test]
+    fn what_is_no_image() {
+        // A buffer that is written, one that is read once, and vectors that begin inside of pixels.
+        for (written, factor, rounds) in [(true, 4, true), (false, 4, false), (false, 2, true)] {
+            let mut reader = Reader::new(1024, written);
+            let first = reader.open(factor);
+            if !rounds {
+                let is_loop = |i: &Inst| matches!(i, Inst::Loop { .. });
+                reader.0.insts.retain(|i| !is_loop(i));
+                reader.0.insts.push(Inst::Once);
+            }
+            reader.load(4, first);
+            assert!(reader.plan().images.is_empty(), "{written} {factor}");
+        }
+    }
+}
