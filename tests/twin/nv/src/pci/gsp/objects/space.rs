@@ -25,10 +25,11 @@ static DIRECTORY: Rule = Rule {
 
 static RESERVED: Rule = Rule {
     name: "NV-SPACE-RESERVED-PDES",
-    text: "COPY_SERVER_RESERVED_PDES has a page size of one bit and 1 to 6 levels from the root on (pageShift 47, 38, 29), each with its \
-           aperture and size, at a multiple of 4 KiB, in memory that is there; and each is where the entry of the level before it \
-           leads for virtAddrLo",
-    source: "OGKM, gpu_vaspace.c, gvaspaceCopyServerReservedPdes_IMPL; Linux, nvkm/subdev/gsp/rm/r535/vmm.c, r535_mmu_promote_vmm",
+    text: "COPY_SERVER_RESERVED_PDES has an address space that is not externally owned, the 512 MiB from 4 GiB on, a page size of one \
+           bit and 1 to 6 levels from the root on (pageShift 47, 38, 29), each with its aperture and size, at a multiple of 4 KiB, \
+           in memory that is there; and each is where the entry of the level before it leads for virtAddrLo",
+    source: "OGKM, gpu_vaspace.c, gvaspaceCopyServerReservedPdes_IMPL, gvaspaceReserveSplitVaSpace_IMPL; Linux, nvkm/subdev/gsp/rm/\
+             r535/vmm.c, r535_mmu_vaspace_new: Some parts of RM expect the server-reserved area to be here",
     proof: Proof::Sourced,
 };
 
@@ -50,12 +51,16 @@ static TABLES: Rule = Rule {
 pub(super) struct Space {
     /// The last address.
     last: u64,
-    external: bool,
+    pub(super) external: bool,
     managed: bool,
+    /// Firmware has a part of its addresses.
+    pub(super) is_split: bool,
     /// Its page directory.
     pub(super) root: Option<Place>,
 }
 
+/// Which addresses firmware has for itself: `SPLIT_VAS_SERVER_RM_MANAGED_VA_START` and `_SIZE`.
+pub(super) const RESERVED_VA: std::ops::Range<u64> = 0x1_0000_0000..0x1_2000_0000;
 /// Levels of directories, with the bytes of their tables.
 const LEVELS: [(Level, u64); 3] = [
     (Level::Pde3, 0x20),
@@ -101,6 +106,7 @@ impl Call<'_> {
             last,
             external: vaspace_flags::IS_EXTERNALLY_OWNED.get(params.flags) != 0,
             managed: vaspace_flags::SHARED_MANAGEMENT.get(params.flags) != 0,
+            is_split: false,
             root: None,
         })
     }
@@ -187,15 +193,21 @@ impl Call<'_> {
 
     /// COPY_SERVER_RESERVED_PDES.
     pub(super) fn copy_reserved(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
-        self.space(handle)?;
+        let is_external = self.space(handle)?.external;
         self.has_size(given, COPY_BYTES)?;
         let (page, low, count) = (long(given, 8), long(given, 0x10), word(given, 0x20));
+        let last = long(given, 0x18);
         let wrong = |what: String| {
             let invalid = status::NV_ERR_INVALID_ARGUMENT;
             self.refuse(&RESERVED, invalid, what)
         };
         if count == 0 || count > MOST || !page.is_power_of_two() {
             return wrong(format!("{count} levels, pages of {page:#x}"));
+        }
+        if is_external || low != RESERVED_VA.start || last != RESERVED_VA.end - 1 {
+            return wrong(format!(
+                "{low:#x} to {last:#x}, externally owned: {is_external}"
+            ));
         }
         let physical = self.state.physical();
         let mut leads: Option<Place> = None;
@@ -226,6 +238,10 @@ impl Call<'_> {
             root = root.or(Some(place));
         }
         self.set_root(handle, root);
+        let object = self.objects.all.get_mut(&(self.client, handle));
+        if let Some(Kind::Space(space)) = object.map(|object| &mut object.kind) {
+            space.is_split = true;
+        }
         Ok(())
     }
 }
