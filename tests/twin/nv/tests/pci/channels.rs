@@ -25,7 +25,7 @@ fn facts_are_asked() {
         // The last one has no hardware.
         assert_eq!((status, table[1]), (0, 1 + 5 + 1));
         let stubbed = client.control(SUBDEVICE, 0x2080_2a06, &[0; 4]);
-        assert_eq!((stubbed.0, words(&stubbed.1)[0]), (0, 1 << 9));
+        assert_eq!((stubbed.0, words(&stubbed.1)[0]), (0, 1 << 5));
         let entry = |i: usize| &table[3 + 25 * i..][..25];
         assert_eq!((entry(0)[2], entry(0)[3], entry(0)[4]), (1, 0, 64));
         assert_eq!((entry(3)[2], entry(3)[3], entry(3)[10]), (11, 1, 2));

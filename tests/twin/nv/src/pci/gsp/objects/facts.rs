@@ -8,6 +8,7 @@ use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::{class, status};
 
 use super::{Call, memory};
+use crate::chip::Chip;
 use crate::pci::memory::word;
 use crate::rm::facts::{graphics, graphics_facts};
 
@@ -51,8 +52,11 @@ pub(super) const KNOWN: [u32; 9] = [
 ];
 
 /// A copy engine that has no hardware: the table of devices has it, and channels of it are not made. A number of this model's
-/// choice; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
-const STUBBED: u32 = class::engine::COPY0 + 9;
+/// choice, where a number is left; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
+fn stubbed(chip: &Chip) -> Option<u32> {
+    let next = class::engine::COPY0 + chip.copy_engines;
+    (next <= class::engine::COPY9).then_some(next)
+}
 
 /// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes.
 const BUFFERS: [(u32, u16, u32); 9] = [
@@ -106,7 +110,8 @@ impl Call<'_> {
             FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
             UPDATE_CLASS_DB => {
                 self.has_size(given, 4)?;
-                let stubbed = 1_u32 << (STUBBED - class::engine::COPY0);
+                let stubbed = stubbed(self.state.config.chip.twin);
+                let stubbed = stubbed.map_or(0, |one| 1_u32 << (one - class::engine::COPY0));
                 given.copy_from_slice(&stubbed.to_le_bytes());
                 Ok(())
             }
@@ -152,7 +157,7 @@ impl Call<'_> {
         self.has_size(given, 12 + DEVICES * DEVICE)?;
         let chip = self.state.config.chip.twin;
         let base = word(given, 0) as usize;
-        let all = chip.engines().chain([STUBBED]);
+        let all = chip.engines().chain(stubbed(chip));
         let engines: Vec<u32> = all.skip(base).take(DEVICES).collect();
         given[4..].fill(0);
         given[4..8].copy_from_slice(&(engines.len() as u32).to_le_bytes());
