@@ -4,6 +4,7 @@
 //! ampere/ga100/dev_ram.h; Linux, nvkm/engine/fifo/gv100.c, gv100_chan_ramfc_write (what firmware writes into an instance block);
 //! nvkm/subdev/gsp/rm/r535/fifo.c.
 
+use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::class::{self, ChannelAlloc};
 use drivers_spec::nv::push::userd;
 use drivers_spec::nv::{control, status};
@@ -89,6 +90,7 @@ pub(super) struct Channel {
     pub(super) notifier: Option<Place>,
     pub(super) context: context::Context,
     pub(super) is_dead: bool,
+    has_runlist_doorbell: bool,
 }
 
 /// How many numbers a runlist has: NV_CHRAM_CHANNEL__SIZE_1.
@@ -99,9 +101,11 @@ impl Channel {
         (self.runlist, self.made.id)
     }
 
-    /// What its doorbell takes: NV_CTRL_VF_DOORBELL_VECTOR 11:0, RUNLIST_ID 22:16.
+    /// What its doorbell takes: NV_VIRTUAL_FUNCTION_DOORBELL_VECTOR 11:0, RUNLIST_ID 22:16; of Blackwell of consumers
+    /// RUNLIST_DOORBELL 30:30, ENABLE (blackwell/gb202/dev_vm.h; kernel_fifo_gb202.c).
     pub(super) fn doorbell(&self) -> u32 {
-        self.runlist << 16 | self.made.id
+        let enable = u32::from(self.has_runlist_doorbell) << 30;
+        enable | self.runlist << 16 | self.made.id
     }
 
     /// GPPut, as USERD has it now; none where it is no index.
@@ -381,6 +385,7 @@ impl Call<'_> {
             notifier: memory.notifier,
             context: context::Context::default(),
             is_dead: false,
+            has_runlist_doorbell: chip.arch == Arch::Gb20x,
         };
         Ok((channel, needs))
     }

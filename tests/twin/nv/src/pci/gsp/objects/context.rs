@@ -11,7 +11,7 @@ use twin::rule::{Proof, Rule};
 use super::channel::Channel;
 use super::{Call, Kind, facts, space};
 use crate::pci::memory::{Aperture, Place, long, word};
-use crate::pci::mmu::table;
+use crate::pci::mmu::table::{self, Version};
 
 static BUFFERS: Rule = Rule {
     name: "NV-GR-CONTEXT-BUFFERS",
@@ -217,10 +217,11 @@ impl Call<'_> {
             true => Some(entry.place),
             false => before,
         };
+        let version = Version::of(self.state.config.chip);
         let mut done = 0;
         while done < least {
             let va = entry.va.saturating_add(done);
-            let found = table::walk(root, va, &mut |_, place| {
+            let found = table::walk(version, root, va, &mut |_, place| {
                 physical.long(place, "GSP, page tables")
             });
             let leaf = found.map_err(|cause| format!("{va:#x} is not mapped: {cause:?}"))?;
@@ -296,8 +297,9 @@ impl Call<'_> {
             return;
         };
         let physical = self.state.physical();
+        let version = Version::of(self.state.config.chip);
         for (id, va) in &context.mapped {
-            let found = table::walk(root, *va, &mut |_, place| {
+            let found = table::walk(version, root, *va, &mut |_, place| {
                 physical.long(place, "GSP, page tables")
             });
             if let Err(cause) = found {
