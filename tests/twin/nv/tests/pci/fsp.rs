@@ -257,11 +257,11 @@ fn page_tables_have_six_levels() {
         assert_eq!([set(1), set(4)], [0x1f; 2]);
         assert_eq!(rig.broken(), ["NV-SPACE-DIRECTORY"; 2]);
         assert_eq!(set(2), 0);
-        // BAR 1: the host writes firmware's page directory itself; a page of 512 MiB, REGULAR_RW_ATOMIC_CACHED_ACD.
+        // BAR 1: the host writes firmware's page directory itself; a page of 2 MiB, REGULAR_RW_ATOMIC_CACHED_ACD.
         let info = boot.rpc(65, &[0; 0x678]).payload;
         let root = u64::from_le_bytes(info[0x600..0x608].try_into().unwrap());
         let mut table = root;
-        for next in [0x20_0000, 0x20_1000, 0x20_2000_u64] {
+        for next in [0x20_0000, 0x20_1000, 0x20_2000, 0x20_3000_u64] {
             put_long(rig, table, next | 2 << 3 | 1 << 1);
             table = next;
         }
@@ -270,7 +270,7 @@ fn page_tables_have_six_levels() {
         memory.write(0x12_3450, 0x1234_5678_u32).unwrap();
         rig.set(0x10_fd40, 0x12);
         assert_eq!(rig.get(0x70_3450), 0x1234_5678);
-        assert!(memory.read::<u32>(1 << 29).is_err());
+        assert!(memory.read::<u32>(0x40_0000).is_err());
         fires("NV-PCI-BAR-FAULT").only(&rig.broken()[2..]);
         // BAR 2: firmware writes the entry of the root.
         let update = |shift: u32| {
