@@ -101,6 +101,8 @@ pub(super) struct Channel {
     pub(super) objects: rm::Channel,
     /// Its name in messages.
     pub(super) name: String,
+    /// The number of the handle that has it.
+    pub(super) owner: u64,
     /// Its number for the hardware.
     pub(super) number: u32,
     /// Multiprocessors of the card.

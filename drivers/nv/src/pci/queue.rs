@@ -82,6 +82,7 @@ pub(super) fn create(handle: &Handle<Nv>, request: &ChannelRequest<'_>) -> Resul
         let channel = Arc::new(Channel {
             objects,
             name: name.into(),
+            owner: handle.number(),
             number: place.number,
             sms: nv.facts.units.sms,
             space: handle.space().clone(),
