@@ -14,7 +14,7 @@ use hcq::{Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 use super::driver::Driver;
 use super::function::Function;
 use super::memory::Memory;
-use super::mmu::{Mmu, PAGE};
+use super::mmu::{Attr, Mmu, PAGE};
 use super::process::Process;
 use super::running::Running;
 use crate::backend::{
@@ -176,6 +176,15 @@ impl<D: Driver> Handle<D> {
     /// Those of [`Process::memory`].
     pub fn allocate(&self, request: &Request<'_>, has_windows: bool) -> Result<Arc<Memory<D>>> {
         self.process.memory(&self.card, request, has_windows)
+    }
+
+    /// VRAM with attributes, mapped on this card alone, without a window.
+    ///
+    /// # Errors
+    /// As [`Handle::allocate`].
+    pub fn private(&self, request: &Request<'_>, attr: Attr) -> Result<Arc<Memory<D>>> {
+        let addresses = &self.process.addresses;
+        Memory::new(addresses, &self.card, request, (false, attr)).map(Arc::new)
     }
 
     fn function(&self) -> &Function {

@@ -9,7 +9,7 @@
 //! (`kgrctxPrepareInitializeCtxBuffer_IMPL`, `kgrctxPreparePromoteCtxBuffer_IMPL`), src/nvidia/src/kernel/rmapi/
 //! nv_gpu_ops.c (`nvGpuOpsBindChannelResources`), ctrl2080gpu.h (`NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ENTRY`).
 
-use drivers_gpu::bare::PAGE;
+use drivers_gpu::bare::{Attr, PAGE};
 use drivers_spec::nv::class::engine;
 use drivers_spec::nv::pci_rm::{
     ContextBuffersInfo, NO_BUFFER, NV2080_CTRL_CMD_GPU_PROMOTE_CTX,
@@ -163,6 +163,24 @@ fn of_info(info: &ContextBuffersInfo) -> Vec<Buffer> {
         })
     };
     KINDS.iter().filter_map(one).collect()
+}
+
+impl Buffer {
+    /// What may be done with it: programs have no access, and nobody writes which registers there are to access.
+    ///
+    /// Source: Linux, nouveau, gsp/rm/r535/gr.c (`r535_gr_promote_ctx`: `priv`, and `ro` of these); kernel_graphics_context.c
+    /// (`kgrctxAllocMainCtxBuffer_IMPL`: `MEMDESC_FLAGS_GPU_PRIVILEGED`).
+    pub(super) fn attr(&self) -> Attr {
+        let maps = [
+            promoted::PRIV_ACCESS_MAP,
+            promoted::UNRESTRICTED_PRIV_ACCESS_MAP,
+        ];
+        Attr {
+            write: !maps.contains(&self.id),
+            privileged: true,
+            ..Attr::LOCAL
+        }
+    }
 }
 
 impl Placed {

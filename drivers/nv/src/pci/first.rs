@@ -8,7 +8,7 @@
 //! (`r535_mmu_vaspace_new`); open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gr/kernel_graphics.c
 //! (`kgraphicsCreateGoldenImageChannel_IMPL`): a channel that never runs, and an object of graphics in it.
 
-use drivers_gpu::bare::{Attr, Driver as _, Entry, Format as _, Mmu as _, PAGE};
+use drivers_gpu::bare::{Driver as _, Entry, Format as _, Mmu as _, PAGE};
 use drivers_spec::nv::class::{ChannelAlloc, engine};
 use drivers_spec::nv::pci_rm::{
     APERTURE_VIDEO, PageLevel, RESERVED_SHIFT, RESERVED_START, graphics,
@@ -65,7 +65,7 @@ fn place(card: &Running, all: &mut Vec<Placed>, next: &mut u64) -> Result<(), Ca
         let at = card.vram(buffer.bytes, buffer.align)?;
         let piece = [(PhysAddr::Vram(at), buffer.bytes)];
         if buffer.of == Of::Card
-            && let Err(error) = card.space().map(va, &piece, Attr::LOCAL)
+            && let Err(error) = card.space().map(va, &piece, buffer.attr())
         {
             card.give_back(at);
             return Err(error.into());
@@ -116,7 +116,9 @@ fn fill(card: &Running, all: &[Placed]) -> Result<(), Cause> {
     let mut table = PageTable::new(format, memory, GpuVa(0)).map_err(failed)?;
     for one in all {
         let piece = [(PhysAddr::Vram(one.at), one.buffer.bytes)];
-        table.map(one.va, &piece, Attr::LOCAL).map_err(failed)?;
+        table
+            .map(one.va, &piece, one.buffer.attr())
+            .map_err(failed)?;
     }
     // Some of the upper tables are those of RM's addresses, too.
     let levels = upper(vram, format, table.root())?;

@@ -166,8 +166,14 @@ fn contexts(
     let mut all = nv.shared().to_vec();
     let own = nv.buffers.iter().filter(|buffer| buffer.of == Of::Channel);
     for &buffer in own {
-        let size = (buffer.bytes, buffer.align);
-        let memory = memory(handle, size, MemoryKind::Device, name, "graphics context")?;
+        let what = format!("the graphics context of {name}");
+        let request = Request {
+            bytes: buffer.bytes,
+            align: buffer.align,
+            kind: MemoryKind::Device,
+            what: &what,
+        };
+        let memory = handle.private(&request, buffer.attr())?;
         let at = memory.vram().ok_or_else(|| Error::OutOfMemory {
             device: nv.function().device().clone(),
             asked: buffer.bytes,

@@ -547,6 +547,17 @@ fn compute_has_buffers() {
         assert_eq!(rig.promote(&changed), 0x1f);
         fires("NV-GR-CONTEXT-BUFFERS").only(&rig.client.broken()[before..]);
     }
+    // Everybody may access the context.
+    let map = |bits: u64| {
+        let Buffer { at, va, .. } = buffers[0];
+        let memory = super::client::Memory::Vram(at);
+        rig.tables.map(&rig.client, va, memory, 0x1000, bits);
+    };
+    let before = rig.client.broken().len();
+    map(0);
+    assert_eq!(rig.promote(&buffers), 0x1f);
+    fires("NV-GR-CONTEXT-BUFFERS").only(&rig.client.broken()[before..]);
+    map(super::client::PRIVILEGE);
     let before = rig.client.broken().len();
     rig.client.put(buffers[1].at + 0x40, &[1]);
     assert_eq!(rig.promote(&buffers), 0x1f);

@@ -17,8 +17,10 @@ static BUFFERS: Rule = Rule {
     name: "NV-GR-CONTEXT-BUFFERS",
     text: "GPU_PROMOTE_CTX is for graphics, of a channel or a group, with up to 16 buffers that there are; one to be initialised has its \
            memory, zeros, as large as KGR_GET_CONTEXT_BUFFERS_INFO says; only such a one is not mapped; one that is has all of its \
-           addresses mapped, to that memory, be it of an earlier call, and not where firmware has addresses for itself",
+           addresses mapped, to that memory, be it of an earlier call, and not where firmware has addresses for itself; MAIN is mapped \
+           for privileged accesses alone",
     source: "OGKM, ctrl2080gpu.h: NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ENTRY; kernel_graphics_context.c, \
+             kgrctxAllocMainCtxBuffer_IMPL: MEMDESC_FLAGS_GPU_PRIVILEGED, \
              kgrctxPrepareInitializeCtxBuffer_IMPL, kgrctxPreparePromoteCtxBuffer_IMPL; gpu_vaspace.c, \
              gvaspaceReserveSplitVaSpace_IMPL; Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_promote_ctx",
     proof: Proof::Sourced,
@@ -225,6 +227,9 @@ impl Call<'_> {
                 physical.long(place, "GSP, page tables")
             });
             let leaf = found.map_err(|cause| format!("{va:#x} is not mapped: {cause:?}"))?;
+            if entry.id == MAIN && !leaf.privileged {
+                return Err(format!("{va:#x} is mapped for everybody"));
+            }
             let at = leaf.place.map(|place| place.plus(va % leaf.bytes));
             if let Some(meant) = meant
                 && at != Some(meant.plus(done))
