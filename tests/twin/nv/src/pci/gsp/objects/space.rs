@@ -54,6 +54,7 @@ pub(super) struct Space {
 
 /// Which addresses firmware has for itself: `SPLIT_VAS_SERVER_RM_MANAGED_VA_START` and `_SIZE`.
 pub(super) const RESERVED_VA: std::ops::Range<u64> = 0x1_0000_0000..0x1_2000_0000;
+
 /// Bytes of the table of a level; that of the root is smaller.
 fn table_bytes(version: Version, level: Level) -> u64 {
     match (version, level) {
@@ -62,6 +63,7 @@ fn table_bytes(version: Version, level: Level) -> u64 {
         _ => 0x1000,
     }
 }
+
 /// `GMMU_FMT_MAX_LEVELS`.
 const MOST: u32 = 6;
 /// Bytes of the parameters of COPY_SERVER_RESERVED_PDES, and where levels are.
