@@ -207,7 +207,7 @@ impl Objects {
             params
                 .levels
                 .iter()
-                .zip([(47, 0x20), (38, 0x1000), (29, 0x1000)])
+                .zip([(47_u8, 0x20_u64), (38, 0x1000), (29, 0x1000)])
         {
             assert_eq!((level.page_shift, level.size), (shift, size));
             assert_eq!((level.aperture, level.phys_address), (1, at));
