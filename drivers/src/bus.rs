@@ -26,6 +26,15 @@ impl OnBus {
             .as_deref()
             .filter(|driver| *driver != "vfio-pci")
     }
+
+    /// The kind of device (`DEV=PCI+AMD`) that opens it without its kernel driver; none if nothing does.
+    pub fn kind(&self) -> Option<&'static str> {
+        let is_nvidia = self.id.starts_with(&format!("{VENDOR_NVIDIA:04x}:"));
+        match self.arch {
+            Some(_) => Some("AMD"),
+            None => is_nvidia.then_some("NV"),
+        }
+    }
 }
 
 /// The GPUs of AMD and NVIDIA on a machine's bus; none where the bus cannot be listed.
@@ -116,6 +125,7 @@ mod tests {
             ("NVIDIA GPU", &None)
         );
         assert_eq!((amd.taken(), nvidia.taken()), (Some("amdgpu"), None));
+        assert_eq!((amd.kind(), nvidia.kind()), (Some("AMD"), Some("NV")));
         let given = OnBus {
             driver: Some("vfio-pci".into()),
             ..amd.clone()

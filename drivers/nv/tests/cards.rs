@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use drivers_nv::{NvDevice, Options};
+use drivers_spec::nv::status;
 use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::mem::window::AccessWidth;
 use hcq::transport::Machine;
@@ -21,8 +22,8 @@ mod stand;
 use firmware::Firmware;
 use stand::{Rig, VAIN, WILD, exec, kernel, options};
 
-/// The chips whose page tables are modelled.
-const CHIPS: [&str; 2] = ["ga102", "ad102"];
+/// Every chip that is modelled.
+const CHIPS: [&str; 4] = ["ga102", "ad102", "gh100", "gb202"];
 
 /// Opens a card of a machine.
 fn open(
@@ -41,14 +42,23 @@ fn open(
 }
 
 fn rig(firmware: &Firmware, machine: &Arc<PciMachine>, index: u32) -> Result<Rig> {
-    with(open(firmware, machine, index, options())?)
+    with(machine, open(firmware, machine, index, options())?)
 }
 
-fn with(device: Arc<NvDevice>) -> Result<Rig> {
+/// The chip whose kernels a machine's cards run.
+fn code(machine: &PciMachine) -> &'static str {
+    match machine.chip().name {
+        "gh100" => "h100",
+        "gb202" => "gb202",
+        _ => "ga102",
+    }
+}
+
+fn with(machine: &PciMachine, device: Arc<NvDevice>) -> Result<Rig> {
     Ok(Rig {
         compute: Stream::new(device.queue(QueueKind::Compute, 0)?),
         copy: Stream::new(device.queue(QueueKind::Copy, 0)?),
-        step: device.load(&kernel("ga102", "step"))?,
+        step: device.load(&kernel(code(machine), "step"))?,
         device,
     })
 }
@@ -155,7 +165,7 @@ fn a_fault_loses_the_device_with_its_address() {
     for chip in CHIPS {
         let machine = firmware.machine(chip, |_| {});
         let rig = rig(&firmware, &machine, 0).unwrap();
-        let store = rig.device.load(&kernel("ga102", "store")).unwrap();
+        let store = rig.device.load(&kernel(code(&machine), "store")).unwrap();
         let args = [Val::Const(WILD + 8)];
         let run = rig.compute.submit(&[], &[exec(&store, &args, 1)]).unwrap();
         let error = run.wait(stand::soon()).unwrap_err();
@@ -205,7 +215,7 @@ fn channels_that_hang_are_told() {
             ..options()
         };
         let device = open(&firmware, &machine, 0, hasty).unwrap();
-        let done = with(device).and_then(|rig| {
+        let done = with(&machine, device).and_then(|rig| {
             let data = stand::memory(&*rig.device, MemoryKind::Host, 4096)?;
             let args = [stand::at(&data), Val::Const(1)];
             // A later ring of the channel would help it.
@@ -220,14 +230,23 @@ fn channels_that_hang_are_told() {
 }
 
 #[test]
-fn chips_without_page_tables_end_in_order() {
+fn calls_that_rm_refuses_end_the_start_in_order() {
     let firmware = Firmware::made();
-    for chip in ["gh100", "gb202"] {
-        let machine = firmware.machine(chip, |_| {});
-        let error = open(&firmware, &machine, 0, options())
-            .map(drop)
-            .unwrap_err();
-        assert!(matches!(error, Error::NoDevice { .. }), "{error}");
-        is_left(&machine, &[], chip);
+    let result = status::NV_ERR_INSUFFICIENT_RESOURCES;
+    for chip in CHIPS {
+        // Facts of the card, its address space, objects, controls.
+        for function in [65, 54, 103, 76] {
+            let what = format!("{chip}, rpc={function}:{result:#x}");
+            let machine = firmware.machine(chip, |config| {
+                config.rpc_error = Some((function, result));
+            });
+            let error = open(&firmware, &machine, 0, options())
+                .map(drop)
+                .unwrap_err();
+            assert!(matches!(error, Error::NoDevice { .. }), "{what}: {error}");
+            let said = error.to_string();
+            assert!(said.contains("0000:01:00.0"), "{what}: {said}");
+            is_left(&machine, &[], &what);
+        }
     }
 }

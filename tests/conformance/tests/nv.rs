@@ -44,6 +44,8 @@ conformance::conformance!(sm_90_without_uvm, || TwinSubject::new(
 // Without the kernel driver.
 conformance::conformance!(sm_86_by_pci, || PciSubject::new("ga102", "sm_86"));
 conformance::conformance!(sm_89_by_pci, || PciSubject::new("ad102", "sm_89"));
+conformance::conformance!(sm_90_by_pci, || PciSubject::new("gh100", "sm_90"));
+conformance::conformance!(sm_120_by_pci, || PciSubject::new("gb202", "sm_120"));
 
 /// Two GPUs of a kind.
 struct TwinSubject {

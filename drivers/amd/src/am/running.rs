@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use drivers_bundle::Evidence;
-use drivers_gpu::backend::Exception;
-use drivers_gpu::bare::{self, AddressSpace, Driver, Function, Tables, Told};
+use drivers_gpu::bare::{self, AddressSpace, Driver, Found, Function, Tables, Told};
 use firmware_tools::search::Search;
 
 use super::areas::ROOT;
@@ -129,8 +128,9 @@ impl Driver for Am {
         self.started.hubs()
     }
 
-    fn faults(&self, told: &Told) -> Result<Vec<Exception>, Cause> {
-        exception::faults(&self.started, told)
+    fn faults(&self, told: &Told) -> Result<Vec<Found>, Cause> {
+        let found = exception::faults(&self.started, told)?;
+        Ok(found.into_iter().map(|one| (None, one)).collect())
     }
 
     fn cut_off(&self) -> Result<(), Cause> {

@@ -121,6 +121,12 @@ pub trait Backend: Send + Sync {
         true
     }
 
+    /// Whether an exception that it has told of is known to be of this handle, where not all are. It is asked once for each.
+    fn is_known_own(&self, exception: &Exception) -> bool {
+        _ = exception;
+        false
+    }
+
     /// Whether a fault of one handle stops the queues of all handles of this process.
     fn stops_all(&self) -> bool {
         false

@@ -7,8 +7,8 @@ use drivers_bundle::Evidence;
 use super::function::Function;
 use super::mmu::Mmu;
 use super::queues::Queues;
-use super::told::Told;
-use crate::backend::{Exception, Facts};
+use super::told::{Found, Told};
+use crate::backend::Facts;
 
 /// A card that its driver has started, and leaves in order when this is dropped.
 pub trait Driver: Queues {
@@ -23,11 +23,12 @@ pub trait Driver: Queues {
     /// What its addresses go through.
     fn mmu(&self) -> &Arc<Self::Mmu>;
 
-    /// Faults since the last call; `told` has the earlier ones. Clears the fault registers for the next one.
+    /// Faults since the last call, with the handles whose queues they are of, as far as the card tells; `told` has the earlier
+    /// ones. Clears the fault registers for the next one.
     ///
     /// # Errors
     /// The card cannot be read, or has left the bus.
-    fn faults(&self, told: &Told) -> Result<Vec<Exception>, Self::Cause>;
+    fn faults(&self, told: &Told) -> Result<Vec<Found>, Self::Cause>;
 
     /// Cuts off a card that cannot be stopped from host memory.
     ///

@@ -14,7 +14,7 @@ use hcq::{Deadline, DeviceId, Error, GpuVa, MemoryKind, Result};
 use super::driver::Driver;
 use super::function::Function;
 use super::memory::Memory;
-use super::mmu::{Mmu, PAGE};
+use super::mmu::{Attr, Mmu, PAGE};
 use super::process::Process;
 use super::running::Running;
 use crate::backend::{
@@ -54,6 +54,8 @@ pub struct Handle<D: Driver> {
     naps: AtomicU32,
     /// Exceptions of the card that it has heard of.
     heard: AtomicU64,
+    /// Those that are known to be its own, until they are asked for.
+    own: Mutex<Vec<Exception>>,
 }
 
 /// Opens the card at an address of PCI (`0000:03:00.0`). `start` starts it if no other device of this process has; `gpu` is
@@ -107,6 +109,7 @@ pub fn open<D: Driver>(
         wake: Condvar::new(),
         naps: AtomicU32::new(0),
         heard,
+        own: Mutex::default(),
     })
 }
 
@@ -175,6 +178,15 @@ impl<D: Driver> Handle<D> {
         self.process.memory(&self.card, request, has_windows)
     }
 
+    /// VRAM with attributes, mapped on this card alone, without a window.
+    ///
+    /// # Errors
+    /// As [`Handle::allocate`].
+    pub fn private(&self, request: &Request<'_>, attr: Attr) -> Result<Arc<Memory<D>>> {
+        let addresses = &self.process.addresses;
+        Memory::new(addresses, &self.card, request, (false, attr)).map(Arc::new)
+    }
+
     fn function(&self) -> &Function {
         self.card.function()
     }
@@ -208,7 +220,13 @@ impl<D: Driver> Handle<D> {
                 what: format!("{why}. Drop all handles of the card, and open it again"),
             });
         }
-        by_clock(|| self.card.exception(&self.heard))
+        let found = by_clock(|| self.card.exception(&self.heard, self.number))?;
+        Ok(found.map(|(is_own, exception)| {
+            if is_own {
+                lock(&self.own).push(exception.clone());
+            }
+            exception
+        }))
     }
 
     /// Sleeps until something may have happened; the caller then checks again.
@@ -245,6 +263,12 @@ impl<D: Driver> Backend for Handle<D> {
 
     fn space(&self) -> &Arc<Space> {
         &self.process.addresses.space
+    }
+
+    fn is_known_own(&self, exception: &Exception) -> bool {
+        let mut own = lock(&self.own);
+        let at = own.iter().position(|one| one == exception);
+        at.map(|at| own.swap_remove(at)).is_some()
     }
 
     fn memory(&self, request: &Request<'_>) -> Result<Piece> {

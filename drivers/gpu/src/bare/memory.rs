@@ -29,6 +29,8 @@ pub struct Memory<D: Driver> {
     va: GpuVa,
     bytes: u64,
     backing: Option<Backing>,
+    /// What its own card may do with VRAM.
+    attr: Attr,
     window: Option<Window>,
     /// The cards that know the address.
     mapped: Mutex<Vec<Weak<Running<D>>>>,
@@ -47,7 +49,7 @@ enum Backing {
 }
 
 impl<D: Driver> Memory<D> {
-    /// Memory for a request, mapped on its card.
+    /// Memory for a request, mapped on its card: VRAM with these attributes.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::Os`], without effect; [`Error::Fault`].
@@ -55,7 +57,7 @@ impl<D: Driver> Memory<D> {
         addresses: &Arc<Addresses>,
         card: &Arc<Running<D>>,
         request: &Request<'_>,
-        has_windows: bool,
+        (has_windows, attr): (bool, Attr),
     ) -> Result<Memory<D>, Error> {
         let function = card.function();
         let bytes = request.bytes.max(1).checked_next_multiple_of(PAGE);
@@ -64,6 +66,7 @@ impl<D: Driver> Memory<D> {
         let va = addresses.take(function.device(), bytes, align)?;
         // From here on the drop releases the parts.
         let mut memory = Memory::nowhere(addresses, card, va, bytes);
+        memory.attr = attr;
         let name = match request.what {
             "" => "memory",
             what => what,
@@ -129,6 +132,7 @@ impl<D: Driver> Memory<D> {
             va,
             bytes,
             backing: None,
+            attr: Attr::LOCAL,
             window: None,
             mapped: Mutex::default(),
             named: None,
@@ -168,7 +172,7 @@ impl<D: Driver> Memory<D> {
         Ok(match &self.backing {
             None => (Vec::new(), Attr::HOST),
             Some(Backing::Vram(at)) if Arc::ptr_eq(card, &self.card) => {
-                (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::LOCAL)
+                (vec![(PhysAddr::Vram(*at), self.bytes)], self.attr)
             }
             Some(Backing::Sysmem(at)) => (vec![(PhysAddr::Vram(*at), self.bytes)], Attr::SHARED),
             Some(Backing::Bus(at)) => (vec![(PhysAddr::Bus(*at), self.bytes)], Attr::HOST),

@@ -29,6 +29,8 @@ pub struct Attr {
     pub snooped: bool,
     /// Kept by no cache of the GPU.
     pub uncached: bool,
+    /// Programs have no access: engines have it for themselves. Of formats that know of it.
+    pub privileged: bool,
 }
 
 impl Attr {
@@ -38,6 +40,7 @@ impl Attr {
         execute: true,
         snooped: false,
         uncached: false,
+        privileged: false,
     };
 
     /// Device memory shared with the host: uncached.

@@ -48,4 +48,4 @@ pub use running::Running;
 pub use slot::Slot;
 pub use space::AddressSpace;
 pub use tables::Tables;
-pub use told::Told;
+pub use told::{Found, Told};

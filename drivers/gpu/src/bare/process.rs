@@ -9,7 +9,7 @@ use hcq::{DeviceId, Error};
 use super::addresses::Addresses;
 use super::driver::Driver;
 use super::memory::Memory;
-use super::mmu::Mmu;
+use super::mmu::{Attr, Mmu};
 use super::running::Running;
 use crate::backend::Request;
 use crate::backend::shared::Shared;
@@ -47,7 +47,7 @@ impl<D: Driver> Process<D> {
         request: &Request<'_>,
         has_windows: bool,
     ) -> Result<Arc<Memory<D>>, Error> {
-        let memory = Memory::new(&self.addresses, card, request, has_windows)?;
+        let memory = Memory::new(&self.addresses, card, request, (has_windows, Attr::LOCAL))?;
         let memory = Arc::new(memory);
         self.shared.add(&memory)?;
         Ok(memory)

@@ -200,15 +200,19 @@ impl<D: Driver> Running<D> {
         self.given_up()
     }
 
-    /// What went wrong that a handle has not heard of. It counts in `heard`; whose it is the card does not say: all use one
-    /// address space.
+    /// What went wrong that the handle of a number has not heard of, and whether it is known to be of this handle: where the
+    /// card does not tell, all hear of it, since all use one address space. It counts in `heard`.
     ///
     /// # Errors
     /// [`Error::Fault`]: the card cannot be looked at.
-    pub fn exception(&self, heard: &AtomicU64) -> Result<Option<Exception>, Error> {
+    pub fn exception(
+        &self,
+        heard: &AtomicU64,
+        number: u64,
+    ) -> Result<Option<(bool, Exception)>, Error> {
         let mut told = lock(&self.told);
         self.hear(&mut told)?;
-        Ok(told.next(heard))
+        Ok(told.next(heard, number))
     }
 
     /// The number of exceptions so far: a new handle ignores these.

@@ -1,5 +1,5 @@
-//! [`Told`]: the exceptions of a card, delivered to each of its handles in order. They are attributed by the work in
-//! flight ([`crate::backend::verdict`]).
+//! [`Told`]: the exceptions of a card, delivered to each of its handles in order; one whose queue is known, to the handle of
+//! the queue alone. The others are attributed by the work in flight ([`crate::backend::verdict`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,19 +9,22 @@ use crate::backend::Exception;
 /// Exceptions that are kept for handles that have not looked yet.
 const KEPT: usize = 64;
 
+/// An exception, and the number of the handle whose queue it is of, where the card tells.
+pub type Found = (Option<u64>, Exception);
+
 /// Exceptions of a card.
 #[derive(Default)]
 pub struct Told {
     /// How many there were before those that are kept.
     before: u64,
-    kept: VecDeque<Exception>,
+    kept: VecDeque<Found>,
 }
 
 impl Told {
     /// Whether a fault of that page was reported.
     pub fn has(&self, va: u64) -> bool {
         let is = |one: &Exception| matches!(one, Exception::Memory(fault) if fault.va == va);
-        self.kept.iter().any(is)
+        self.kept.iter().any(|(_, one)| is(one))
     }
 
     /// How many there were.
@@ -29,19 +32,25 @@ impl Told {
         self.before + self.kept.len() as u64
     }
 
-    pub(super) fn tell(&mut self, exception: Exception) {
+    pub(super) fn tell(&mut self, found: Found) {
         if self.kept.len() == KEPT {
             self.kept.pop_front();
             self.before += 1;
         }
-        self.kept.push_back(exception);
+        self.kept.push_back(found);
     }
 
-    /// The first that a handle has not heard of, which counts in `heard`.
-    pub(super) fn next(&self, heard: &AtomicU64) -> Option<Exception> {
-        let first = heard.load(Ordering::Relaxed).max(self.before);
-        let found = self.kept.get((first - self.before) as usize)?;
-        heard.store(first + 1, Ordering::Relaxed);
-        Some(found.clone())
+    /// The first that the handle of a number has not heard of, and is not another's, which counts in `heard`; and whether it is
+    /// known to be of this handle.
+    pub(super) fn next(&self, heard: &AtomicU64, number: u64) -> Option<(bool, Exception)> {
+        let mut first = heard.load(Ordering::Relaxed).max(self.before);
+        loop {
+            let (owner, found) = self.kept.get((first - self.before) as usize)?;
+            first += 1;
+            heard.store(first, Ordering::Relaxed);
+            if owner.is_none_or(|owner| owner == number) {
+                return Some((owner.is_some(), found.clone()));
+            }
+        }
     }
 }

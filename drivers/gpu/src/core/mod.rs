@@ -205,7 +205,9 @@ impl Core {
     /// Whether an exception is this handle's.
     fn is_own(&self, exception: &Exception) -> bool {
         // A reset takes all.
-        let is_told = self.backend.tells_whose() || matches!(exception, Exception::Reset(_));
+        let is_told = self.backend.tells_whose()
+            || matches!(exception, Exception::Reset(_))
+            || self.backend.is_known_own(exception);
         let handle = (self.number, &*self.facts().place);
         is_told || self.backend.space().is_own(handle, exception)
     }

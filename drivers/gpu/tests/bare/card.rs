@@ -9,7 +9,7 @@ use std::time::Duration;
 use drivers_bundle::Evidence;
 use drivers_gpu::backend::{Exception, Facts, RING_COSTS};
 use drivers_gpu::bare::{self, AddressSpace, Driver, Function, Handle, Live, Mmu, Queues, Running};
-use drivers_gpu::bare::{Slots, Tables, Told};
+use drivers_gpu::bare::{Found, Slots, Tables, Told};
 use hcq::addr::{BusAddr, BusRange, BusRanges, Domain, PhysAddr, VramAddr};
 use hcq::mem::view::View;
 use hcq::mem::window::{AccessWidth, Window};
@@ -214,7 +214,7 @@ pub struct Script {
     /// Happens during the next reset.
     pub during_reset: Option<Box<dyn FnOnce() + Send>>,
     /// What is told at the next look.
-    pub faults: Vec<Exception>,
+    pub faults: Vec<Found>,
     /// What was done, in order.
     pub log: Vec<String>,
 }
@@ -359,9 +359,9 @@ impl<F: Made> Driver for Card<F> {
     fn mmu(&self) -> &Arc<Hardware<F>> {
         &self.0
     }
-    fn faults(&self, told: &Told) -> Transport<Vec<Exception>> {
+    fn faults(&self, told: &Told) -> Transport<Vec<Found>> {
         let found = std::mem::take(&mut self.0.script().faults);
-        let is_new = |one: &Exception| match one {
+        let is_new = |(_, one): &Found| match one {
             Exception::Memory(fault) => !told.has(fault.va),
             _ => true,
         };

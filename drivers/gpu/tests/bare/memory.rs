@@ -331,7 +331,7 @@ fn every_handle_hears_of_a_fault_once() {
     };
     assert_eq!(hear(&one), None);
     let happen = |vas: &[u64]| {
-        let all = vas.iter().map(|va| fault(*va)).collect();
+        let all = vas.iter().map(|va| (None, fault(*va))).collect();
         hardware(&one).script().faults = all;
     };
     happen(&[0x1000, 0x2000]);
@@ -346,8 +346,17 @@ fn every_handle_hears_of_a_fault_once() {
     assert_eq!(hear(&late), None, "nothing to do with it");
     assert_eq!(hear(&two), Some(fault(0x2000)));
     assert!(!two.tells_whose(), "all have one address space");
+    // One whose queue is known is its handle's alone, once.
+    let owner = one.number();
+    hardware(&one).script().faults = vec![(Some(owner), fault(0x3000))];
+    assert_eq!([hear(&two), hear(&late)], [None, None]);
+    assert_eq!(hear(&one), Some(fault(0x3000)));
+    let known = || one.is_known_own(&fault(0x3000));
+    assert_eq!([known(), known()], [true, false]);
+    assert!(!two.is_known_own(&fault(0x2000)));
     // Who looks too late hears of the last ones.
     let many: Vec<_> = (1..=70).map(|i| i << 20).collect();
     happen(&many);
+    // 64 are kept.
     assert_eq!(hear(&late), Some(fault(7 << 20)));
 }

@@ -29,6 +29,8 @@ pub enum Event {
         /// The address and type of a memory fault, where the firmware tells it.
         fault: Option<(u64, u32)>,
     },
+    /// RM has written the notifiers of channels whose deaths it has told, and waits until the driver says that it knows.
+    NotifiersWritten,
     /// A line of RM's log.
     Log {
         /// The Xid.
@@ -42,6 +44,17 @@ pub enum Event {
     FaultQueued,
     /// Anything else, by its number: no use is made of it.
     Other(u32),
+}
+
+/// What stands in place of an Xid where no channel has died, `ROBUST_CHANNEL_FAST_PATH_ERROR`.
+///
+/// Source: open-gpu-kernel-modules, src/common/sdk/nvidia/inc/nverror.h of 535.113.01 (139), 550.163.01 and 570.144 (141);
+/// src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c (`_kgspRpcRCTriggered`).
+fn fast_path(branch: Branch) -> u32 {
+    match branch {
+        Branch::R535 => 139,
+        _ => status::ROBUST_CHANNEL_FAST_PATH_ERROR,
+    }
 }
 
 /// The first bytes as a struct of the branch: what is missing at the end is zero.
@@ -84,6 +97,9 @@ impl Event {
             }
             event::RC_TRIGGERED => {
                 let told: RcTriggered = read(branch, bytes);
+                if told.except_type == fast_path(branch) {
+                    return Event::NotifiersWritten;
+                }
                 let va =
                     u64::from(told.mmu_fault_addr_hi) << 32 | u64::from(told.mmu_fault_addr_lo);
                 let is_fault = told.except_type == status::ROBUST_CHANNEL_FIFO_ERROR_MMU_ERR_FLT;
@@ -145,6 +161,10 @@ mod tests {
         // The message of older branches ends before.
         assert_eq!(of(Branch::R535, 31), died(31, None));
         assert_eq!(of(Branch::R550, 13), died(13, None));
+        // No death, and its number has changed.
+        assert_eq!(of(Branch::R535, 139), Event::NotifiersWritten);
+        assert_eq!(of(Branch::R570, 141), Event::NotifiersWritten);
+        assert_eq!(of(Branch::R570, 139), died(139, None));
     }
 
     #[test]

@@ -21,9 +21,11 @@ const PAGE_VRAM: u64 = 0;
 const PAGE_COHERENT: u64 = 2;
 /// `NV_MMU_PTE_KIND_GENERIC_MEMORY`.
 const GENERIC: u64 = 6;
-/// What may be done with memory, in version 3: `REGULAR_RW_ATOMIC_CACHED_ACD`, and bits for read-only and uncached.
+/// What may be done with memory, in version 3: `REGULAR_RW_ATOMIC_CACHED_ACD`, and bits for read-only, privileged and
+/// uncached.
 const PCF: u64 = 0x10;
 const PCF_READ_ONLY: u64 = 4;
+const PCF_PRIVILEGED: u64 = 2;
 const PCF_UNCACHED: u64 = 1;
 /// How a table is read, in version 3: `VALID_CACHED_ATS_NOT_ALLOWED`.
 const TABLE_PCF: u64 = 2;
@@ -148,14 +150,17 @@ impl PteFormat for Format {
             PhysAddr::Bus(_) => PAGE_COHERENT,
         };
         let (read_only, uncached) = (!leaf.attr.write, leaf.attr.uncached);
+        let privileged = leaf.attr.privileged;
         let common = self.address(leaf.to) | aperture << 1 | 1;
         let entry = match self.version {
             Version::Two => {
-                common | GENERIC << 56 | u64::from(read_only) << 6 | u64::from(uncached) << 3
+                let bits = u64::from(read_only) << 6 | u64::from(privileged) << 5;
+                common | GENERIC << 56 | bits | u64::from(uncached) << 3
             }
             Version::Three => {
                 let mut pcf = PCF;
                 pcf |= if read_only { PCF_READ_ONLY } else { 0 };
+                pcf |= if privileged { PCF_PRIVILEGED } else { 0 };
                 pcf |= if uncached { PCF_UNCACHED } else { 0 };
                 common | GENERIC << 8 | pcf << 3
             }
@@ -237,6 +242,16 @@ mod tests {
         assert_eq!(three.encode_leaf(5, leaf(vram, Attr::LOCAL)), 0x5_4321_f681);
         assert_eq!(three.encode_leaf(5, leaf(host, Attr::HOST)), 0x7f_8765_468d);
         assert_eq!(three.encode_leaf(5, leaf(vram, READ_ONLY)), 0x5_4321_f6a1);
+        // PRIVILEGE 5; of PCF, PRIVILEGE_RO_ATOMIC_CACHED_ACD.
+        let private = Attr {
+            privileged: true,
+            ..READ_ONLY
+        };
+        assert_eq!(
+            two.encode_leaf(4, leaf(vram, private)),
+            0x0600_0000_5432_1f61
+        );
+        assert_eq!(three.encode_leaf(5, leaf(vram, private)), 0x5_4321_f6b1);
         // APERTURE 2:1 of a table; the small half of a pair.
         assert_eq!(two.encode_table(0, vram), 0x5432_1f02);
         assert_eq!(two.encode_table(3, host), 0x7_f876_5404 << 64);

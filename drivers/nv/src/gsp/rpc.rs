@@ -289,6 +289,11 @@ impl Rpc {
             return Ok(());
         }
         let told = Event::of(self.branch, number, bytes);
+        if told == Event::NotifiersWritten {
+            return self
+                .send(turn, function::ECC_NOTIFIER_WRITE_ACK, &[])
+                .map(drop);
+        }
         match &told {
             Event::Log { xid, channel, text } => {
                 tracing::warn!(target: "hcq::nv::gsp", xid, channel, text, "RM on GSP");

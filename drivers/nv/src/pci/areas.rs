@@ -2,6 +2,7 @@
 
 use drivers_gpu::bare::PAGE;
 use drivers_spec::nv::pci_regs::INSTANCE_BYTES;
+use drivers_spec::nv::pci_rm::RUNQUEUES;
 use hcq::addr::VramAddr;
 
 use crate::gsp::Cause;
@@ -31,13 +32,18 @@ pub(super) const CHANNELS: u32 = 1 + u64::BITS;
 
 /// Bytes of VRAM that a channel has for what RM and the hardware keep of it.
 const CHANNEL: u64 = 64 << 10;
-/// Where in them USERD is, and the buffer for methods; the instance block comes first.
+/// Where in them USERD is, and the buffers for methods; the instance block comes first.
 const USERD: u64 = INSTANCE_BYTES;
 const METHODS: u64 = USERD + PAGE;
+/// Bytes of one of these.
+const METHOD_BYTES: u64 = (CHANNEL - METHODS) / RUNQUEUES as u64;
 
 /// Bytes for the page tables of BAR1: a root, a table of the second level and of the third, and one for each 512 MiB that
 /// are not whole.
 const WINDOW: u64 = 1 << 20;
+
+/// Bytes for the page tables of the first context: one for each 2 MiB of its buffers that are not whole, and the upper ones.
+const IMAGE: u64 = 1 << 20;
 
 /// How many bytes of page tables there are to one byte of VRAM: an entry of 8 bytes for a page of 4 KiB.
 const TABLE_SHARE: u64 = 512;
@@ -55,8 +61,8 @@ pub(super) struct Place {
     pub(super) instance: VramAddr,
     /// The pointers of its ring.
     pub(super) userd: VramAddr,
-    /// For methods that have faulted.
-    pub(super) methods: Area,
+    /// For methods that have faulted, of each runqueue.
+    pub(super) methods: [Area; RUNQUEUES],
 }
 
 /// VRAM, divided.
@@ -66,6 +72,8 @@ pub(super) struct Areas {
     channels: Area,
     /// For the page tables of BAR1.
     pub(super) window: Area,
+    /// For the page tables of the first context.
+    pub(super) image: Area,
     /// For page tables of the address space.
     pub(super) tables: Area,
     /// For everything else.
@@ -93,8 +101,9 @@ impl Areas {
         };
         let channels = area((u64::from(CHANNELS) * CHANNEL).next_multiple_of(MIB));
         let window = area(WINDOW);
+        let image = area(IMAGE);
         let share = (bytes / TABLE_SHARE).next_multiple_of(MIB);
-        let seen = bar.saturating_sub(window.end()) & !(MIB - 1);
+        let seen = bar.saturating_sub(image.end()) & !(MIB - 1);
         let tables = area(share.min(seen));
         let rest = (start + bytes).saturating_sub(tables.end());
         if rest < MIB || tables.bytes < MIB {
@@ -109,6 +118,7 @@ impl Areas {
         Ok(Areas {
             channels,
             window,
+            image,
             tables,
             rest,
         })
@@ -126,7 +136,9 @@ impl Areas {
             all: area(at, CHANNEL),
             instance: VramAddr(at),
             userd: VramAddr(at + USERD),
-            methods: area(at + METHODS, CHANNEL - METHODS),
+            methods: std::array::from_fn(|queue| {
+                area(at + METHODS + METHOD_BYTES * queue as u64, METHOD_BYTES)
+            }),
         }
     }
 }
@@ -140,7 +152,13 @@ mod tests {
         let free = [(0x10_0000, 0x20_0000), (0x4_0000, 0x5_f000_0000)];
         for bar in [256 * MIB, 32 << 30] {
             let areas = Areas::of(&free, bar).unwrap();
-            let all = [areas.channels, areas.window, areas.tables, areas.rest];
+            let all = [
+                areas.channels,
+                areas.window,
+                areas.image,
+                areas.tables,
+                areas.rest,
+            ];
             for pair in all.windows(2) {
                 assert_eq!(pair[0].end(), pair[1].at.0, "{pair:?}");
             }
@@ -152,7 +170,9 @@ mod tests {
             let (first, last) = (areas.channel(0), areas.channel(CHANNELS - 1));
             assert_eq!(first.instance, areas.channels.at);
             assert_eq!(first.userd.0 - first.instance.0, 0x1000);
-            assert!(first.methods.bytes >= 0x5000);
+            let [one, other] = first.methods;
+            assert!(one.bytes >= 0x5000 && one.end() == other.at.0);
+            assert_eq!(other.end(), first.all.end());
             assert_eq!(first.all.end(), areas.channel(1).instance.0);
             assert!(last.all.end() <= areas.channels.end());
         }

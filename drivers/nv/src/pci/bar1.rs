@@ -8,12 +8,13 @@
 //! stays, so that there is no UPDATE_BAR_PDE.
 
 use drivers_gpu::bare::{Attr, PAGE};
+use hcq::GpuVa;
 use hcq::addr::{PhysAddr, VramAddr};
-use hcq::mem::pages::{Frame, PageError, PageTable, TableMemory};
+use hcq::mem::pages::{PageError, PageTable};
 use hcq::mem::window::Window;
-use hcq::{Error, GpuVa};
 
 use super::areas::Area;
+use super::fixed::{self, Fixed};
 use super::mmu;
 use crate::gsp::pages::Format;
 use crate::gsp::{Card, Cause};
@@ -34,35 +35,6 @@ pub(super) fn find(card: &Card, vram: u64) -> Result<(u8, Window), Cause> {
     Ok((number, bar.sub(0, bytes)?))
 }
 
-/// Tables one after the other in an area.
-struct Fixed<'a> {
-    card: &'a Card,
-    vram: &'a Window,
-    area: Area,
-    next: u64,
-}
-
-impl TableMemory for Fixed<'_> {
-    fn alloc(&mut self, bytes: u64) -> Result<Frame, Error> {
-        let at = self.area.at.0 + self.next;
-        let bytes = bytes.max(PAGE);
-        let window = self.vram.sub(at, bytes).ok();
-        let window = window.filter(|_| at + bytes <= self.area.end());
-        let window = window.ok_or_else(|| Error::OutOfMemory {
-            device: self.card.device().clone(),
-            asked: bytes,
-            free: self.area.bytes.saturating_sub(self.next),
-            total: self.area.bytes,
-            hint: " of memory for the page tables of BAR1".into(),
-        })?;
-        self.next += bytes;
-        let at = PhysAddr::Vram(VramAddr(at));
-        Ok(Frame { at, window })
-    }
-
-    fn free(&mut self, _: Frame) {}
-}
-
 /// Has BAR1 show VRAM: as much as `bar` is long. Its tables are in `area`, its page directory is at `root`; `vram` is all of
 /// VRAM, through registers.
 ///
@@ -75,20 +47,8 @@ pub(super) fn show(
     root: VramAddr,
     vram: &Window,
 ) -> Result<(), Cause> {
-    let memory = Fixed {
-        card,
-        vram,
-        area,
-        next: 0,
-    };
-    let failed = |error: PageError| match error {
-        PageError::NoTable(error) => Cause::Memory(error),
-        PageError::Access(error) => Cause::Transport(error),
-        other => Cause::Regions {
-            what: other.to_string(),
-            expected: "page tables for all of BAR1".into(),
-        },
-    };
+    let memory = Fixed::new(card, vram, area, "BAR1");
+    let failed = |error: PageError| fixed::failed(error, "all of BAR1");
     let table = PageTable::new(Format::of(card.arch()), memory, GpuVa(0));
     let mut table = table.map_err(failed)?;
     let all = [(PhysAddr::Vram(VramAddr(0)), bar.len())];

@@ -9,7 +9,10 @@ use std::sync::Arc;
 use drivers_gpu::backend::Space;
 use drivers_spec::nv::class::{ChannelAlloc, MemoryDesc};
 use drivers_spec::nv::pci_regs::{INSTANCE_BYTES, RAMFC_BYTES};
-use drivers_spec::nv::pci_rm::{ADDR_FBMEM, MEMORY_UNCACHED, channel_flags, internal_flags};
+use drivers_spec::nv::pci_rm::{
+    ADDR_FBMEM, MEMORY_UNCACHED, MemdescInfo, PromoteMethodBuffers, RUNQUEUES, channel_flags,
+    internal_flags,
+};
 use drivers_spec::nv::push::userd;
 use hcq::addr::VramAddr;
 use hcq::mem::window::Window;
@@ -33,11 +36,13 @@ pub(super) enum Level {
 /// # Errors
 /// [`Cause::Room`].
 pub(super) fn memory(place: &Place, methods: u64, level: Level) -> Result<ChannelAlloc, Cause> {
-    if methods > place.methods.bytes {
+    // Channels run on the first runqueue.
+    let [buffer, ..] = place.methods;
+    if methods > buffer.bytes {
         return Err(Cause::Room {
             what: "the buffer for methods of a channel",
             bytes: methods,
-            room: place.methods.bytes,
+            room: buffer.bytes,
         });
     }
     let desc = |at: VramAddr, size| MemoryDesc {
@@ -66,9 +71,28 @@ pub(super) fn memory(place: &Place, methods: u64, level: Level) -> Result<Channe
         instance_mem: desc(place.instance, INSTANCE_BYTES),
         ramfc_mem: desc(place.instance, RAMFC_BYTES),
         userd_mem: desc(place.userd, userd::BYTES),
-        mthdbuf_mem: desc(place.methods.at, methods),
+        mthdbuf_mem: desc(buffer.at, methods),
         ..Default::default()
     })
+}
+
+/// The buffers for methods of a group, one for each runqueue, as RM is told of them. It has them for groups that a client
+/// makes; for a channel without one, that of the channel is enough.
+///
+/// Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/fifo/{kernel_channel_group_api,
+/// kernel_channel_group}.c.
+pub(super) fn methods(place: &Place, bytes: u64) -> PromoteMethodBuffers {
+    PromoteMethodBuffers {
+        method_buffer_memdesc: place.methods.map(|area| MemdescInfo {
+            base: area.at.0,
+            size: bytes,
+            alignment: 1,
+            address_space: ADDR_FBMEM,
+            cpu_cache_attrib: MEMORY_UNCACHED,
+        }),
+        num_valid_entries: RUNQUEUES as u32,
+        ..Default::default()
+    }
 }
 
 /// A channel of a handle.
@@ -77,6 +101,8 @@ pub(super) struct Channel {
     pub(super) objects: rm::Channel,
     /// Its name in messages.
     pub(super) name: String,
+    /// The number of the handle that has it.
+    pub(super) owner: u64,
     /// Its number for the hardware.
     pub(super) number: u32,
     /// Multiprocessors of the card.
@@ -124,6 +150,11 @@ mod tests {
         for one in sizes {
             assert_eq!((one.address_space, one.cache_attrib), (2, 1));
         }
+        let buffers = methods(&place, 0x5000);
+        let [one, other] = buffers.method_buffer_memdesc;
+        assert_eq!((one.base, one.size), (told.mthdbuf_mem.base, 0x5000));
+        assert_eq!((other.base, other.alignment), (one.base + 0x7000, 1));
+        assert_eq!((buffers.num_valid_entries, other.address_space), (2, 2));
         let told = memory(&areas.channel(0), 0x5000, Level::Admin).unwrap();
         assert_eq!((told.flags, told.internal_flags), (1 << 21 | 1 << 5, 0x15));
         let error = memory(&place, 0x1_0000, Level::User).unwrap_err();

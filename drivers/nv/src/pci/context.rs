@@ -1,13 +1,15 @@
 //! Buffers of graphics contexts: which there are, and how RM is told of them.
 //!
 //! RM on GSP says how large they are. The driver has the memory: some of each channel, some of all. What RM fills itself is
-//! told with its place in VRAM, all else with its address only.
+//! told with its place in VRAM, all else with its address only. In an address space of RM's both are told together; in one of
+//! the driver's, memory before compute is made, and addresses behind that.
 //!
 //! Source: Linux, drivers/gpu/drm/nouveau/nvkm/subdev/gsp/rm/r535/gr.c (`r535_gr_get_ctxbuf_info`,
 //! `r535_gr_promote_ctx`); open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gr/kernel_graphics_context.c
-//! (`kgrctxPrepareInitializeCtxBuffer_IMPL`), ctrl2080gpu.h (`NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ENTRY`).
+//! (`kgrctxPrepareInitializeCtxBuffer_IMPL`, `kgrctxPreparePromoteCtxBuffer_IMPL`), src/nvidia/src/kernel/rmapi/
+//! nv_gpu_ops.c (`nvGpuOpsBindChannelResources`), ctrl2080gpu.h (`NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ENTRY`).
 
-use drivers_gpu::bare::PAGE;
+use drivers_gpu::bare::{Attr, PAGE};
 use drivers_spec::nv::class::engine;
 use drivers_spec::nv::pci_rm::{
     ContextBuffersInfo, NO_BUFFER, NV2080_CTRL_CMD_GPU_PROMOTE_CTX,
@@ -163,6 +165,24 @@ fn of_info(info: &ContextBuffersInfo) -> Vec<Buffer> {
     KINDS.iter().filter_map(one).collect()
 }
 
+impl Buffer {
+    /// What may be done with it: programs have no access, and nobody writes which registers there are to access.
+    ///
+    /// Source: Linux, nouveau, gsp/rm/r535/gr.c (`r535_gr_promote_ctx`: `priv`, and `ro` of these); kernel_graphics_context.c
+    /// (`kgrctxAllocMainCtxBuffer_IMPL`: `MEMDESC_FLAGS_GPU_PRIVILEGED`).
+    pub(super) fn attr(&self) -> Attr {
+        let maps = [
+            promoted::PRIV_ACCESS_MAP,
+            promoted::UNRESTRICTED_PRIV_ACCESS_MAP,
+        ];
+        Attr {
+            write: !maps.contains(&self.id),
+            privileged: true,
+            ..Attr::LOCAL
+        }
+    }
+}
+
 impl Placed {
     /// As RM is told of it for the first context, which makes those of the card.
     pub(super) fn first(&self) -> PromoteEntry {
@@ -171,13 +191,17 @@ impl Placed {
         self.entry(self.buffer.is_filled, is_nonmapped)
     }
 
-    /// As RM is told of it for the context of a channel. None of what such a context does not have.
-    pub(super) fn of_channel(&self) -> Option<PromoteEntry> {
-        match (self.buffer.of, self.buffer.id) {
-            (Of::Channel, _) => Some(self.entry(self.buffer.is_filled, false)),
-            (Of::Card, promoted::UNRESTRICTED_PRIV_ACCESS_MAP) => None,
-            (Of::Card, _) => Some(self.entry(false, false)),
-        }
+    /// As RM is told of its memory for the context of a channel, to fill it. None of what is filled already, or not at all.
+    pub(super) fn memory(&self) -> Option<PromoteEntry> {
+        let is_own = self.buffer.of == Of::Channel && self.buffer.is_filled;
+        is_own.then(|| self.entry(true, true))
+    }
+
+    /// As RM is told of its address for that context, which comes later: the address space is not RM's. None of what such a
+    /// context does not have.
+    pub(super) fn address(&self) -> Option<PromoteEntry> {
+        let is_had = self.buffer.id != promoted::UNRESTRICTED_PRIV_ACCESS_MAP;
+        is_had.then(|| self.entry(false, false))
     }
 
     fn entry(&self, is_filled: bool, is_nonmapped: bool) -> PromoteEntry {
@@ -281,12 +305,20 @@ mod tests {
             let physical = (first.gpu_phys_addr, first.phys_attr);
             let expected = if is_filled { (0x4000_0000, 4) } else { (0, 0) };
             assert_eq!(physical, expected);
-            let Some(later) = one.of_channel() else {
+            let memory = one.memory();
+            assert_eq!(memory.is_some(), first.buffer_id <= 2);
+            if let Some(memory) = memory {
+                assert_eq!((memory.initialize, memory.nonmapped), (1, 1));
+                assert_eq!(memory.gpu_virt_addr, 0);
+                assert_eq!(memory.gpu_phys_addr, 0x4000_0000);
+            }
+            let Some(address) = one.address() else {
                 assert_eq!(first.buffer_id, 11);
                 continue;
             };
-            assert_eq!(later.initialize == 1, later.buffer_id <= 2);
-            assert_eq!((later.nonmapped, later.gpu_virt_addr), (0, 0x5_0000_0000));
+            assert_eq!((address.initialize, address.nonmapped), (0, 0));
+            assert_eq!(address.gpu_virt_addr, 0x5_0000_0000);
+            assert_eq!((address.gpu_phys_addr, address.size), (0, 0));
         }
     }
 }

@@ -9,8 +9,9 @@ use drivers_spec::nv::control::gr_info;
 use drivers_spec::nv::pci_regs::{DOORBELL_GB20X, DOORBELL_RUNLIST_SHIFT};
 use drivers_spec::nv::pci_rm::{
     DEVICE_ENTRIES, DeviceEntry, DeviceInfoTable, KgrInfo, MethodBufferSize,
-    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE, NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE,
-    NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO, engine_info,
+    NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE, NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB,
+    NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE, NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO,
+    StubbedCopies, engine_info,
 };
 
 use super::internal::Internal;
@@ -49,6 +50,9 @@ impl Engines {
                 break;
             }
         }
+        let mut stubbed = StubbedCopies::default();
+        internal.ask(&NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB, &mut stubbed)?;
+        all.retain(|(kind, _)| has_hardware(*kind, stubbed.stubbed_ce_mask));
         let mut size = MethodBufferSize::default();
         let ask = NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE;
         internal.ask(&ask, &mut size)?;
@@ -98,6 +102,14 @@ fn host_driven(entry: &DeviceEntry) -> Option<(u32, u32)> {
     let runlist = entry.engine_data[engine_info::RUNLIST];
     let is_known = kind == engine::GRAPHICS || (engine::COPY0..=engine::COPY9).contains(&kind);
     is_known.then_some((kind, runlist))
+}
+
+/// Whether an engine has hardware, by the mask of copy engines that have none: the table lists them all.
+///
+/// Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/ce/kernel_ce.c (`kceUpdateClassDB_KERNEL`).
+fn has_hardware(kind: u32, stubbed: u32) -> bool {
+    let copy = kind.checked_sub(engine::COPY0);
+    copy.is_none_or(|copy| stubbed >> copy & 1 == 0)
 }
 
 /// The units of graphics.
@@ -162,6 +174,12 @@ mod tests {
         let engines = engines(Arch::Ga10x);
         assert_eq!(engines.copies(), [11, 12]);
         assert_eq!(engines.all.len(), 4);
+    }
+
+    #[test]
+    fn copy_engines_without_hardware_are_none() {
+        let has = [1, 9, 11, 12].map(|kind| has_hardware(kind, 0b1001));
+        assert_eq!(has, [true, false, true, false]);
     }
 
     #[test]

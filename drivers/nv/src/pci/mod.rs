@@ -7,10 +7,11 @@
 //! | file | idea |
 //! |---|---|
 //! | `told`, `areas` | what RM tells of the card first; VRAM layout |
-//! | `pramin`, `bar1` | VRAM through registers; through its own window |
+//! | `pramin` | VRAM through registers |
 //! | `mmu` | TLB invalidation, flushes |
+//! | `fixed`, `bar1` | page tables in an area; VRAM through its own window |
 //! | `internal`, `engines` | RM's own client; engines and their runlists |
-//! | `space` | the address space, as RM knows it |
+//! | `space` | address spaces, as RM knows them |
 //! | `context` | buffers of graphics contexts, and the first context |
 //! | `channel`, `fault` | a channel; why one died |
 //! | `refused` | errors of calls |
@@ -25,6 +26,7 @@ mod context;
 mod engines;
 mod fault;
 mod first;
+mod fixed;
 mod internal;
 mod mmu;
 mod open;

@@ -5,13 +5,15 @@ use std::sync::Arc;
 use drivers_gpu::backend::{Backend as _, Request};
 use drivers_gpu::bare::{Driver as _, Handle, Memory, PAGE, Slot};
 use drivers_spec::nv::pci_regs::NV_VIRTUAL_FUNCTION_DOORBELL;
-use drivers_spec::nv::pci_rm::PromoteEntry;
+use drivers_spec::nv::pci_rm::{
+    NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS, PromoteEntry,
+};
 use drivers_spec::nv::push::userd;
 use hcq::mem::window::Window;
 use hcq::transport::{Fault, TransportError};
 use hcq::{Error, MemoryKind, Result};
 
-use super::areas::Area;
+use super::areas::{Area, Place};
 use super::channel::{self, Channel, Level};
 use super::context::{self, Of, Placed};
 use super::refused;
@@ -19,7 +21,9 @@ use super::running::{Nv, Running};
 use crate::backend::channel::ENTRY_BYTES;
 use crate::backend::{ChannelHandle, ChannelKind, ChannelRequest, HardwareChannel};
 use crate::gsp::Cause;
-use crate::rm::channel::{self as rm, Layout};
+use crate::rm::channel::{self as rm, Layout, Made};
+use crate::rm::client::Object;
+use crate::rm::transport::Result as Called;
 
 /// Bytes of a doorbell.
 const DOORBELL: u64 = 4;
@@ -70,17 +74,15 @@ pub(super) fn create(handle: &Handle<Nv>, request: &ChannelRequest<'_>) -> Resul
             entries: request.entries,
             memory: channel::memory(&place, nv.engines.methods, Level::User).map_err(failed)?,
         };
-        let objects = rm::Channel::new(&nv.rm, &nv.facts, &layout, |channel| {
-            match contexts.is_empty() {
-                true => Ok(()),
-                false => context::promote(&nv.rm, channel, &contexts),
-            }
+        let objects = rm::Channel::new(&nv.rm, &nv.facts, &layout, |made| {
+            tell(nv, &place, &contexts, made)
         });
         let objects = objects.map_err(|error| refused::of_call(function, error))?;
         classes = Some(objects.classes());
         let channel = Arc::new(Channel {
             objects,
             name: name.into(),
+            owner: handle.number(),
             number: place.number,
             sms: nv.facts.units.sms,
             space: handle.space().clone(),
@@ -109,6 +111,25 @@ pub(super) fn create(handle: &Handle<Nv>, request: &ChannelRequest<'_>) -> Resul
     })
 }
 
+/// Tells RM of the memory of a channel, as far as there is something that has it.
+fn tell(nv: &Nv, place: &Place, contexts: &[Placed], made: Made<'_>) -> Called {
+    let promote = |channel: &Object, entry: fn(&Placed) -> Option<PromoteEntry>| {
+        let entries: Vec<_> = contexts.iter().filter_map(entry).collect();
+        match entries.is_empty() {
+            true => Ok(()),
+            false => context::promote(&nv.rm, channel, &entries),
+        }
+    };
+    match made {
+        Made::Group(group) => {
+            let told = NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS;
+            group.control(&told, &mut channel::methods(place, nv.engines.methods))
+        }
+        Made::Channel(channel) => promote(channel, Placed::memory),
+        Made::Whole(channel) => promote(channel, Placed::address),
+    }
+}
+
 /// Memory of a channel.
 fn memory(
     handle: &Handle<Nv>,
@@ -135,18 +156,24 @@ fn seen<'m>(memory: &'m Memory<Nv>, name: &str) -> std::result::Result<&'m Windo
     })
 }
 
-/// The buffers of a context of graphics, as RM is told of them.
+/// The buffers of a context of graphics: those of the card, and its own.
 fn contexts(
     handle: &Handle<Nv>,
     name: &str,
     owner: &mut Vec<Arc<Memory<Nv>>>,
-) -> Result<Vec<PromoteEntry>> {
+) -> Result<Vec<Placed>> {
     let nv = handle.card().driver();
     let mut all = nv.shared().to_vec();
     let own = nv.buffers.iter().filter(|buffer| buffer.of == Of::Channel);
     for &buffer in own {
-        let size = (buffer.bytes, buffer.align);
-        let memory = memory(handle, size, MemoryKind::Device, name, "graphics context")?;
+        let what = format!("the graphics context of {name}");
+        let request = Request {
+            bytes: buffer.bytes,
+            align: buffer.align,
+            kind: MemoryKind::Device,
+            what: &what,
+        };
+        let memory = handle.private(&request, buffer.attr())?;
         let at = memory.vram().ok_or_else(|| Error::OutOfMemory {
             device: nv.function().device().clone(),
             asked: buffer.bytes,
@@ -163,7 +190,7 @@ fn contexts(
         all.push(Placed { buffer, at, va });
         owner.push(memory);
     }
-    Ok(all.iter().filter_map(Placed::of_channel).collect())
+    Ok(all)
 }
 
 /// Which engine runs a channel.

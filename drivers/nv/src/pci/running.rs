@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use drivers_bundle::Evidence;
 use drivers_gpu::backend::Exception;
-use drivers_gpu::bare::{self, AddressSpace, Driver, Function, Live, Mmu as _, Queues, Slots};
+use drivers_gpu::bare::{
+    self, AddressSpace, Driver, Found, Function, Live, Mmu as _, Queues, Slots,
+};
 use drivers_gpu::bare::{Tables, Told as Exceptions};
 use drivers_spec::nv::chip::CHIPS;
 use drivers_spec::nv::pci_regs::{NV_VIRTUAL_FUNCTION_TIME_0, NV_VIRTUAL_FUNCTION_TIME_1};
@@ -65,8 +67,8 @@ pub(super) struct Nv {
 struct Heard {
     /// Those that have died, with their Xid.
     dead: BTreeMap<u32, u32>,
-    /// Why, as far as nobody has asked yet.
-    why: Vec<Exception>,
+    /// Why, as far as nobody has asked yet, with the handles that had them.
+    why: Vec<Found>,
 }
 
 /// The same, with its shared resources.
@@ -275,7 +277,7 @@ impl Nv {
             if let Some(((number, xid), why)) = told {
                 let mut heard = lock(&self.heard);
                 heard.dead.insert(number, xid);
-                heard.why.push(why);
+                heard.why.push((find(number).map(|one| one.owner), why));
             }
         }
         Ok(())
@@ -348,10 +350,13 @@ impl Driver for Nv {
         &self.mmu
     }
 
-    fn faults(&self, told: &Exceptions) -> Result<Vec<Exception>, Cause> {
+    fn faults(&self, told: &Exceptions) -> Result<Vec<Found>, Cause> {
         self.hear()?;
         let mut why = std::mem::take(&mut lock(&self.heard).why);
-        why.retain(|one| !matches!(one, Exception::Memory(fault) if told.has(fault.va)));
+        // Two channels may die of the same address, and each has an owner.
+        let is_known =
+            |one: &Exception| matches!(one, Exception::Memory(fault) if told.has(fault.va));
+        why.retain(|(owner, one)| owner.is_some() || !is_known(one));
         Ok(why)
     }
 

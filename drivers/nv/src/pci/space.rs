@@ -1,8 +1,10 @@
-//! [`Space`]: the address space as RM knows it: an object without page tables, and where the driver has them.
+//! [`Space`]: the address space as RM knows it: an object without page tables, and where the driver has them. [`managed`]:
+//! one of RM's, of which it is told the upper tables: it has some of the addresses for itself, and writes their entries.
 //!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/device_ctrl.c and mem_mgr/gpu_vaspace.c
 //! (`deviceCtrlCmdDmaSetPageDirectory_IMPL`, `gvaspaceExternalRootDirCommit_IMPL`): set once, before there are channels;
-//! Linux, nouveau, gsp/rm/r535/vmm.c (`r535_mmu_vaspace_del`): unset before the object is freed.
+//! Linux, nouveau, gsp/rm/r535/vmm.c (`r535_mmu_vaspace_del`: unset before the object is freed; `r535_mmu_vaspace_new`);
+//! gpu_vaspace.c (`gvaspaceCopyServerReservedPdes_IMPL`, `_gvaspacePopulatePDEentries`).
 
 use std::sync::Arc;
 
@@ -10,13 +12,15 @@ use drivers_spec::nv::abi::Struct;
 use drivers_spec::nv::class;
 use drivers_spec::nv::memory::vaspace_flags;
 use drivers_spec::nv::pci_rm::{
-    NO_PASID, SET_ALL_CHANNELS, SetPageDirectory, UnsetPageDirectory, function,
+    CopyReservedPdes, NO_PASID, NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES, PAGE_LEVELS,
+    PageLevel, RESERVED_BYTES, RESERVED_SHIFT, RESERVED_START, SET_ALL_CHANNELS, SetPageDirectory,
+    UnsetPageDirectory, function,
 };
 use hcq::addr::PhysAddr;
 
 use crate::gsp::Messages;
 use crate::rm::client::Object;
-use crate::rm::device::Device;
+use crate::rm::device::{Device, Mapper};
 use crate::rm::transport::{Result, Transport as _};
 
 /// The subdevice, counted from 1.
@@ -86,4 +90,25 @@ impl Drop for Space {
             tracing::warn!(target: "hcq::nv::pci", %error, "the address space keeps its page directory");
         }
     }
+}
+
+/// An address space of RM's, whose upper page tables are the given ones, from the root on: those that lead to RM's own
+/// addresses.
+///
+/// # Errors
+/// [`super::CallError`](crate::rm::CallError).
+pub(super) fn managed(gpu: &Device, levels: &[PageLevel]) -> Result<Object> {
+    let object = gpu.space(Mapper::Rm)?;
+    let mut params = CopyReservedPdes {
+        page_size: 1 << RESERVED_SHIFT,
+        virt_addr_lo: RESERVED_START,
+        virt_addr_hi: RESERVED_START + RESERVED_BYTES - 1,
+        num_levels_to_copy: levels.len().min(PAGE_LEVELS) as u32,
+        ..Default::default()
+    };
+    let places = params.levels.iter_mut();
+    places.zip(levels).for_each(|(to, from)| *to = *from);
+    let told = NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES;
+    object.control(&told, &mut params)?;
+    Ok(object)
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use drivers_gpu::backend::{Age, Exception, Request};
 use drivers_spec::nv::abi::Branch;
+use drivers_spec::nv::gsp::function;
 use hcq::mem::view::View;
 use hcq::transport::{
     Clock, DevFile, Fault, Machine, Pci, PerProcess, Reserved, TransportError, VirtualClock,
@@ -208,6 +209,16 @@ fn the_death_of_a_channel_is_told_with_its_cause() {
     };
     assert_eq!(refused.unit, "queue");
     assert!(refused.what.contains("Xid 32"), "{}", refused.what);
+    // No death: RM has written notifiers, and waits until that is known.
+    stand.made.state().die(1, 141, (0, 0));
+    assert_eq!(look(), None);
+    let acknowledged = function::ECC_NOTIFIER_WRITE_ACK;
+    let heard = |stand: &Stand| {
+        let state = stand.made.state();
+        let rm = state.rm.as_ref().unwrap();
+        rm.heard.iter().filter(|one| **one == acknowledged).count()
+    };
+    assert_eq!(heard(&stand), 1);
     drop((one, other));
 }
 
@@ -247,7 +258,10 @@ fn whatever_rm_refuses_is_told_and_nothing_is_left_behind() {
         "making AMPERE_CHANNEL_GPFIFO_A",
         "NV2080_CTRL_CMD_GPU_PROMOTE_CTX",
         "making AMPERE_B",
+        "NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB",
+        "NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES",
         "making KEPLER_CHANNEL_GROUP_A",
+        "NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS",
         "making FERMI_CONTEXT_SHARE_A",
         "making AMPERE_COMPUTE_B",
         "making AMPERE_DMA_COPY_B",

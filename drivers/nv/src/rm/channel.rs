@@ -24,9 +24,20 @@ pub(crate) struct Channel {
     compute: Option<Object>,
     copy: Option<Object>,
     pub(crate) channel: Object,
-    _share: Option<Object>,
+    share: Option<Object>,
     group: Object,
     classes: Classes,
+}
+
+/// What there is of a channel so far.
+#[derive(Clone, Copy)]
+pub(crate) enum Made<'a> {
+    /// Its group, and nothing in it.
+    Group(&'a Object),
+    /// The channel, and nothing in it.
+    Channel(&'a Object),
+    /// The channel, with all that runs in it.
+    Whole(&'a Object),
 }
 
 /// What a channel is made of.
@@ -53,17 +64,19 @@ pub(crate) fn engine_of(facts: &Facts, kind: ChannelKind) -> Option<u32> {
 }
 
 impl Channel {
-    /// Frees what runs and the channel, from the top, once. Whether RM has no channel any more.
+    /// Frees what runs, the channel, and what it is in, from the top, once. Whether RM has none of it any more: until then
+    /// the group has the buffers of its context.
     pub(crate) fn free(&self) -> bool {
         let parts = [&self.debugger, &self.compute, &self.copy];
         for part in parts.into_iter().flatten() {
             // Remaining ones are freed with the channel.
             _ = part.free();
         }
-        self.channel.free()
+        let is_freed = self.channel.free() && self.share.as_ref().is_none_or(Object::free);
+        is_freed && self.group.free()
     }
 
-    /// A channel, not scheduled yet. `made` runs when there is a channel, and nothing in it.
+    /// A channel, not scheduled yet. `made` runs at each step, for what RM has to be told there.
     ///
     /// # Errors
     /// [`super::CallError`]; nothing is left behind then.
@@ -71,7 +84,7 @@ impl Channel {
         gpu: &Device,
         facts: &Facts,
         layout: &Layout,
-        made: impl FnOnce(&Object) -> Result,
+        made: impl Fn(Made<'_>) -> Result,
     ) -> Result<Channel> {
         let params = class::ChannelGroupAlloc {
             h_va_space: layout.space,
@@ -79,6 +92,7 @@ impl Channel {
             ..Default::default()
         };
         let group = gpu.device.alloc(&class::KEPLER_CHANNEL_GROUP_A, &params)?;
+        made(Made::Group(&group))?;
         let share = match layout.kind {
             ChannelKind::Copy(_) => None,
             ChannelKind::Compute => {
@@ -98,8 +112,9 @@ impl Channel {
             ..layout.memory
         };
         let channel = group.alloc(&facts.channel, &params)?;
-        made(&channel)?;
+        made(Made::Channel(&channel))?;
         let (compute, copy) = objects(&channel, facts, layout)?;
+        made(Made::Whole(&channel))?;
         Ok(Channel {
             debugger: compute.as_ref().and_then(|one| debugger(gpu, one)),
             classes: Classes {
@@ -110,7 +125,7 @@ impl Channel {
             compute,
             copy,
             channel,
-            _share: share,
+            share,
             group,
         })
     }
@@ -157,6 +172,10 @@ impl Channel {
     /// # Errors
     /// [`super::CallError`].
     pub(crate) fn set_running(&self, runs: bool) -> Result {
+        // What is freed does not run.
+        if self.group.handle() == 0 {
+            return Ok(());
+        }
         let mut params = control::GpfifoSchedule {
             enable: runs.into(),
             ..Default::default()

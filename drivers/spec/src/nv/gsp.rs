@@ -143,6 +143,8 @@ pub mod function {
     pub const GSP_RM_CONTROL: u32 = 76;
     /// Makes an object: [`super::RpcAlloc`].
     pub const GSP_RM_ALLOC: u32 = 103;
+    /// It is known that RM has written the notifiers of channels that have died together; not answered.
+    pub const ECC_NOTIFIER_WRITE_ACK: u32 = 202;
 
     /// The name of a call, without its prefix.
     pub fn name(number: u32) -> Option<&'static str> {
@@ -155,6 +157,7 @@ pub mod function {
             SET_REGISTRY => "SET_REGISTRY",
             GSP_RM_CONTROL => "GSP_RM_CONTROL",
             GSP_RM_ALLOC => "GSP_RM_ALLOC",
+            ECC_NOTIFIER_WRITE_ACK => "ECC_NOTIFIER_WRITE_ACK",
             _ => return None,
         })
     }

@@ -5,7 +5,8 @@
 //! there are their offsets.
 //!
 //! Source: open-gpu-kernel-modules 535.113.01, 550.163.01 and 570.144, src/common/sdk/nvidia/inc/ctrl:
-//! ctrl2080/{ctrl2080internal,ctrl2080fifo,ctrl2080gpu,ctrl2080ce,ctrl2080fb}.h, ctrl0080/{ctrl0080dma,ctrl0080fifo}.h;
+//! ctrl2080/{ctrl2080internal,ctrl2080fifo,ctrl2080gpu,ctrl2080ce,ctrl2080fb}.h, ctrl0080/{ctrl0080dma,ctrl0080fifo}.h,
+//! ctrl90f1.h, ctrla06c.h;
 //! alloc/alloc_channel.h (`NVOS04_FLAGS`); src/nvidia: generated/{g_rpc-structures,g_sdk-structures}.h,
 //! generated/g_kernel_channel_nvoc.h (`NV_KERNELCHANNEL_ALLOC_INTERNALFLAGS`), inc/kernel/gpu/gsp/gsp_static_config.h,
 //! inc/kernel/gpu/fifo/engine_info.h; offsets as a C compiler has them.
@@ -38,6 +39,12 @@ calls! {
     NV2080_CTRL_CMD_FIFO_GET_DEVICE_INFO_TABLE = 0x20801112: DeviceInfoTable where TO_570;
     /// How much memory a channel group needs for methods that have faulted.
     NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE = 0x20802a08: MethodBufferSize where TO_570;
+    /// Which copy engines have no hardware.
+    NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB = 0x20802a06: StubbedCopies where TO_570;
+    /// Where a channel group has its memory for methods that have faulted.
+    NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS = 0xa06c010a: PromoteMethodBuffers where TO_570;
+    /// The upper page tables of an address space in which RM has a part of the addresses for itself.
+    NV90F1_CTRL_CMD_VASPACE_COPY_SERVER_RESERVED_PDES = 0x90f10106: CopyReservedPdes where TO_570;
 }
 
 calls! {
@@ -160,6 +167,76 @@ pub struct PromoteEntry {
 /// 1:0, `_GPU_CACHEABLE` 2:2).
 pub const VRAM_UNCACHED: u32 = 4;
 
+/// Memory that RM on GSP is told of, `NV2080_CTRL_INTERNAL_MEMDESC_INFO`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Default,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
+#[repr(C)]
+pub struct MemdescInfo {
+    /// `base`.
+    pub base: u64,
+    /// `size`.
+    pub size: u64,
+    /// `alignment`.
+    pub alignment: u64,
+    /// `addressSpace`, see [`ADDR_FBMEM`].
+    pub address_space: u32,
+    /// `cpuCacheAttrib`, see [`MEMORY_UNCACHED`].
+    pub cpu_cache_attrib: u32,
+}
+
+/// A page table of an upper level, of [`CopyReservedPdes`].
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Default,
+    zerocopy::FromBytes,
+    zerocopy::IntoBytes,
+    zerocopy::Immutable,
+    zerocopy::KnownLayout,
+)]
+#[repr(C)]
+pub struct PageLevel {
+    /// `physAddress`.
+    pub phys_address: u64,
+    /// `size`.
+    pub size: u64,
+    /// `aperture`, see [`APERTURE_VIDEO`].
+    pub aperture: u32,
+    /// `pageShift`: what an entry covers, as a power of two.
+    pub page_shift: u8,
+    /// Padding of the compiler.
+    pub gap: [u8; 3],
+}
+
+/// Of [`PageLevel::aperture`]: `GMMU_APERTURE_VIDEO`.
+pub const APERTURE_VIDEO: u32 = 1;
+/// Levels that [`CopyReservedPdes`] has room for, `GMMU_FMT_MAX_LEVELS`.
+pub const PAGE_LEVELS: usize = 6;
+/// Where RM on GSP has addresses for itself, `SPLIT_VAS_SERVER_RM_MANAGED_VA_START` and `_SIZE`; and what an entry of the
+/// last level covers that it is told of, as a power of two (`GMMU_PD1_VADDR_BIT_LO`).
+pub const RESERVED_START: u64 = 4 << 30;
+/// Bytes of them.
+pub const RESERVED_BYTES: u64 = 512 << 20;
+/// See [`RESERVED_START`].
+pub const RESERVED_SHIFT: u32 = 29;
+
+/// Runqueues of a runlist, each with memory for methods of its own: `kfifoGetNumRunqueues`,
+/// `NVC36F_CTRL_CMD_GPFIFO_FAULT_METHOD_BUFFER_MAX_RUNQUEUES`.
+pub const RUNQUEUES: usize = 2;
+
 /// Entries of a promotion.
 pub const PROMOTE_ENTRIES: usize = 16;
 
@@ -228,6 +305,35 @@ structs! { LAYOUTS;
     /// CE_GET_FAULT_METHOD_BUFFER_SIZE.
     MethodBufferSize "NV2080_CTRL_CE_GET_FAULT_METHOD_BUFFER_SIZE_PARAMS" where TO_570 {
         size "size": u32,
+    }
+    /// CE_UPDATE_CLASS_DB.
+    StubbedCopies "NV2080_CTRL_CE_UPDATE_CLASS_DB_PARAMS" where TO_570 {
+        /// A bit for each copy engine, from the first one on.
+        stubbed_ce_mask "stubbedCeMask": u32,
+    }
+    /// INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS.
+    PromoteMethodBuffers "NVA06C_CTRL_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS_PARAMS" where TO_570 {
+        method_buffer_memdesc "methodBufferMemdesc": [MemdescInfo; 2],
+        /// Of a host that is virtual.
+        bar2_addr "bar2Addr": [u64; 2],
+        num_valid_entries "numValidEntries": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+    }
+    /// VASPACE_COPY_SERVER_RESERVED_PDES.
+    CopyReservedPdes "NV90F1_CTRL_VASPACE_COPY_SERVER_RESERVED_PDES_PARAMS" where TO_570 {
+        h_sub_device "hSubDevice": u32,
+        sub_device_id "subDeviceId": u32,
+        /// What an entry of the last of these levels covers.
+        page_size "pageSize": u64,
+        virt_addr_lo "virtAddrLo": u64,
+        /// The last address.
+        virt_addr_hi "virtAddrHi": u64,
+        num_levels_to_copy "numLevelsToCopy": u32,
+        /// Padding of the compiler.
+        gap "": [u8; 4],
+        /// From the root on.
+        levels "levels": [PageLevel; 6],
     }
 }
 
@@ -407,6 +513,9 @@ mod tests {
         assert_eq!(sizes(&PromoteCtx::LAYOUT), [0x230; 3]);
         assert_eq!(sizes(&DeviceInfoTable::LAYOUT), [0xc8c; 3]);
         assert_eq!(sizes(&MethodBufferSize::LAYOUT), [4; 3]);
+        assert_eq!(sizes(&StubbedCopies::LAYOUT), [4; 3]);
+        assert_eq!(sizes(&PromoteMethodBuffers::LAYOUT), [0x58; 3]);
+        assert_eq!(sizes(&CopyReservedPdes::LAYOUT), [0xb8; 3]);
         assert_eq!(sizes(&SetPageDirectory::LAYOUT), [0x30; 3]);
         assert_eq!(sizes(&UnsetPageDirectory::LAYOUT), [0x10; 3]);
         assert_eq!(size_of::<PromoteEntry>(), 0x20);

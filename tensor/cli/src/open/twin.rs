@@ -115,15 +115,7 @@ mod simulated {
         }
 
         fn nv_pci(config: &str) -> Result<Twin, String> {
-            let machine = twin_nv::pci::machine::PciMachine::new(config)?;
-            let (name, starts_by_fsp) = (machine.chip().name, machine.chip().fsp.is_some());
-            match starts_by_fsp {
-                false => Ok(Twin::NvPci(machine)),
-                true => Err(format!(
-                    "without the kernel driver the simulated {name} only starts, and runs nothing: its page tables are not modelled; \
-                     use TWINNVK+NV::{name}"
-                )),
-            }
+            twin_nv::pci::machine::PciMachine::new(config).map(Twin::NvPci)
         }
 
         fn qcom(config: &str) -> Result<Twin, String> {
@@ -309,6 +301,8 @@ mod tests {
             ("TWINNVK+NV::sm_120", None, "gb202", "sm_120"),
             ("TWINPCI+NV", None, "ad102", "sm_89"),
             ("TWINPCI:1+NV::ga102", Some("looks=1"), "ga102", "sm_86"),
+            ("TWINPCI+NV::gh100", None, "gh100", "sm_90"),
+            ("TWINPCI+NV::gb202", None, "gb202", "sm_120"),
         ] {
             let twin = twin(target, config).unwrap();
             assert_eq!((twin.chip(), &*twin.arch()), (chip, arch), "{target}");
@@ -327,12 +321,6 @@ mod tests {
             ),
             ("TWINNVK+NV::sm_75", None, "expected ga102, ad102"),
             ("TWINPCI+NV::h200", None, "known behind PCI: ga102, ad102"),
-            ("TWINPCI+NV::gh100", None, "use TWINNVK+NV::gh100"),
-            (
-                "TWINPCI+NV::gb202",
-                None,
-                "its page tables are not modelled",
-            ),
             ("TWINKGSL+QCOM::a740", None, "expected a618, a619"),
         ] {
             let error = twin(target, config).err().unwrap();

@@ -353,6 +353,10 @@ impl Rm {
                 of_driver::GET_GSP_STATIC_INFO => bytes = objects::told(bytes.len()),
                 of_driver::SET_PAGE_DIRECTORY => self.kept.set_directory(&self.objects, &bytes),
                 of_driver::UNSET_PAGE_DIRECTORY => self.kept.unset_directory(&bytes),
+                function::ECC_NOTIFIER_WRITE_ACK => {
+                    assert!(bytes.is_empty());
+                    continue;
+                }
                 function::UNLOADING_GUEST_DRIVER => {
                     assert_eq!(bytes, [0; 8]);
                     assert!(self.objects.is_empty(), "objects are freed before");

@@ -6,8 +6,9 @@ use drivers_spec::nv::abi::{Branch, Struct};
 use drivers_spec::nv::class::ChannelAlloc;
 use drivers_spec::nv::gsp::{RcTriggered, RpcAlloc, RpcControl};
 use drivers_spec::nv::pci_rm::{
-    BufferInfo, ContextBuffersInfo, DeviceInfoTable, KgrInfo, MethodBufferSize, PromoteCtx,
-    PromoteEntry, Region, SetPageDirectory, UnsetPageDirectory, static_info,
+    BufferInfo, ContextBuffersInfo, CopyReservedPdes, DeviceInfoTable, KgrInfo, MethodBufferSize,
+    PromoteCtx, PromoteEntry, PromoteMethodBuffers, Region, SetPageDirectory, StubbedCopies,
+    UnsetPageDirectory, static_info,
 };
 use drivers_spec::nv::query::Info;
 use zerocopy::IntoBytes;
@@ -30,8 +31,12 @@ const BRANCH: Branch = Branch::R570;
 pub struct Objects {
     /// Page directories, by address spaces.
     directories: BTreeMap<u32, u64>,
-    /// Channels that are alive.
-    channels: BTreeMap<u32, ChannelAlloc>,
+    /// Those that are RM's.
+    managed: BTreeMap<u32, u64>,
+    /// Groups with their buffers for methods.
+    methods: BTreeMap<u32, [u64; 2]>,
+    /// Channels that are alive, with what they are in.
+    channels: BTreeMap<u32, (u32, ChannelAlloc)>,
     /// The buffers of their contexts.
     promoted: BTreeMap<u32, Vec<PromoteEntry>>,
     /// Whether there was a first context.
@@ -137,8 +142,7 @@ impl Objects {
             }
             0xc7c0 => {
                 assert!(self.has_image, "there was a first context");
-                let has = self.has(head.h_parent);
-                assert_eq!(has, [0, 2, 3, 4, 5, 9, 10], "buffers of a context");
+                assert_eq!(self.has(head.h_parent), [0, 2], "memory of a context");
             }
             _ => {}
         }
@@ -155,9 +159,11 @@ impl Objects {
         let channel: ChannelAlloc = asked(params, 0);
         let is_first = channel.internal_flags == 0x15;
         match is_first {
-            true => assert_eq!(handles[&channel.h_va_space], 0x90f1),
+            true => assert!(self.managed.contains_key(&channel.h_va_space), "RM's space"),
             false => {
                 assert_eq!(handles[&head.h_parent], 0xa06c, "in a group");
+                let [first, _] = self.methods[&head.h_parent];
+                assert_eq!(channel.mthdbuf_mem.base, first, "the group's buffer");
                 assert_eq!((channel.h_va_space, channel.internal_flags), (0, 0x14));
                 for entry in (0..channel.gp_fifo_entries).step_by(512) {
                     let va = channel.gp_fifo_offset + u64::from(entry) * 8;
@@ -166,7 +172,7 @@ impl Objects {
                 }
             }
         }
-        let numbers = self.channels.values().map(number);
+        let numbers = self.channels.values().map(|(_, one)| number(one));
         assert!(numbers.into_iter().all(|one| one != number(&channel)));
         for (what, memory, bytes) in [
             ("instance block", channel.instance_mem, 0x1000),
@@ -178,23 +184,87 @@ impl Objects {
             assert!(memory.base + bytes <= RESERVED, "{what}");
             assert!(vram.is_clear(memory.base, bytes), "{what} is clear");
         }
-        self.channels.insert(head.h_object, channel);
+        self.channels
+            .insert(head.h_object, (head.h_parent, channel));
     }
 
     pub fn freed(&mut self, object: u32) {
         self.channels.remove(&object);
         self.promoted.remove(&object);
         self.scheduled.retain(|one| *one != object);
+        self.managed.remove(&object);
+        self.methods.remove(&object);
+    }
+
+    /// The upper tables of an address space.
+    fn reserve(&mut self, space: u32, bytes: &[u8], vram: &Vram) {
+        let params: CopyReservedPdes = asked(bytes, CONTROL);
+        assert_eq!((params.page_size, params.virt_addr_lo), (1 << 29, 4 << 30));
+        assert_eq!(params.virt_addr_hi, 0x1_1fff_ffff);
+        assert_eq!(params.num_levels_to_copy, 3);
+        let mut at = params.levels[0].phys_address;
+        for (level, (shift, size)) in
+            params
+                .levels
+                .iter()
+                .zip([(47_u8, 0x20_u64), (38, 0x1000), (29, 0x1000)])
+        {
+            assert_eq!((level.page_shift, level.size), (shift, size));
+            assert_eq!((level.aperture, level.phys_address), (1, at));
+            let index = (4u64 << 30) >> shift & 0x1ff;
+            let entry = vram.quad(at + 8 * index);
+            at = (entry >> 8 & 0x1ff_ffff) << 12;
+            assert_eq!(
+                entry >> 1 & 3,
+                u64::from(shift != 29),
+                "a table, or RM's entry"
+            );
+        }
+        let root = params.levels[0].phys_address;
+        assert_eq!(self.managed.insert(space, root), None, "once");
+    }
+
+    /// The buffers of a group for methods.
+    fn promote_methods(&mut self, group: u32, bytes: &[u8]) {
+        let params: PromoteMethodBuffers = asked(bytes, CONTROL);
+        assert_eq!(params.num_valid_entries, 2);
+        for one in &params.method_buffer_memdesc {
+            assert_eq!((one.size, one.address_space, one.alignment), (0x5000, 2, 1));
+        }
+        let [one, other] = params.method_buffer_memdesc.map(|one| one.base);
+        assert!(one + 0x5000 <= other, "one for each runqueue");
+        assert_eq!(self.methods.insert(group, [one, other]), None, "once");
+    }
+
+    /// A group may run, or not.
+    fn schedule(&mut self, group: u32) {
+        for (channel, (_, params)) in self.channels.iter().filter(|(_, one)| one.0 == group) {
+            if params.engine_type == 1 {
+                let mapped = self.promoted[channel]
+                    .iter()
+                    .filter(|one| one.nonmapped == 0);
+                let mut mapped: Vec<_> = mapped.map(|entry| entry.buffer_id).collect();
+                mapped.sort_unstable();
+                assert_eq!(mapped, [0, 2, 3, 4, 5, 9, 10], "addresses of a context");
+            }
+        }
+        self.scheduled.push(group);
     }
 
     fn promote(&mut self, bytes: &[u8], vram: &Vram) {
         let params: PromoteCtx = asked(bytes, CONTROL);
         assert_eq!(params.engine_type, 1);
-        assert!(self.channels.contains_key(&params.h_object), "of a channel");
+        let (_, channel) = &self.channels[&params.h_object];
         let entries = &params.promote_entry[..params.entry_count as usize];
+        // In an address space of RM's, memory and addresses at once.
+        let (root, at_once) = match channel.h_va_space {
+            0 => (self.root(), false),
+            space => (self.managed[&space], true),
+        };
         for entry in entries {
             assert!(entry.nonmapped == 0 || entry.initialize == 1);
-            let found = vram.walk(self.root(), entry.gpu_virt_addr);
+            assert!(at_once || entry.nonmapped == entry.initialize, "{entry:x?}");
+            let found = vram.walk(root, entry.gpu_virt_addr);
             assert_eq!(found.is_some(), entry.nonmapped == 0, "{entry:x?}");
             if entry.initialize == 1 {
                 assert_eq!(entry.phys_attr, 4);
@@ -203,7 +273,7 @@ impl Objects {
                     .step_by(4096)
                     .filter(|_| entry.nonmapped == 0)
                 {
-                    let found = vram.walk(self.root(), entry.gpu_virt_addr + page);
+                    let found = vram.walk(root, entry.gpu_virt_addr + page);
                     assert_eq!(
                         found,
                         Some((entry.gpu_phys_addr + page, true)),
@@ -212,7 +282,8 @@ impl Objects {
                 }
             }
         }
-        self.promoted.insert(params.h_object, entries.to_vec());
+        let promoted = self.promoted.entry(params.h_object).or_default();
+        promoted.extend(entries);
     }
 
     /// Answers a control; whether it is known here.
@@ -248,8 +319,8 @@ impl Objects {
             0x2080_1112 => {
                 let mut table: DeviceInfoTable = asked(bytes, CONTROL);
                 assert_eq!(table.base_index, 0, "there are no more");
-                table.num_entries = 4;
-                let engines = [(1, 0), (9, 0), (11, 3), (12, 4)];
+                table.num_entries = 5;
+                let engines = [(1, 0), (9, 0), (11, 3), (12, 4), (13, 5)];
                 for (entry, (kind, runlist)) in table.entries.iter_mut().zip(engines) {
                     entry.engine_data[2] = kind;
                     entry.engine_data[3] = runlist;
@@ -257,13 +328,26 @@ impl Objects {
                 answer(bytes, CONTROL, &table);
             }
             0x2080_2a08 => answer(bytes, CONTROL, &MethodBufferSize { size: 0x5000 }),
+            // The last of the engines.
+            0x2080_2a06 => {
+                let stubbed_ce_mask = 1 << (13 - 9);
+                answer(bytes, CONTROL, &StubbedCopies { stubbed_ce_mask });
+            }
+            0x90f1_0106 => {
+                self.reserve(head.h_object, bytes, vram);
+                return true;
+            }
+            0xa06c_010a => {
+                self.promote_methods(head.h_object, bytes);
+                return true;
+            }
             0x2080_012b => {
                 self.promote(bytes, vram);
                 return true;
             }
             0xa06c_0101 => {
                 assert_eq!(bytes[CONTROL], 1);
-                self.scheduled.push(head.h_object);
+                self.schedule(head.h_object);
                 return true;
             }
             _ => return false,

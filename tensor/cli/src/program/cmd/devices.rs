@@ -37,16 +37,19 @@ struct Line {
 
 /// GPUs on the bus of a machine, of which nothing is opened; `chosen` is the number of the selected one.
 fn on_bus(machine: &dyn Machine, prefix: &str, chosen: Option<u32>) -> Vec<Line> {
-    // Those that we can drive are counted.
-    let mut driven = 0;
+    // Those that we can drive are counted, by their kinds.
+    let (mut amd, mut nvidia) = (0, 0);
     let line = |card: OnBus| {
-        let number = card.arch.map(|_| {
-            driven += 1;
-            driven - 1
-        });
-        let free = number.filter(|_| card.taken().is_none());
+        let kind = card.kind();
+        let count = match kind {
+            Some("NV") => &mut nvidia,
+            _ => &mut amd,
+        };
+        let number = kind.map(|_| *count);
+        *count += u32::from(kind.is_some());
+        let free = number.zip(kind).filter(|_| card.taken().is_none());
         Line {
-            dev: free.map_or(String::new(), |n| format!("{prefix}PCI:{n}+AMD")),
+            dev: free.map_or(String::new(), |(n, kind)| format!("{prefix}PCI:{n}+{kind}")),
             device: card.address,
             interface: format!("{prefix}PCI"),
             arch: card.arch.unwrap_or_default().into(),

@@ -114,7 +114,7 @@ impl State {
             firmware: Gsp::default(),
             core,
             runner,
-            tlb: Arc::default(),
+            tlb: Arc::new(Mutex::new(Tlb::of(config.chip))),
             pending: Pending::default(),
             flushes: BTreeMap::new(),
             rings: 0,
@@ -144,7 +144,7 @@ impl State {
         self.journal.event(how.into());
         self.bus.was_reset();
         self.runner.clear();
-        self.tlb = Arc::default();
+        self.tlb = Arc::new(Mutex::new(Tlb::of(self.config.chip)));
         self.pending = Pending::default();
         self.flushes.clear();
         self.vram.wpr2 = None;
@@ -194,11 +194,6 @@ impl State {
     /// Both memories, as engines have them now.
     pub(super) fn physical(&self) -> Physical {
         Physical::new(&self.vram, self.host())
-    }
-
-    /// Of a card with an FSP: whether the BAR of memory shows it by its address, MODE is PHYSICAL.
-    pub(super) fn window_is_physical(&self) -> bool {
-        self.held(fsp::BAR1_BLOCK) >> 9 & 1 == 0
     }
 
     pub(super) fn held(&self, at: u32) -> u32 {

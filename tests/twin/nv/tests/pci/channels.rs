@@ -22,7 +22,10 @@ fn facts_are_asked() {
         let client = Client::new(chip);
         let (status, table) = client.control(SUBDEVICE, 0x2080_1112, &vec![0; 12 + 32 * 100]);
         let table = words(&table);
-        assert_eq!((status, table[1]), (0, 1 + 5));
+        // The last one has no hardware.
+        assert_eq!((status, table[1]), (0, 1 + 5 + 1));
+        let stubbed = client.control(SUBDEVICE, 0x2080_2a06, &[0; 4]);
+        assert_eq!((stubbed.0, words(&stubbed.1)[0]), (0, 1 << 5));
         let entry = |i: usize| &table[3 + 25 * i..][..25];
         assert_eq!((entry(0)[2], entry(0)[3], entry(0)[4]), (1, 0, 64));
         assert_eq!((entry(3)[2], entry(3)[3], entry(3)[10]), (11, 1, 2));
@@ -93,7 +96,8 @@ fn reserved(rig: &Rig, page: u64, levels: &[(u64, u32, u8)]) -> u32 {
         parameters[at..at + 8].copy_from_slice(&value.to_le_bytes());
     };
     put(&mut parameters, 8, page);
-    put(&mut parameters, 0x18, 0x1fff_ffff);
+    put(&mut parameters, 0x10, 0x1_0000_0000);
+    put(&mut parameters, 0x18, 0x1_1fff_ffff);
     put(&mut parameters, 0x20, levels.len() as u64);
     for (i, (at, aperture, shift)) in levels.iter().enumerate().take(6) {
         let place = 0x28 + 0x18 * i;
@@ -138,6 +142,11 @@ fn upper_levels_are_handed_over() {
         assert_eq!(reserved(&rig, wrong.0, &wrong.1), 0x1f);
         fires("NV-SPACE-RESERVED-PDES").only(&rig.client.broken()[before..]);
     }
+    // Of one that is the client's.
+    let other = Rig::on(Client::new("ad102"));
+    assert_eq!(other.new_space(8), 0);
+    assert_eq!(reserved(&other, 1 << 29, &levels(&other)), 0x1f);
+    fires("NV-SPACE-RESERVED-PDES").only(&other.client.broken());
     let before = rig.client.broken().len();
     // No page directory yet: no channel.
     assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0x40);
@@ -258,6 +267,66 @@ fn channels_have_numbers_and_rings() {
     fires("NV-CHANNEL-BIND").only(&rig.client.broken());
 }
 
+/// INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS: the first buffer of the group, and how many there are.
+fn method_buffers(rig: &Rig, first: u64, count: u32) -> u32 {
+    let other = rig.instance + 0x1_0000;
+    let mut parameters = Vec::new();
+    for at in [first, other] {
+        let longs = [at, 0x5000, 1, 2 | 1 << 32];
+        parameters.extend(longs.iter().flat_map(|word| word.to_le_bytes()));
+    }
+    parameters.extend([0; 16]);
+    parameters.extend(bytes(&[count, 0]));
+    rig.client.control(GROUP, 0xa06c_010a, &parameters).0
+}
+
+#[test]
+fn groups_have_method_buffers() {
+    let rig = Rig::new("ga102");
+    let group = ChannelGroupAlloc {
+        h_va_space: SPACE,
+        engine_type: COPY,
+        ..Default::default()
+    };
+    let group = group.encode(Branch::R570);
+    assert_eq!(rig.client.alloc(DEVICE, GROUP, 0xa06c, &group), 0);
+    let class = rig.client.boot.rig.chip.twin.facts().channel.number;
+    let channel = |methods: u64| {
+        let params = ChannelAlloc {
+            h_va_space: 0,
+            mthdbuf_mem: desc(methods, 0x5000, 2),
+            ..rig.parameters(COPY)
+        };
+        let params = params.encode(Branch::R570);
+        rig.client.alloc(GROUP, CHANNEL, class, &params)
+    };
+    let right = rig.instance + 0x2000;
+    // Before it has any.
+    assert_eq!(channel(right), 0x40);
+    fires("NV-GROUP-METHOD-BUFFERS").only(&rig.client.broken());
+    for (first, count) in [
+        (right, 1),
+        (0, 2),
+        (1 << 40, 2),
+        (rig.instance + 0x1_0000, 2),
+    ] {
+        let before = rig.client.broken().len();
+        assert_eq!(method_buffers(&rig, first, count), 0x1f);
+        fires("NV-GROUP-METHOD-BUFFERS").only(&rig.client.broken()[before..]);
+    }
+    let before = rig.client.broken().len();
+    assert_eq!(method_buffers(&rig, right, 2), 0);
+    assert_eq!(rig.client.broken().len(), before);
+    // Twice, and a channel with one that is not the group's.
+    assert_eq!(method_buffers(&rig, right, 2), 0x1f);
+    assert_eq!(channel(right + 0x1000), 0x40);
+    assert_eq!(
+        rig.client.broken()[before..],
+        ["NV-GROUP-METHOD-BUFFERS"; 2]
+    );
+    assert_eq!(channel(right), 0);
+}
+
 #[test]
 fn groups_and_context_shares() {
     let rig = Rig::new("ga102");
@@ -275,6 +344,7 @@ fn groups_and_context_shares() {
     };
     let share = share.encode(Branch::R570);
     assert_eq!(rig.client.alloc(GROUP, SHARE, 0x9067, &share), 0);
+    assert_eq!(method_buffers(&rig, rig.instance + 0x2000, 2), 0);
     let class = rig.client.boot.rig.chip.twin.facts().channel.number;
     let params = ChannelAlloc {
         h_va_space: 0,
@@ -477,6 +547,17 @@ fn compute_has_buffers() {
         assert_eq!(rig.promote(&changed), 0x1f);
         fires("NV-GR-CONTEXT-BUFFERS").only(&rig.client.broken()[before..]);
     }
+    // Everybody may access the context.
+    let map = |bits: u64| {
+        let Buffer { at, va, .. } = buffers[0];
+        let memory = super::client::Memory::Vram(at);
+        rig.tables.map(&rig.client, va, memory, 0x1000, bits);
+    };
+    let before = rig.client.broken().len();
+    map(0);
+    assert_eq!(rig.promote(&buffers), 0x1f);
+    fires("NV-GR-CONTEXT-BUFFERS").only(&rig.client.broken()[before..]);
+    map(super::client::PRIVILEGE);
     let before = rig.client.broken().len();
     rig.client.put(buffers[1].at + 0x40, &[1]);
     assert_eq!(rig.promote(&buffers), 0x1f);
@@ -493,8 +574,11 @@ fn compute_has_buffers() {
     assert_eq!(rig.promote(&buffers), 0);
     assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
     assert_eq!(rig.client.broken().len(), before + 1);
-    // 3D, which makes the first context; copies, of engines of the runlist.
-    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
+    // 3D, which makes the first context, needs an address space of firmware's.
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0x40);
+    fires("NV-GR-IMAGE-SPACE").only(&rig.client.broken()[before + 1..]);
+    let before = before + 1;
+    // Copies, of engines of the runlist.
     let copies = rig.client.boot.rig.chip.twin.facts().copy.number;
     let engine = |engine: u32| bytes(&[1, engine]);
     let copy = |handle, given: &[u8]| rig.client.alloc(CHANNEL, handle, copies, given);
@@ -506,6 +590,63 @@ fn compute_has_buffers() {
     assert_eq!(rig.client.broken()[before + 1..], broken);
     // Once more, without zeros.
     assert_eq!(rig.promote(&buffers), 0x1f);
+}
+
+#[test]
+fn the_first_context_has_an_address_space_of_firmware() {
+    let rig = Rig::on(Client::new("ga102"));
+    assert_eq!(rig.new_space(0), 0);
+    assert_eq!(reserved(&rig, 1 << 29, &levels(&rig)), 0);
+    assert_eq!(rig.new_channel(&rig.parameters(GRAPHICS)), 0);
+    let buffers = rig.buffers();
+    assert_eq!(rig.promote(&buffers), 0);
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
+    rig.client.boot.rig.is_clean();
+    // Firmware's own addresses.
+    let Buffer { at, size, .. } = buffers[2];
+    let memory = super::client::Memory::Vram(at);
+    rig.tables.map(&rig.client, 0x1_0000_0000, memory, size, 0);
+    let mut changed = buffers[2];
+    changed.va = 0x1_0000_0000;
+    assert_eq!(rig.promote(&[changed]), 0x1f);
+    assert_eq!(rig.client.broken(), ["NV-GR-CONTEXT-BUFFERS"]);
+}
+
+#[test]
+fn contexts_are_bound_before_they_are_scheduled_and_mapped_until_they_end() {
+    let rig = Rig::new("ga102");
+    assert_eq!(rig.new_channel(&rig.parameters(GRAPHICS)), 0);
+    let buffers = rig.buffers();
+    let told = |initialise: u8, nonmapped: u8| {
+        move |buffer: &Buffer| Buffer {
+            initialise,
+            nonmapped,
+            ..*buffer
+        }
+    };
+    let memory: Vec<_> = buffers[..2].iter().map(told(1, 1)).collect();
+    let mut addresses: Vec<_> = buffers.iter().map(told(0, 0)).collect();
+    assert_eq!(rig.promote(&memory), 0);
+    let class = rig.client.boot.rig.chip.twin.facts().compute.number;
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
+    rig.client.boot.rig.is_clean();
+    let schedule = || rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0;
+    assert_eq!(schedule(), 0x40);
+    fires("NV-GR-CONTEXT-BOUND").only(&rig.client.broken());
+    // To where another buffer is.
+    let right = addresses[0].va;
+    addresses[0].va = addresses[4].va;
+    assert_eq!(rig.promote(&addresses), 0x1f);
+    assert_eq!(rig.client.broken()[1..], ["NV-GR-CONTEXT-BUFFERS"]);
+    addresses[0].va = right;
+    assert_eq!(rig.promote(&addresses), 0);
+    assert_eq!(schedule(), 0);
+    assert_eq!(rig.client.broken().len(), 2);
+    // Taken away too early.
+    let entry = rig.tables.entry(&rig.client, right);
+    rig.client.put_long(entry, 0);
+    rig.client.free(CHANNEL);
+    fires("NV-GR-CONTEXT-UNMAPPED").only(&rig.client.broken()[2..]);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use drivers_spec::nv::abi::{Branch, Struct};
+use drivers_spec::nv::class::VaspaceAlloc;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Dma, Pci, ResetKind};
 use twin::fires::fires;
@@ -222,22 +224,64 @@ fn fsp_starts_gsp_which_answers_and_ends_again_and_again() {
     }
 }
 
+/// Memory of the card is written by the window in BAR 0.
+fn put_long(rig: &Rig, at: u64, value: u64) {
+    rig.set(0x10_fd40, (at >> 16) as u32);
+    let register = 0x70_0000 + (at & 0xffff);
+    rig.set(register, value as u32);
+    rig.set(register + 4, (value >> 32) as u32);
+}
+
 #[test]
-fn page_tables_are_not_modelled() {
-    let start = Start::new("gh100");
-    start.until_done();
-    let boot = &start.boot;
-    let client = 0xc1d0_0001_u32;
-    assert_eq!(boot.alloc([client, 0, client, 0], &[]).0, 0);
-    let mut parameters = vec![0; 0x38];
-    parameters[4..8].copy_from_slice(&client.to_le_bytes());
-    assert_eq!(boot.alloc([client, client, 1, 0x80], &parameters).0, 0);
-    start.rig().is_clean();
-    assert_eq!(boot.alloc([client, 1, 2, 0x90f1], &[0; 0x30]).0, 0x56);
-    fires("NV-SPACE-NOT-MODELLED").only(&start.rig().broken());
-    let entry = [1, 0, 2, 0, 47, 0];
-    assert_eq!(boot.rpc(70, &bytes(&entry)).result, 0x56);
-    fires("NV-PCI-BAR-NOT-MODELLED").only(&start.rig().broken()[1..]);
+fn page_tables_have_six_levels() {
+    for chip in CHIPS {
+        let start = Start::new(chip);
+        start.until_done();
+        let (boot, rig) = (&start.boot, start.rig());
+        let client = 0xc1d0_0001_u32;
+        assert_eq!(boot.alloc([client, 0, client, 0], &[]).0, 0);
+        let mut parameters = vec![0; 0x38];
+        parameters[4..8].copy_from_slice(&client.to_le_bytes());
+        assert_eq!(boot.alloc([client, client, 1, 0x80], &parameters).0, 0);
+        let space = VaspaceAlloc {
+            flags: 8,
+            ..Default::default()
+        };
+        let space = space.encode(Branch::R570);
+        assert_eq!(boot.alloc([client, 1, 2, 0x90f1], &space).0, 0);
+        // The root has two entries.
+        let set = |entries: u32| {
+            let words = [client, 1, 0, 0, 0x10_0000, 0, entries, 0, 2, 0, 0, 0];
+            boot.rpc(54, &bytes(&words)).result
+        };
+        assert_eq!([set(1), set(4)], [0x1f; 2]);
+        assert_eq!(rig.broken(), ["NV-SPACE-DIRECTORY"; 2]);
+        assert_eq!(set(2), 0);
+        // BAR 1: the host writes firmware's page directory itself; a page of 2 MiB, REGULAR_RW_ATOMIC_CACHED_ACD.
+        let info = boot.rpc(65, &[0; 0x678]).payload;
+        let root = u64::from_le_bytes(info[0x600..0x608].try_into().unwrap());
+        let mut table = root;
+        for next in [0x20_0000, 0x20_1000, 0x20_2000, 0x20_3000_u64] {
+            put_long(rig, table, next | 2 << 3 | 1 << 1);
+            table = next;
+        }
+        put_long(rig, table, 0x10 << 3 | 6 << 8 | 1);
+        let memory = rig.pci.bar(rig.chip.bars()[1]).unwrap();
+        memory.write(0x12_3450, 0x1234_5678_u32).unwrap();
+        rig.set(0x10_fd40, 0x12);
+        assert_eq!(rig.get(0x70_3450), 0x1234_5678);
+        assert!(memory.read::<u32>(0x40_0000).is_err());
+        fires("NV-PCI-BAR-FAULT").only(&rig.broken()[2..]);
+        // BAR 2: firmware writes the entry of the root.
+        let update = |shift: u32| {
+            let entry = [1, 0, 0x20_0012, 0, shift, 0];
+            boot.rpc(70, &bytes(&entry)).result
+        };
+        assert_eq!([update(47), update(56)], [0x1f, 0]);
+        fires("NV-RPC-BAR-PDE").only(&rig.broken()[3..]);
+        let instances = rig.pci.bar(rig.chip.bars()[2]).unwrap();
+        assert_eq!(instances.read::<u32>(0x12_3450).unwrap(), 0x1234_5678);
+    }
 }
 
 #[test]
@@ -290,13 +334,16 @@ fn cards_with_an_fsp_say_what_they_are() {
             fires("NV-PCI-REGISTER").only(&rig.broken());
         }
         let rig = Rig::started(name);
-        rig.set(0xb8_0f60, 1 << 9);
-        assert!(rig.pci.bar(window).unwrap().write(0, 1_u32).is_err());
-        fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
-        let rig = Rig::started(name);
         let instances = rig.pci.bar(chip.bars()[2]).unwrap();
-        assert!(instances.read::<u32>(0).is_err());
-        fires("NV-PCI-BAR-NOT-MODELLED").only(&rig.broken());
+        assert_eq!(instances.read::<u32>(0x12_3450).unwrap(), 0);
+        rig.is_clean();
+        // By an instance block that is none.
+        for (block, bar) in [(0xb8_0f60, window), (0xb8_0f70, chip.bars()[2])] {
+            let rig = Rig::started(name);
+            rig.set(block, 1 << 9);
+            assert!(rig.pci.bar(bar).unwrap().write(0, 1_u32).is_err());
+            fires("NV-PCI-BAR-FAULT").only(&rig.broken());
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::memory::word;
 use super::state::State;
 
 pub(super) use fmc::ends;
-pub(super) use registers::{BAR1_BLOCK, XAL_BAR0_WINDOW, read, write};
+pub(super) use registers::{BAR1_BLOCK, BAR2_BLOCK, XAL_BAR0_WINDOW, read, write};
 
 static MCTP: Rule = Rule {
     name: "NV-FSP-MCTP",

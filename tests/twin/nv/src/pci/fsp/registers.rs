@@ -25,7 +25,7 @@ static BOOT: Rule = Rule {
 pub(in crate::pci) const XAL_BAR0_WINDOW: u32 = 0x10_fd40;
 /// `NV_VIRTUAL_FUNCTION_PRIV_FUNC_BAR1_BLOCK_LOW_ADDR`, and behind it HIGH: MODE 9, of the first; then those of BAR 2.
 pub(in crate::pci) const BAR1_BLOCK: u32 = 0xb8_0f60;
-const BAR2_BLOCK: u32 = 0xb8_0f70;
+pub(in crate::pci) const BAR2_BLOCK: u32 = 0xb8_0f70;
 /// `NV_PFSP_FALCON_COMMON_SCRATCH_GROUP_2(0)`, of 4, and behind them GROUP_3.
 const SCRATCH: u32 = 0x8f_0320;
 const SCRATCH_END: u32 = 0x8f_0340;
@@ -60,6 +60,11 @@ fn is_kept(at: u32) -> bool {
         PFB_WPR2_LO,
         PFB_WPR2_HI,
         FUSE_GSP_DEBUG_DIS,
+        FUNCTION_TIME_0,
+        FUNCTION_TIME_1,
+        MMU_INVALIDATE,
+        MMU_INVALIDATE_PDB,
+        MMU_INVALIDATE_UPPER_PDB,
     ]
     .contains(&at)
         || scratch.contains(&at)
@@ -130,6 +135,11 @@ pub(in crate::pci) fn write(
         }
         _ if at == facts.flush[1] => state.fsp.flush[1] = value & 0xf_ffff,
         _ if HELD.contains(&at) || FRTS_INSECURE.contains(&at) => state.hold(at, value),
+        MMU_INVALIDATE
+        | MMU_INVALIDATE_PDB
+        | MMU_INVALIDATE_UPPER_PDB
+        | DOORBELL
+        | PRIV_DOORBELL => return state.plain_write(at, value),
         _ if (PRAMIN..PRAMIN_END).contains(&at) => return state.plain_write(at, value),
         _ => return Err(State::unmodelled(format!("write of {value:#x} to {at:#x}"))),
     }

@@ -11,7 +11,8 @@ use super::objects;
 use super::queue::{CONTINUATION, FULL};
 use super::rm::{Answer, INTERNAL, Rm};
 use crate::pci::memory::{long, word};
-use crate::pci::mmu::window::{self, Window};
+use crate::pci::mmu::table::Version;
+use crate::pci::mmu::window::Window;
 use crate::pci::state::State;
 
 static FUNCTION: Rule = Rule {
@@ -152,18 +153,12 @@ fn bar_entry(state: &State, payload: &[u8]) -> Answer {
         1 => Some(Window::Bar2),
         _ => None,
     };
-    if state.config.chip.fsp.is_some() {
-        let what = || format!("UPDATE_BAR_PDE, entry {entry:#x}");
-        let broken = window::is_modelled(state, Window::Bar2, what);
-        broken.map_err(|(rule, what)| {
-            state.journal.broken(rule, what);
-            status::NV_ERR_NOT_SUPPORTED
-        })?;
-    }
     let directory = window.and_then(|window| window.directory(state));
     let leads = entry == 0 || matches!(entry & 7, 2 | 4 | 6);
+    let upper = Version::of(state.config.chip).upper();
+    let first = upper.first().map(|level| u64::from(level.shift()));
     match directory {
-        Some(directory) if payload.len() == 24 && shift == 47 && leads => {
+        Some(directory) if payload.len() == 24 && Some(shift) == first && leads => {
             state.vram.put(directory, &entry.to_le_bytes());
             Ok(payload.to_vec())
         }

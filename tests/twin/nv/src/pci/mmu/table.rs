@@ -1,12 +1,49 @@
-//! Entries of page tables, and the walk through them: four levels of directories, then tables of pages of 4 or 64 KiB.
+//! Entries of page tables, and the walk through them: four levels of directories, then tables of pages of 4 or 64 KiB; five of
+//! version 3, from Hopper on, whose entries have what may be done with a page in one field, PCF.
 //!
 //! A directory entry of the last two levels may be that of a page itself, of 512 MiB or 2 MiB. One of the last level has two
 //! tables: that of the large pages counts where it has an entry.
 //!
 //! Source: see the front page of the MMU; sparse entries: nvkm/subdev/mmu/vmmgp100.c, gp100_vmm_pgt_sparse, gp100_vmm_pd0_sparse.
 
+use crate::pci::chip::Chip;
 use crate::pci::memory::{Aperture, Place};
 use crate::space::Rights;
+
+/// Of the format of entries: NV_MMU_VER2 and NV_MMU_VER3.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::pci) enum Version {
+    #[default]
+    Two,
+    Three,
+}
+
+impl Version {
+    /// That of a chip.
+    pub(in crate::pci) fn of(chip: &Chip) -> Version {
+        match chip.fsp {
+            None => Version::Two,
+            Some(_) => Version::Three,
+        }
+    }
+
+    /// How many bits addresses have.
+    pub(in crate::pci) fn bits(self) -> u32 {
+        match self {
+            Version::Two => 49,
+            Version::Three => 57,
+        }
+    }
+
+    /// Levels of directories above the last one.
+    pub(in crate::pci) fn upper(self) -> &'static [Level] {
+        static ALL: [Level; 4] = [Level::Pde4, Level::Pde3, Level::Pde2, Level::Pde1];
+        match self {
+            Version::Two => &ALL[1..],
+            Version::Three => &ALL,
+        }
+    }
+}
 
 /// Why there is no translation: `NV_PFAULT_FAULT_TYPE_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +63,8 @@ pub(in crate::pci) enum Cause {
 /// A level, from the root on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(in crate::pci) enum Level {
+    /// Of version 3 alone.
+    Pde4,
     Pde3,
     Pde2,
     Pde1,
@@ -40,6 +79,7 @@ impl Level {
     /// log2 of the bytes that an entry stands for.
     pub(in crate::pci) fn shift(self) -> u32 {
         match self {
+            Level::Pde4 => 56,
             Level::Pde3 => 47,
             Level::Pde2 => 38,
             Level::Pde1 => 29,
@@ -53,8 +93,9 @@ impl Level {
     fn offset(self, va: u64) -> u64 {
         let index = va >> self.shift();
         match self {
-            Level::Pde3 => (index & 3) * 8,
-            Level::Pde2 | Level::Pde1 | Level::Small => (index & 0x1ff) * 8,
+            Level::Pde4 => (index & 1) * 8,
+            // Of version 2 there are two bits.
+            Level::Pde3 | Level::Pde2 | Level::Pde1 | Level::Small => (index & 0x1ff) * 8,
             Level::Pde0Big => (index & 0xff) * 16,
             Level::Pde0Small => (index & 0xff) * 16 + 8,
             Level::Big => (index & 0x1f) * 8,
@@ -69,6 +110,7 @@ impl Level {
             Level::Pde1 => 3,
             Level::Pde2 => 4,
             Level::Pde3 => 5,
+            Level::Pde4 => 6,
         }
     }
 
@@ -104,7 +146,8 @@ impl Level {
     }
 }
 
-/// Without a valid entry, it says that the place is sparse.
+/// Without a valid entry, it says that the place is sparse: VOL of version 2, and of version 3 PCF SPARSE, of directories with or
+/// without ATS.
 const VOL: u64 = 1 << 3;
 
 /// A page.
@@ -116,6 +159,8 @@ pub(in crate::pci) struct Leaf {
     pub(in crate::pci) rights: Rights,
     pub(in crate::pci) privileged: bool,
     pub(in crate::pci) kind: u32,
+    /// ENCRYPTED, of version 2.
+    pub(in crate::pci) encrypted: bool,
     /// The entry itself.
     pub(in crate::pci) entry: u64,
 }
@@ -128,12 +173,17 @@ fn sparse(bytes: u64, entry: u64) -> Leaf {
         rights: Rights::ReadWriteAtomic,
         privileged: false,
         kind: 0,
+        encrypted: false,
         entry,
     }
 }
 
-/// An address of a field from bit `low` on, in units of `1 << shift`.
-fn address(aperture: Aperture, entry: u64, low: u32, shift: u32) -> Place {
+/// An address in units of `1 << shift`: of version 2 a field from bit `low` on, of version 3 at its own bits, up to 51.
+fn address(version: Version, aperture: Aperture, entry: u64, (low, shift): (u32, u32)) -> Place {
+    if version == Version::Three {
+        let at = entry & ((1 << 52) - 1) & !((1 << shift) - 1);
+        return Place { aperture, at };
+    }
     let last = match aperture {
         Aperture::Vram => 32,
         Aperture::Host => 53,
@@ -143,20 +193,24 @@ fn address(aperture: Aperture, entry: u64, low: u32, shift: u32) -> Place {
     Place { aperture, at }
 }
 
+/// Where entries have the address of tables, and of those of large pages.
+const TABLE: (u32, u32) = (8, 12);
+const BIG_TABLE: (u32, u32) = (4, 8);
+
 /// The table that an entry of a directory leads to.
-fn directory(entry: u64, low: u32, shift: u32) -> Option<Place> {
+fn directory(version: Version, entry: u64, field: (u32, u32)) -> Option<Place> {
     let aperture = match entry >> 1 & 3 {
         0 => return None,
         1 => Aperture::Vram,
         _ => Aperture::Host,
     };
-    Some(address(aperture, entry, low, shift))
+    Some(address(version, aperture, entry, field))
 }
 
 /// The table that an entry of a level above the last one leads to.
-pub(in crate::pci) fn next(entry: u64) -> Option<Place> {
+pub(in crate::pci) fn next(version: Version, entry: u64) -> Option<Place> {
     match entry & 1 {
-        0 => directory(entry, 8, 12),
+        0 => directory(version, entry, TABLE),
         _ => None,
     }
 }
@@ -166,12 +220,22 @@ pub(in crate::pci) fn entry(level: Level, table: Place, va: u64) -> Place {
     table.plus(level.offset(va))
 }
 
+/// PCF of an entry of version 3.
+fn pcf(entry: u64) -> u64 {
+    entry >> 3 & 0x1f
+}
+
 /// The page of an entry.
-fn page(entry: u64, bytes: u64) -> Result<Leaf, Cause> {
+fn page(version: Version, entry: u64, bytes: u64) -> Result<Leaf, Cause> {
     if entry & 1 == 0 {
-        return match entry & VOL {
-            0 => Err(Cause::Pte),
-            _ => Ok(sparse(bytes, entry)),
+        let is_sparse = match version {
+            Version::Two => entry & VOL != 0,
+            // SPARSE; others are NO_VALID_4KB_PAGE and MAPPING_NOWHERE.
+            Version::Three => pcf(entry) == 1,
+        };
+        return match is_sparse {
+            false => Err(Cause::Pte),
+            true => Ok(sparse(bytes, entry)),
         };
     }
     let aperture = match entry >> 1 & 3 {
@@ -179,28 +243,41 @@ fn page(entry: u64, bytes: u64) -> Result<Leaf, Cause> {
         1 => return Err(Cause::Aperture),
         _ => Aperture::Host,
     };
-    let rights = match (entry >> 6 & 1, entry >> 7 & 1) {
+    // PCF: UNCACHED 0, PRIVILEGE 1, RO 2, NO_ATOMIC 3, ACD 4.
+    let (read_only, no_atomics, privileged) = match version {
+        Version::Two => (entry >> 6 & 1, entry >> 7 & 1, entry >> 5 & 1),
+        Version::Three => {
+            let pcf = pcf(entry);
+            (pcf >> 2 & 1, pcf >> 3 & 1, pcf >> 1 & 1)
+        }
+    };
+    let rights = match (read_only, no_atomics) {
         (1, _) => Rights::ReadOnly,
         (_, 1) => Rights::ReadWrite,
         _ => Rights::ReadWriteAtomic,
     };
     Ok(Leaf {
-        place: Some(address(aperture, entry, 8, 12)),
+        place: Some(address(version, aperture, entry, TABLE)),
         bytes,
         rights,
-        privileged: entry >> 5 & 1 != 0,
-        kind: (entry >> 56) as u32,
+        privileged: privileged != 0,
+        kind: match version {
+            Version::Two => (entry >> 56) as u32,
+            Version::Three => (entry >> 8) as u32 & 0xf,
+        },
+        encrypted: version == Version::Two && entry >> 4 & 1 != 0,
         entry,
     })
 }
 
 /// Walks from a root to the page of an address. `read` gives the entry at a place.
 pub(in crate::pci) fn walk(
+    version: Version,
     root: Place,
     va: u64,
     read: &mut dyn FnMut(Level, Place) -> Option<u64>,
 ) -> Result<Leaf, Cause> {
-    if va >> 49 != 0 {
+    if va >> version.bits() != 0 {
         return Err(Cause::VaLimit);
     }
     let mut at = |level: Level, table: Place| {
@@ -208,15 +285,15 @@ pub(in crate::pci) fn walk(
         entry.ok_or(Cause::Region)
     };
     let mut table = root;
-    for level in [Level::Pde3, Level::Pde2, Level::Pde1] {
+    for &level in version.upper() {
         let entry = at(level, table)?;
         if entry & 1 != 0 {
             return match level {
-                Level::Pde1 => page(entry, 1 << level.shift()),
+                Level::Pde1 => page(version, entry, 1 << level.shift()),
                 _ => Err(Cause::PdeSize),
             };
         }
-        table = match directory(entry, 8, 12) {
+        table = match directory(version, entry, TABLE) {
             Some(table) => table,
             None if entry & VOL != 0 => return Ok(sparse(1 << level.shift(), entry)),
             None => return Err(Cause::Pde),
@@ -224,10 +301,10 @@ pub(in crate::pci) fn walk(
     }
     let entry = at(Level::Pde0Big, table)?;
     if entry & 1 != 0 {
-        return page(entry, 2 << 20);
+        return page(version, entry, 2 << 20);
     }
-    let big = directory(entry, 4, 8);
-    let small = directory(at(Level::Pde0Small, table)?, 8, 12);
+    let big = directory(version, entry, BIG_TABLE);
+    let small = directory(version, at(Level::Pde0Small, table)?, TABLE);
     if big.is_none() && small.is_none() {
         return match entry & VOL {
             0 => Err(Cause::Pde),
@@ -235,13 +312,13 @@ pub(in crate::pci) fn walk(
         };
     }
     if let Some(big) = big {
-        let found = page(at(Level::Big, big)?, 64 << 10);
+        let found = page(version, at(Level::Big, big)?, 64 << 10);
         if found != Err(Cause::Pte) || small.is_none() {
             return found;
         }
     }
     match small {
-        Some(small) => page(at(Level::Small, small)?, 4 << 10),
+        Some(small) => page(version, at(Level::Small, small)?, 4 << 10),
         None => Err(Cause::Pte),
     }
 }
@@ -275,7 +352,7 @@ mod tests {
         ]);
         let base = (1 << 47) | (2 << 38) | (3 << 29);
         let find = |va: u64| {
-            walk(Place::vram(0x1000), va, &mut |_, place| {
+            walk(Version::Two, Place::vram(0x1000), va, &mut |_, place| {
                 Some(memory.get(&place.at).copied().unwrap_or(0))
             })
         };
@@ -301,7 +378,56 @@ mod tests {
         assert_eq!(find(0), Err(Cause::Pde));
         assert_eq!(find(1 << 49), Err(Cause::VaLimit));
         memory.insert(0x1000, 1);
-        let found = walk(Place::vram(0x1000), 0, &mut |_, place| {
+        let found = walk(Version::Two, Place::vram(0x1000), 0, &mut |_, place| {
+            memory.get(&place.at).copied()
+        });
+        assert_eq!(found, Err(Cause::PdeSize));
+    }
+
+    #[test]
+    fn a_walk_of_version_3_has_six_levels() {
+        // PCF 7:3 of pages: regular, privileged, read-only, without atomics; of tables 5:3.
+        let mut memory = BTreeMap::from([
+            (0x1008, 0x2000 | 2 << 3 | 1 << 1),
+            (0x2008, 0x3000 | 2 << 3 | 1 << 1),
+            (0x3010, 0x4000 | 2 << 3 | 1 << 1),
+            (0x4018, 0x5000 | 2 << 3 | 1 << 1),
+            (0x4020, 0x4000_0000 | 0x14 << 3 | 2 << 1 | 1),
+            (0x5040, 0x6100 | 2 << 3 | 1 << 1),
+            (0x5048, 0x7000 | 2 << 3 | 1 << 1),
+            (0x5050, 0x20_0000 | 6 << 8 | 0x10 << 3 | 1),
+            (0x5060, 1 << 3),
+            (0x6108, 0x7_0000 | 0x18 << 3 | 1),
+            (0x7008, 0x9000 | 0x12 << 3 | 1),
+            (0x7010, 1 << 3),
+            (0x7018, 3 << 3),
+        ]);
+        let base = (1 << 56) | (1 << 47) | (2 << 38) | (3 << 29);
+        let find = |va: u64| {
+            walk(Version::Three, Place::vram(0x1000), va, &mut |_, place| {
+                Some(memory.get(&place.at).copied().unwrap_or(0))
+            })
+        };
+        let small = find(base + (4 << 21) + 0x1000).unwrap();
+        assert_eq!(small.place, Some(Place::vram(0x9000)));
+        assert!(small.privileged && small.bytes == 4096);
+        let big = find(base + (4 << 21) + 0x1_0000).unwrap();
+        assert_eq!((big.bytes, big.rights), (0x1_0000, Rights::ReadWrite));
+        let huge = find(base + (5 << 21)).unwrap();
+        assert_eq!((huge.place, huge.kind), (Some(Place::vram(0x20_0000)), 6));
+        assert_eq!(find(base + (6 << 21)).unwrap().place, None);
+        let largest = find(base + (1 << 29)).unwrap();
+        assert_eq!((largest.bytes, largest.rights), (1 << 29, Rights::ReadOnly));
+        assert_eq!(
+            largest.place.map(|place| place.aperture),
+            Some(Aperture::Host)
+        );
+        assert_eq!(find(base + (4 << 21) + 0x2000).unwrap().place, None);
+        assert_eq!(find(base + (4 << 21) + 0x3000), Err(Cause::Pte));
+        assert_eq!(find(0), Err(Cause::Pde));
+        assert_eq!(find(1 << 57), Err(Cause::VaLimit));
+        memory.insert(0x1000, 1);
+        let found = walk(Version::Three, Place::vram(0x1000), 0, &mut |_, place| {
             memory.get(&place.at).copied()
         });
         assert_eq!(found, Err(Cause::PdeSize));

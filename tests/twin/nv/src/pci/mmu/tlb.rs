@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use twin::rule::{Journal, Proof, Rule};
 
-use super::table::{self, Cause, Leaf, Level};
+use super::table::{self, Cause, Leaf, Level, Version};
+use crate::pci::chip::Chip;
 use crate::pci::memory::{Aperture, Physical, Place};
 
 static STALE: Rule = Rule {
@@ -25,7 +26,8 @@ static ENTRY: Rule = Rule {
     name: "NV-MMU-ENTRY",
     text: "the entry of a page has an address that is a multiple of its size, in memory that is there and is not protected, \
            and ENCRYPTED 0",
-    source: "OGKM, gp100/dev_mmu.h, NV_MMU_VER2_PTE: ADDRESS_SHIFT, ENCRYPTED; kern_gmmu_fmt_gp10x.c; gsp_fw_wpr_meta.h: WPR2",
+    source: "OGKM, gp100/dev_mmu.h, NV_MMU_VER2_PTE: ADDRESS_SHIFT, ENCRYPTED; gh100/dev_mmu.h, NV_MMU_VER3_PTE; kern_gmmu_fmt_gp10x.c; \
+             gsp_fw_wpr_meta.h: WPR2",
     proof: Proof::Sourced,
 };
 
@@ -48,12 +50,21 @@ type Key = (Place, Level, u64);
 /// See the front page.
 #[derive(Default)]
 pub(in crate::pci) struct Tlb {
+    version: Version,
     entries: BTreeMap<Key, u64>,
     /// Of which it was said that they are out of date, or wrong.
     told: BTreeSet<Key>,
 }
 
 impl Tlb {
+    /// That of a chip.
+    pub(in crate::pci) fn of(chip: &Chip) -> Tlb {
+        Tlb {
+            version: Version::of(chip),
+            ..Tlb::default()
+        }
+    }
+
     /// The page of an address, by what is remembered.
     pub(in crate::pci) fn translate(
         &mut self,
@@ -64,7 +75,7 @@ impl Tlb {
     ) -> Result<Leaf, Cause> {
         let (mut stale, mut last) = (None, Level::Pde3);
         let entries = &mut self.entries;
-        let found = table::walk(root, va, &mut |level, place| {
+        let found = table::walk(self.version, root, va, &mut |level, place| {
             last = level;
             let key = (root, level, va >> level.shift());
             let now = physical.long(place, who);
@@ -111,8 +122,7 @@ impl Tlb {
             return Ok(leaf);
         };
         let is_there = place.aperture == Aperture::Host || physical.allows(place, leaf.bytes);
-        let is_encrypted = leaf.entry >> 4 & 1 != 0;
-        let right = place.at.is_multiple_of(leaf.bytes) && is_there && !is_encrypted;
+        let right = place.at.is_multiple_of(leaf.bytes) && is_there && !leaf.encrypted;
         if !right && self.told.insert(key) {
             journal.broken(&ENTRY, what());
         }

@@ -3,9 +3,7 @@
 //! GSP's firmware binds an instance block to each when it starts. Their page directories lie in its heap outside of WPR2: the
 //! host writes that of BAR 1 itself, and has firmware write an entry of that of BAR 2.
 //!
-//! Those of Hopper and Blackwell have page tables of six levels, which are not modelled.
-//!
-//! Source: OGKM, turing/tu102/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_BAR1_BLOCK and BAR2_BLOCK; gsp_static_config.h: bar1PdeBase, bar2PdeBase;
+//! Source: OGKM, turing/tu102/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_BAR1_BLOCK and BAR2_BLOCK, hopper/gh100/dev_vm.h; gsp_static_config.h: bar1PdeBase, bar2PdeBase;
 //! rpc.c, rpcUpdateBarPde_v15_00; Linux, nvkm/subdev/gsp/rm/r535/bar.c.
 
 use hcq::sync::lock;
@@ -13,6 +11,7 @@ use twin::host::PAGE;
 use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
+use crate::pci::fsp;
 use crate::pci::memory::{Aperture, Physical, Place};
 use crate::pci::registers::{BAR1_BLOCK, BAR2_BLOCK};
 use crate::pci::state::State;
@@ -23,14 +22,6 @@ static BAR: Rule = Rule {
     text: "BAR 1 and BAR 2 are accessed where the page tables of their instance block have pages that allow it",
     source: "OGKM, turing/tu102/dev_vm.h: BAR1_BLOCK_MODE VIRTUAL; ada/ad102/dev_fault.h: NV_PFAULT_MMU_ENG_ID_BAR1, BAR2",
     proof: Proof::Sourced,
-};
-
-static MODELLED: Rule = Rule {
-    name: "NV-PCI-BAR-NOT-MODELLED",
-    text: "of Hopper and Blackwell, the BAR of memory shows it by its address, and that of instance memory nothing: their page tables \
-           are not modelled",
-    source: "this twin: src/pci/mmu/window.rs",
-    proof: Proof::Twin,
 };
 
 /// Where an instance block has its page directory: NV_RAMIN_PAGE_DIR_BASE_LO and HI.
@@ -46,18 +37,17 @@ pub(in crate::pci) enum Window {
 }
 
 impl Window {
-    fn block(self) -> u32 {
-        match self {
-            Window::Bar1 => BAR1_BLOCK,
-            Window::Bar2 => BAR2_BLOCK,
+    fn block(self, state: &State) -> u32 {
+        match (self, state.config.chip.fsp.is_some()) {
+            (Window::Bar1, false) => BAR1_BLOCK,
+            (Window::Bar2, false) => BAR2_BLOCK,
+            (Window::Bar1, true) => fsp::BAR1_BLOCK,
+            (Window::Bar2, true) => fsp::BAR2_BLOCK,
         }
     }
 
     /// Where firmware has its page directory, in its heap outside of WPR2.
     pub(in crate::pci) fn directory(self, state: &State) -> Option<u64> {
-        if state.config.chip.fsp.is_some() {
-            return None;
-        }
         let heap = state.vram.plain_heap.as_ref()?;
         let pages = match self {
             Window::Bar1 => 1,
@@ -87,31 +77,32 @@ pub(in crate::pci) fn directory(word: u64) -> Option<Place> {
     (word & FORMAT == FORMAT).then_some(Place { aperture, at })
 }
 
-/// What a card with an FSP does not show.
-pub(in crate::pci) fn is_modelled(
-    state: &State,
-    window: Window,
-    what: impl FnOnce() -> String,
-) -> Result<(), Broken> {
-    let is_shown = window == Window::Bar1 && state.window_is_physical();
-    match state.config.chip.fsp.is_none() || is_shown {
-        true => Ok(()),
-        false => Err((&MODELLED, format!("{} of {window:?}", what()))),
-    }
-}
-
 /// The page directory behind a window; none where it shows memory by its address.
 fn root(state: &State, window: Window) -> Option<Option<Place>> {
-    let block = state.held(window.block());
-    if block >> 31 == 0 {
+    let at = window.block(state);
+    let block = state.held(at);
+    // MODE, TARGET and PTR: in one word before Hopper, then in two.
+    let (is_virtual, target, pointer) = match state.config.chip.fsp {
+        None => (
+            block >> 31 != 0,
+            block >> 28 & 3,
+            u64::from(block & 0xfff_ffff) << 12,
+        ),
+        Some(_) => {
+            let high = u64::from(state.held(at + 4)) << 32;
+            let low = u64::from(block & !0xfff);
+            (block >> 9 & 1 != 0, block >> 10 & 3, high | low)
+        }
+    };
+    if !is_virtual {
         return None;
     }
     let instance = Place {
-        aperture: match block >> 28 & 3 {
+        aperture: match target {
             0 => Aperture::Vram,
             _ => Aperture::Host,
         },
-        at: u64::from(block & 0xfff_ffff) << 12,
+        at: pointer,
     };
     let physical = Physical::new(&state.vram, state.host());
     let word = physical.long(instance.plus(DIRECTORY), "the window of the host");
@@ -133,8 +124,13 @@ pub(in crate::pci) fn bind(state: &mut State) {
         state.vram.put(instance, &[0; 2 * PAGE as usize]);
         let word = base(Place::vram(directory)).to_le_bytes();
         state.vram.put(instance + DIRECTORY, &word);
-        state.hold(window.block(), 1 << 31 | (instance >> 12) as u32);
-        state.hold(window.block() + 4, 0);
+        let block = window.block(state);
+        let (low, high) = match state.config.chip.fsp {
+            None => (1 << 31 | (instance >> 12) as u32, 0),
+            Some(_) => (1 << 9 | instance as u32, (instance >> 32) as u32),
+        };
+        state.hold(block, low);
+        state.hold(block + 4, high);
     }
 }
 
@@ -146,7 +142,6 @@ fn pieces(
     access: Access,
     mut each: impl FnMut(Option<Place>, std::ops::Range<usize>) -> Result<(), Broken>,
 ) -> Result<(), Broken> {
-    is_modelled(state, window, || format!("{access:?} at {offset:#x}"))?;
     let Some(root) = root(state, window) else {
         return each(Some(Place::vram(offset)), 0..bytes);
     };

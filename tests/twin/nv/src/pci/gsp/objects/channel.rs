@@ -4,6 +4,7 @@
 //! ampere/ga100/dev_ram.h; Linux, nvkm/engine/fifo/gv100.c, gv100_chan_ramfc_write (what firmware writes into an instance block);
 //! nvkm/subdev/gsp/rm/r535/fifo.c.
 
+use drivers_spec::nv::chip::Arch;
 use drivers_spec::nv::class::{self, ChannelAlloc};
 use drivers_spec::nv::push::userd;
 use drivers_spec::nv::{control, status};
@@ -11,11 +12,11 @@ use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::context;
-use super::memory::Given;
+use super::memory::{self, Given};
 use super::{Call, Kind};
 use crate::engines;
 use crate::engines::host;
-use crate::pci::memory::{Aperture, Place, word};
+use crate::pci::memory::{Aperture, Place, long, word};
 use crate::pci::mmu::window;
 use crate::pci::runner::{Key, Live};
 use crate::pci::state::State;
@@ -52,12 +53,29 @@ static BIND: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static METHODS: Rule = Rule {
+    name: "NV-GROUP-METHOD-BUFFERS",
+    text: "a group that a client makes is told of its method buffers once, before a channel is made in it: \
+           INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS, one for each of two runqueues, as large as CE_GET_FAULT_METHOD_BUFFER_SIZE says, \
+           in memory that is there, apart from each other; mthdbufMem of its channels is one of them",
+    source: "OGKM, kernel_channel_group_api.c, kchangrpapiConstruct_IMPL; kernel_channel_group.c, kchangrpInit_IMPL: One per runqueue; \
+             g_kernel_fifo_nvoc.h, kfifoGetNumRunqueues",
+    proof: Proof::Sourced,
+};
+
+/// Runqueues, and bytes of the parameters of INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS: descriptions of 32 bytes, addresses of BAR 2,
+/// how many.
+const RUNQUEUES: usize = 2;
+const METHODS_BYTES: usize = 0x58;
+
 /// A group of channels.
 pub(super) struct Group {
     pub(super) engine: u32,
     /// The handle of its address space.
     pub(super) space: u32,
     pub(super) context: context::Context,
+    /// Where methods are kept that have faulted.
+    methods: Option<[Place; RUNQUEUES]>,
 }
 
 /// A channel.
@@ -72,6 +90,7 @@ pub(super) struct Channel {
     pub(super) notifier: Option<Place>,
     pub(super) context: context::Context,
     pub(super) is_dead: bool,
+    has_runlist_doorbell: bool,
 }
 
 /// How many numbers a runlist has: NV_CHRAM_CHANNEL__SIZE_1.
@@ -82,9 +101,11 @@ impl Channel {
         (self.runlist, self.made.id)
     }
 
-    /// What its doorbell takes: NV_CTRL_VF_DOORBELL_VECTOR 11:0, RUNLIST_ID 22:16.
+    /// What its doorbell takes: NV_VIRTUAL_FUNCTION_DOORBELL_VECTOR 11:0, RUNLIST_ID 22:16; of Blackwell of consumers
+    /// RUNLIST_DOORBELL 30:30, ENABLE (blackwell/gb202/dev_vm.h; kernel_fifo_gb202.c).
     pub(super) fn doorbell(&self) -> u32 {
-        self.runlist << 16 | self.made.id
+        let enable = u32::from(self.has_runlist_doorbell) << 30;
+        enable | self.runlist << 16 | self.made.id
     }
 
     /// GPPut, as USERD has it now; none where it is no index.
@@ -140,7 +161,70 @@ impl Call<'_> {
             engine: params.engine_type,
             space: params.h_va_space,
             context: context::Context::default(),
+            methods: None,
         })
+    }
+
+    /// INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS, of a group.
+    pub(super) fn promote_methods(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
+        self.of_class(handle, class::KEPLER_CHANNEL_GROUP_A.number)?;
+        self.has_size(given, METHODS_BYTES)?;
+        let invalid = status::NV_ERR_INVALID_ARGUMENT;
+        let count = word(given, 0x50);
+        if count as usize != RUNQUEUES {
+            let what = format!("{count} buffers of group {handle:#x}");
+            return self.refuse(&METHODS, invalid, what);
+        }
+        let (one, other) = (self.methods_at(given, 0)?, self.methods_at(given, 0x20)?);
+        let bytes = u64::from(memory::METHOD_BUFFER);
+        let apart = one.at.abs_diff(other.at) >= bytes || one.aperture != other.aperture;
+        let object = self.objects.all.get_mut(&(self.client, handle));
+        let Some(Kind::Group(group)) = object.map(|object| &mut object.kind) else {
+            return Err(status::NV_ERR_INVALID_OBJECT);
+        };
+        if !apart || group.methods.is_some() {
+            let what = format!("group {handle:#x}: {one} and {other}, or once more");
+            return self.refuse(&METHODS, invalid, what);
+        }
+        group.methods = Some([one, other]);
+        Ok(())
+    }
+
+    /// A description of a method buffer: `NV2080_CTRL_INTERNAL_MEMDESC_INFO`.
+    fn methods_at(&self, given: &[u8], at: usize) -> Result<Place, u32> {
+        let (base, size) = (long(given, at), long(given, at + 8));
+        let place = Place {
+            aperture: match word(given, at + 0x18) {
+                2 => Aperture::Vram,
+                _ => Aperture::Host,
+            },
+            at: base,
+        };
+        let is_known = matches!(word(given, at + 0x18), 1 | 2);
+        let is_there = base != 0 && self.state.physical().allows(place, size);
+        match is_known && is_there && size >= u64::from(memory::METHOD_BUFFER) {
+            true => Ok(place),
+            false => {
+                let what = format!("{size:#x} bytes at {place}");
+                self.refuse(&METHODS, status::NV_ERR_INVALID_ARGUMENT, what)
+            }
+        }
+    }
+
+    /// Whether a new channel's method buffer is one of its group, if it has one.
+    fn has_methods(&self, parent: u32, params: &ChannelAlloc) -> Result<(), u32> {
+        let group = match self.objects.get(self.client, parent).map(|one| &one.kind) {
+            Some(Kind::Group(group)) => group,
+            _ => return Ok(()),
+        };
+        let base = params.mthdbuf_mem.base;
+        match &group.methods {
+            Some(all) if all.iter().any(|one| one.at == base) => Ok(()),
+            all => {
+                let what = format!("mthdbufMem at {base:#x}, group {parent:#x} has {all:x?}");
+                self.refuse(&METHODS, status::NV_ERR_INVALID_STATE, what)
+            }
+        }
     }
 
     /// FERMI_CONTEXT_SHARE_A: the handle of its address space.
@@ -249,6 +333,9 @@ impl Call<'_> {
             .engines()
             .any(|one| one != class::engine::GRAPHICS && chip.runlist(one) == runlist);
         let memory = self.given(&params, copies)?;
+        if copies {
+            self.has_methods(parent, &params)?;
+        }
         let id = self.id(runlist, params.flags)?;
         let is_own = self.objects.get(self.client, parent).is_some();
         let made = rules::Channel {
@@ -298,6 +385,7 @@ impl Call<'_> {
             notifier: memory.notifier,
             context: context::Context::default(),
             is_dead: false,
+            has_runlist_doorbell: chip.arch == Arch::Gb20x,
         };
         Ok((channel, needs))
     }
@@ -342,8 +430,17 @@ impl Call<'_> {
     pub(super) fn schedule(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
         let rule = &crate::rm::control::SIZE;
         let params = self.decode::<control::GpfifoSchedule>(given, rule)?;
+        let enable = params.enable != 0;
+        let all = self.channels_of(handle)?;
+        let keys: Vec<_> = all.iter().map(|one| one.made.handle).collect();
+        for key in keys.into_iter().filter(|_| enable) {
+            let object = self.objects.get(self.client, key);
+            if let Some(channel) = object.and_then(super::Object::channel) {
+                self.is_bound(channel)?;
+            }
+        }
         for channel in self.channels_of(handle)? {
-            channel.made.scheduled = params.enable != 0;
+            channel.made.scheduled = enable;
         }
         Ok(())
     }

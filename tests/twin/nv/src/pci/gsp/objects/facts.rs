@@ -8,6 +8,7 @@ use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::{class, status};
 
 use super::{Call, memory};
+use crate::chip::Chip;
 use crate::pci::memory::word;
 use crate::rm::facts::{graphics, graphics_facts};
 
@@ -17,6 +18,10 @@ pub(super) const COPY_SERVER_RESERVED_PDES: u32 = 0x90f1_0106;
 pub(super) const SET_PAGE_DIRECTORY: u32 = 0x80_1813;
 /// `NV2080_CTRL_CMD_GPU_PROMOTE_CTX`.
 pub(super) const PROMOTE_CTX: u32 = 0x2080_012b;
+/// `NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS`.
+pub(super) const PROMOTE_METHODS: u32 = 0xa06c_010a;
+/// `NV2080_CTRL_CMD_CE_UPDATE_CLASS_DB`.
+const UPDATE_CLASS_DB: u32 = 0x2080_2a06;
 /// `NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS`.
 pub(super) const DISABLE_CHANNELS: u32 = 0x2080_110b;
 /// `NVA06F_CTRL_CMD_STOP_CHANNEL`.
@@ -34,7 +39,7 @@ const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
 
 /// Controls of objects that are not here, which are answered here.
-pub(super) const KNOWN: [u32; 8] = [
+pub(super) const KNOWN: [u32; 9] = [
     SET_PAGE_DIRECTORY,
     PROMOTE_CTX,
     DISABLE_CHANNELS,
@@ -42,8 +47,16 @@ pub(super) const KNOWN: [u32; 8] = [
     CONTEXT_BUFFERS_INFO,
     GRAPHICS_INFO,
     METHOD_BUFFER_SIZE,
+    UPDATE_CLASS_DB,
     FLUSH_WITH_SYSMEMBAR,
 ];
+
+/// A copy engine that has no hardware: the table of devices has it, and channels of it are not made. A number of this model's
+/// choice, where a number is left; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
+fn stubbed(chip: &Chip) -> Option<u32> {
+    let next = class::engine::COPY0 + chip.copy_engines;
+    (next <= class::engine::COPY9).then_some(next)
+}
 
 /// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes.
 const BUFFERS: [(u32, u16, u32); 9] = [
@@ -95,6 +108,13 @@ impl Call<'_> {
             CONTEXT_BUFFERS_INFO => self.buffers(given),
             GRAPHICS_INFO => self.graphics(given),
             FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
+            UPDATE_CLASS_DB => {
+                self.has_size(given, 4)?;
+                let stubbed = stubbed(self.state.config.chip.twin);
+                let stubbed = stubbed.map_or(0, |one| 1_u32 << (one - class::engine::COPY0));
+                given.copy_from_slice(&stubbed.to_le_bytes());
+                Ok(())
+            }
             METHOD_BUFFER_SIZE => {
                 self.has_size(given, 4)?;
                 given.copy_from_slice(&memory::METHOD_BUFFER.to_le_bytes());
@@ -137,7 +157,8 @@ impl Call<'_> {
         self.has_size(given, 12 + DEVICES * DEVICE)?;
         let chip = self.state.config.chip.twin;
         let base = word(given, 0) as usize;
-        let engines: Vec<u32> = chip.engines().skip(base).take(DEVICES).collect();
+        let all = chip.engines().chain(stubbed(chip));
+        let engines: Vec<u32> = all.skip(base).take(DEVICES).collect();
         given[4..].fill(0);
         given[4..8].copy_from_slice(&(engines.len() as u32).to_le_bytes());
         for (i, engine) in engines.iter().enumerate() {

@@ -52,6 +52,8 @@ static MODELLED: Rule = Rule {
 pub(super) struct Objects {
     /// By client and handle.
     all: BTreeMap<(u32, u32), Object>,
+    /// Whether there is an image of contexts of graphics.
+    has_image: bool,
 }
 
 /// An object.
@@ -375,6 +377,9 @@ impl Call<'_> {
             }
             _ if is_engine(class) || is_graphics(class) => {
                 self.new_engine(parent, class, given)?;
+                if is_graphics(class) {
+                    self.make_image(parent)?;
+                }
                 (Kind::Plain, Vec::new())
             }
             _ => (Kind::Plain, Vec::new()),
@@ -396,6 +401,7 @@ impl Call<'_> {
             facts::COPY_SERVER_RESERVED_PDES => self.copy_reserved(object, given),
             facts::SET_PAGE_DIRECTORY => self.set_page_directory(object, given),
             facts::PROMOTE_CTX => self.promote(object, given),
+            facts::PROMOTE_METHODS => self.promote_methods(object, given),
             _ if is(named::NVA06F_CTRL_CMD_BIND) || is(named::NVA06C_CTRL_CMD_BIND) => {
                 self.bind(object, given)
             }
@@ -430,10 +436,18 @@ impl Call<'_> {
         while let Some(below) = self.objects.all.iter().find_map(hangs) {
             self.free(below);
         }
-        if let Some(object) = self.objects.all.remove(&(client, handle))
-            && let Kind::Channel(channel) = object.kind
+        match self
+            .objects
+            .all
+            .remove(&(client, handle))
+            .map(|one| one.kind)
         {
-            self.end(&channel);
+            Some(Kind::Channel(channel)) => {
+                self.end_context(handle, channel.space, &channel.context);
+                self.end(&channel);
+            }
+            Some(Kind::Group(group)) => self.end_context(handle, group.space, &group.context),
+            _ => {}
         }
     }
 

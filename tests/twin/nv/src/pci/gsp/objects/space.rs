@@ -12,23 +12,24 @@ use twin::rule::{Proof, Rule};
 
 use super::{Call, Kind};
 use crate::pci::memory::{Aperture, Place, long, word};
-use crate::pci::mmu::table::{self, Level};
+use crate::pci::mmu::table::{self, Level, Version};
 use crate::rm::{alloc, vaspace};
 
 static DIRECTORY: Rule = Rule {
     name: "NV-SPACE-DIRECTORY",
     text: "SET_PAGE_DIRECTORY has an address space that is externally owned, and has none, or under shared management; an aperture; as many \
-           entries as the address space needs, up to 4; and a page directory at a multiple of 4 KiB, in memory that is there",
+           entries as the address space needs, up to 4, of Hopper and Blackwell 2; and a page directory at a multiple of 4 KiB, in memory that is there",
     source: "OGKM, gpu_vaspace.c, gvaspaceExternalRootDirCommit_IMPL; ctrl0080dma.h, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY",
     proof: Proof::Sourced,
 };
 
 static RESERVED: Rule = Rule {
     name: "NV-SPACE-RESERVED-PDES",
-    text: "COPY_SERVER_RESERVED_PDES has a page size of one bit and 1 to 6 levels from the root on (pageShift 47, 38, 29), each with its \
-           aperture and size, at a multiple of 4 KiB, in memory that is there; and each is where the entry of the level before it \
-           leads for virtAddrLo",
-    source: "OGKM, gpu_vaspace.c, gvaspaceCopyServerReservedPdes_IMPL; Linux, nvkm/subdev/gsp/rm/r535/vmm.c, r535_mmu_promote_vmm",
+    text: "COPY_SERVER_RESERVED_PDES has an address space that is not externally owned, the 512 MiB from 4 GiB on, a page size of one \
+           bit and 1 to 6 levels from the root on (pageShift 47, 38, 29, of Hopper and Blackwell 56 before), each with its aperture and size, at a multiple of 4 KiB, \
+           in memory that is there; and each is where the entry of the level before it leads for virtAddrLo",
+    source: "OGKM, gpu_vaspace.c, gvaspaceCopyServerReservedPdes_IMPL, gvaspaceReserveSplitVaSpace_IMPL; Linux, nvkm/subdev/gsp/rm/\
+             r535/vmm.c, r535_mmu_vaspace_new: Some parts of RM expect the server-reserved area to be here",
     proof: Proof::Sourced,
 };
 
@@ -39,29 +40,30 @@ static FAULTING: Rule = Rule {
     proof: Proof::Twin,
 };
 
-static TABLES: Rule = Rule {
-    name: "NV-SPACE-NOT-MODELLED",
-    text: "address spaces are made on Ampere and Ada: page tables of Hopper and Blackwell, of six levels, are not modelled",
-    source: "this twin: src/pci/gsp/objects/space.rs",
-    proof: Proof::Twin,
-};
-
 /// An address space.
 pub(super) struct Space {
     /// The last address.
     last: u64,
-    external: bool,
+    pub(super) external: bool,
     managed: bool,
+    /// Firmware has a part of its addresses.
+    pub(super) is_split: bool,
     /// Its page directory.
     pub(super) root: Option<Place>,
 }
 
-/// Levels of directories, with the bytes of their tables.
-const LEVELS: [(Level, u64); 3] = [
-    (Level::Pde3, 0x20),
-    (Level::Pde2, 0x1000),
-    (Level::Pde1, 0x1000),
-];
+/// Which addresses firmware has for itself: `SPLIT_VAS_SERVER_RM_MANAGED_VA_START` and `_SIZE`.
+pub(super) const RESERVED_VA: std::ops::Range<u64> = 0x1_0000_0000..0x1_2000_0000;
+
+/// Bytes of the table of a level; that of the root is smaller.
+fn table_bytes(version: Version, level: Level) -> u64 {
+    match (version, level) {
+        (_, Level::Pde4) => 0x10,
+        (Version::Two, Level::Pde3) => 0x20,
+        _ => 0x1000,
+    }
+}
+
 /// `GMMU_FMT_MAX_LEVELS`.
 const MOST: u32 = 6;
 /// Bytes of the parameters of COPY_SERVER_RESERVED_PDES, and where levels are.
@@ -72,20 +74,17 @@ const COPY_LEVEL: usize = 0x18;
 impl Call<'_> {
     /// FERMI_VASPACE_A.
     pub(super) fn new_space(&self, given: &[u8]) -> Result<Space, u32> {
-        if self.state.config.chip.fsp.is_some() {
-            let what = format!("of {}", self.state.config.chip.name);
-            return self.refuse(&TABLES, status::NV_ERR_NOT_SUPPORTED, what);
-        }
+        let bits = self.version().bits();
         let params = self.decode::<class::VaspaceAlloc>(given, &alloc::SIZE)?;
         let unknown = params.flags & !VASPACE_FLAGS.mask(self.branch);
         let last = match params.va_size {
-            0 => Some((1 << 49) - 1),
+            0 => Some((1 << bits) - 1),
             size => params.va_base.checked_add(size - 1),
         };
         let right = params.index == 0
             && matches!(params.big_page_size, 0 | 0x1_0000)
             && unknown == 0
-            && last.is_some_and(|last| last > params.va_base && last >> 49 == 0);
+            && last.is_some_and(|last| last > params.va_base && last >> bits == 0);
         let Some(last) = last.filter(|_| right) else {
             let what = format!(
                 "index {}, big pages {:#x}, flags {:#x}, {:#x} bytes from {:#x}",
@@ -101,8 +100,13 @@ impl Call<'_> {
             last,
             external: vaspace_flags::IS_EXTERNALLY_OWNED.get(params.flags) != 0,
             managed: vaspace_flags::SHARED_MANAGEMENT.get(params.flags) != 0,
+            is_split: false,
             root: None,
         })
+    }
+
+    fn version(&self) -> Version {
+        Version::of(self.state.config.chip)
     }
 
     /// The address space of a handle.
@@ -156,8 +160,12 @@ impl Call<'_> {
             1 | 2 => Aperture::Host,
             _ => return wrong(status::NV_ERR_INVALID_ARGUMENT, "aperture 3"),
         };
-        let limit = u64::from(entries) << 47;
-        if entries > 4 || limit <= space.last {
+        let (shift, most) = match self.version() {
+            Version::Two => (Level::Pde3.shift(), 4),
+            Version::Three => (Level::Pde4.shift(), 2),
+        };
+        let limit = u64::from(entries) << shift;
+        if entries > most || limit <= space.last {
             return wrong(status::NV_ERR_INVALID_ARGUMENT, "its addresses");
         }
         if !space.external && !space.managed || self.is_used(handle) {
@@ -187,9 +195,10 @@ impl Call<'_> {
 
     /// COPY_SERVER_RESERVED_PDES.
     pub(super) fn copy_reserved(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
-        self.space(handle)?;
+        let is_external = self.space(handle)?.external;
         self.has_size(given, COPY_BYTES)?;
         let (page, low, count) = (long(given, 8), long(given, 0x10), word(given, 0x20));
+        let last = long(given, 0x18);
         let wrong = |what: String| {
             let invalid = status::NV_ERR_INVALID_ARGUMENT;
             self.refuse(&RESERVED, invalid, what)
@@ -197,7 +206,13 @@ impl Call<'_> {
         if count == 0 || count > MOST || !page.is_power_of_two() {
             return wrong(format!("{count} levels, pages of {page:#x}"));
         }
+        if is_external || low != RESERVED_VA.start || last != RESERVED_VA.end - 1 {
+            return wrong(format!(
+                "{low:#x} to {last:#x}, externally owned: {is_external}"
+            ));
+        }
         let physical = self.state.physical();
+        let version = self.version();
         let mut leads: Option<Place> = None;
         let mut root = None;
         for i in 0..count as usize {
@@ -211,9 +226,10 @@ impl Call<'_> {
                 _ => return wrong(text),
             };
             let place = Place { aperture, at };
-            let Some((which, least)) = LEVELS.get(i).copied() else {
+            let Some(which) = version.upper().get(i).copied() else {
                 return wrong(text);
             };
+            let least = table_bytes(version, which);
             let fits = u32::from(level[0x14]) == which.shift() && bytes >= least;
             if !fits || !at.is_multiple_of(0x1000) || !physical.allows(place, bytes) {
                 return wrong(text);
@@ -222,10 +238,14 @@ impl Call<'_> {
                 return wrong(format!("{text}: the level before it leads to {leads:?}"));
             }
             let entry = physical.long(table::entry(which, place, low), "GSP, page tables");
-            leads = entry.and_then(table::next);
+            leads = entry.and_then(|entry| table::next(version, entry));
             root = root.or(Some(place));
         }
         self.set_root(handle, root);
+        let object = self.objects.all.get_mut(&(self.client, handle));
+        if let Some(Kind::Space(space)) = object.map(|object| &mut object.kind) {
+            space.is_split = true;
+        }
         Ok(())
     }
 }
