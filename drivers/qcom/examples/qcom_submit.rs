@@ -1,5 +1,5 @@
-//! Host time of a submission and of a replay, on the twin, without the time inside of its kernel driver: what our side of
-//! the call costs.
+//! Host time of a submission and of a replay, on the twin, without the time inside of its kernel driver and without what
+//! reading the clock around it adds: what our side of the call costs.
 //!
 //! The queue is held by a gate while submissions are timed, so that the twin does not compete for the processor.
 //! `cargo run --release -p drivers-qcom --example qcom_submit [CHIP] [kgsl|msm]` (`a630`, `a660`, ...).
@@ -77,6 +77,7 @@ fn main() {
     let program = device.load(&stand::many(&chip)).unwrap();
     let data = memory(&*device, MemoryKind::Device, 4096).unwrap();
     let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+    let timing = timed::cost();
     // Best time of some work while the queue waits for a gate, behind which it is done; and its calls.
     let behind_a_gate = |work: &mut dyn FnMut(u64)| {
         let (mut best, mut calls) = (u64::MAX, 0);
@@ -95,8 +96,8 @@ fn main() {
             work(round);
             let all = start.elapsed().as_nanos() as u64;
             let inside = spent.ns.load(Ordering::Relaxed) - before.0;
-            best = best.min(all.saturating_sub(inside));
             calls = spent.calls.load(Ordering::Relaxed) - before.1;
+            best = best.min(all.saturating_sub(inside + calls * timing));
             gate.set(1).unwrap();
             compute.wait(soon()).unwrap();
         }

@@ -1,7 +1,7 @@
 //! Lists that are short nearly always, on the stack: a submission allocates nothing.
 
 /// Elements on the stack: a submission is what every one starts with, and packets, which are cut where they are long.
-const FEW: usize = 8;
+const FEW: usize = 4;
 
 /// Runs something with a list of items.
 pub fn with<T: Default, R>(

@@ -90,7 +90,12 @@ impl Hardware for QcomHardware {
     fn run(&self, address: u64, words: &[u32], out: &mut Vec<u32>) {
         let mut at = 0;
         while at < words.len() {
-            let piece = packet_boundary(&words[at..], MAX_IB_DWORDS as usize).max(1);
+            let rest = &words[at..];
+            // Packets are only looked at where they must be cut.
+            let piece = match rest.len() <= MAX_IB_DWORDS as usize {
+                true => rest.len(),
+                false => packet_boundary(rest, MAX_IB_DWORDS as usize).max(1),
+            };
             let [low, high] = halves(address + at as u64 * 4);
             out.extend_from_slice(&[low, high, piece as u32]);
             at += piece;
