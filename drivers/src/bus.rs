@@ -27,7 +27,8 @@ impl OnBus {
             .filter(|driver| *driver != "vfio-pci")
     }
 
-    /// The kind of device (`DEV=PCI+AMD`) that opens it without its kernel driver; none if nothing does.
+    /// The kind of device (`DEV=PCI+AMD`) that opens it without its kernel driver; none if nothing does. Of GPUs of NVIDIA
+    /// it opens some ([`NVIDIA_CARDS`]): which chip one has, only its registers tell.
     pub fn kind(&self) -> Option<&'static str> {
         let is_nvidia = self.id.starts_with(&format!("{VENDOR_NVIDIA:04x}:"));
         match self.arch {
@@ -36,6 +37,9 @@ impl OnBus {
         }
     }
 }
+
+/// The GPUs of NVIDIA that open without their kernel driver.
+pub const NVIDIA_CARDS: &str = "RTX 30, 40, 50 or Hopper";
 
 /// The GPUs of AMD and NVIDIA on a machine's bus; none where the bus cannot be listed.
 pub fn on_bus(machine: &dyn Machine) -> Vec<OnBus> {

@@ -17,7 +17,7 @@ use drivers_host::pci::Files;
 use drivers_spec::pci::{VENDOR_AMD, VENDOR_NVIDIA};
 use hcq::transport::{Machine, PciFunction};
 
-use crate::bus::is_gpu;
+use crate::bus::{NVIDIA_CARDS, is_gpu};
 use owner::Owner;
 
 /// How a row came out.
@@ -178,13 +178,21 @@ fn nvidia(gpus: &[&PciFunction]) -> Row {
               /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`"
         ));
     }
-    match gpus.iter().any(|gpu| is_free(gpu)) {
-        false => Row::new(CHECK, Status::Ok, found),
-        // Less than it could be: without its driver a card has been run on the simulator only.
-        true => Row::new(CHECK, Status::Warn, found).fix(
-            "`sudo modprobe nvidia` for NVIDIA's kernel driver; without it, DEV=PCI+NV opens the GPU (not tested on a card)",
+    // Less than it could be: without its driver a card has been run on the simulator only.
+    let Some(free) = gpus.iter().find(|gpu| is_free(gpu)) else {
+        return Row::new(CHECK, Status::Ok, found);
+    };
+    let address = &free.address;
+    let opens =
+        format!("DEV=PCI+NV opens {address} if it is an {NVIDIA_CARDS} (not tested on a card)");
+    Row::new(CHECK, Status::Warn, found).fix(match free.driver {
+        None => format!("`sudo modprobe nvidia` for NVIDIA's kernel driver; without it, {opens}"),
+        // It would find no card that is free.
+        Some(_) => format!(
+            "{opens}; for NVIDIA's kernel driver: `echo {address} | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind`, then \
+             `sudo modprobe nvidia`"
         ),
-    }
+    })
 }
 
 #[cfg(test)]
@@ -270,7 +278,12 @@ mod tests {
         assert_eq!(found.status, Status::Warn);
         assert!(found.fix.contains("modprobe nvidia"), "{found:?}");
         assert!(found.fix.contains("DEV=PCI+NV"), "{found:?}");
-        assert_eq!(driven("vfio-pci").status, Status::Warn);
+        assert!(found.fix.contains("RTX 30, 40, 50 or Hopper"), "{found:?}");
+        let found = driven("vfio-pci");
+        assert_eq!(found.status, Status::Warn);
+        let unbind = "echo 0000:03:00.0 | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind";
+        assert!(found.fix.contains(unbind), "{found:?}");
+        assert!(found.fix.contains("opens 0000:03:00.0"), "{found:?}");
         let found = driven("nouveau");
         assert_eq!(found.status, Status::Fail);
         assert!(found.fix.contains("from nouveau to nvidia"), "{found:?}");

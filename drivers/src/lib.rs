@@ -13,7 +13,7 @@ pub mod regs;
 pub mod select;
 pub mod trace;
 
-pub use bus::{OnBus, on_bus};
+pub use bus::{NVIDIA_CARDS, OnBus, on_bus};
 pub use drivers_qcom::interop::cl as opencl;
 pub use front::Front;
 pub use look::{Metrics, metrics, reset_card};

@@ -4,13 +4,15 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use conformance::part::Part;
 use drivers_nv::{NvDevice, Options};
 use drivers_spec::nv::status;
 use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::mem::window::AccessWidth;
-use hcq::transport::Machine;
+use hcq::transport::{Clock, Machine, ResetKind};
 use hcq::{Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
 use twin_nv::pci::card::{Config, Trouble};
 use twin_nv::pci::machine::PciMachine;
@@ -19,11 +21,15 @@ mod firmware;
 #[path = "device/stand.rs"]
 mod stand;
 
-use firmware::Firmware;
+use firmware::{CardTime, Firmware};
 use stand::{Rig, VAIN, WILD, exec, kernel, options};
 
 /// Every chip that is modelled.
 const CHIPS: [&str; 4] = ["ga102", "ad102", "gh100", "gb202"];
+
+/// Of the sweeps of calls, and of those of waits, one in so many runs.
+const PARTS: usize = 8;
+const WAITS: usize = 32;
 
 /// Opens a card of a machine.
 fn open(
@@ -229,24 +235,167 @@ fn channels_that_hang_are_told() {
     }
 }
 
+/// Opens a card whose RM refuses a call, or each of a function: whether there was such a call, and what it came to.
+fn refused(
+    firmware: &Firmware,
+    chip: &str,
+    (function, nth): (u32, Option<u64>),
+) -> (bool, Option<Error>) {
+    let result = status::NV_ERR_INSUFFICIENT_RESOURCES;
+    let what = format!("{chip}, rpc={function}:{result:#x}:{nth:?}");
+    let mut calls = None;
+    let machine = firmware.machine(chip, |config| {
+        config.rpc_error = Some((function, result));
+        config.rpc_nth = nth;
+        calls = Some(config.rpc_calls.clone());
+    });
+    let error = open(firmware, &machine, 0, options()).map(drop).err();
+    let said = error.as_ref().map_or(String::new(), ToString::to_string);
+    assert!(
+        error.is_none() || said.contains("0000:01:00.0"),
+        "{what}: {said}"
+    );
+    is_left(&machine, &[], &format!("{what}: {said}"));
+    let calls = calls.map_or(0, |calls| calls.load(Ordering::Relaxed));
+    (calls >= nth.unwrap_or(1), error)
+}
+
 #[test]
 fn calls_that_rm_refuses_end_the_start_in_order() {
-    let firmware = Firmware::made();
-    let result = status::NV_ERR_INSUFFICIENT_RESOURCES;
+    let (firmware, part) = (Firmware::made(), Part::chosen());
     for chip in CHIPS {
-        // Facts of the card, its address space, objects, controls.
-        for function in [65, 54, 103, 76] {
-            let what = format!("{chip}, rpc={function}:{result:#x}");
+        // Facts of the card, its address space, what is freed of the first context.
+        for function in [65, 54, 10] {
+            let (_, error) = refused(&firmware, chip, (function, None));
+            let error = error.unwrap();
+            assert!(matches!(error, Error::NoDevice { .. }), "{chip}: {error}");
+            let is_free = error.to_string().contains("refused to free it");
+            assert_eq!(is_free, function == 10, "{chip}: {error}");
+        }
+        // Objects, controls: one call after the other.
+        for function in [103, 76] {
+            let (mut number, mut failures) = (0, 0);
+            let more = |number: usize| {
+                let nth = Some(number as u64);
+                let (is_asked, error) = refused(&firmware, chip, (function, nth));
+                // It may do without exceptions of kernels.
+                is_asked.then_some(u32::from(error.is_some()))
+            };
+            loop {
+                number += 1;
+                if !part.has(number, PARTS) {
+                    continue;
+                }
+                match more(number) {
+                    Some(failed) => failures += failed,
+                    None => break,
+                }
+            }
+            println!("{chip}, function {function}: {failures} of {number} calls");
+            assert!(failures > 0 || !part.is_all(), "{chip}, {function}");
+        }
+    }
+}
+
+/// A life of a device, whose waits for the card go by the time of the card: a start, work, and the end.
+fn life(firmware: &Firmware, machine: &Arc<PciMachine>) -> Result<()> {
+    let brief = Duration::from_millis(300);
+    let options = Options {
+        firmware: vec![firmware.folder.clone()],
+        ring_timeout: brief,
+        drain_timeout: brief,
+        ..options()
+    };
+    let clock: Arc<dyn Clock> = Arc::new(CardTime::of(machine));
+    let shared: Arc<dyn Machine> = machine.clone();
+    let backend = drivers_nv::pci::open(&shared, "0000:01:00.0", 0, &clock, &options)?;
+    let rig = with(machine, drivers_nv::over(&backend, &options)?)?;
+    drop(backend);
+    let data = stand::memory(&*rig.device, MemoryKind::Device, 4096)?;
+    let args = [stand::at(&data), Val::Const(1)];
+    let run = rig.compute.submit(&[], &[exec(&rig.step, &args, 1)])?;
+    run.wait(Deadline::after(brief))
+}
+
+/// Whether an error names the card and says what to do next.
+fn is_whole(error: &Error, what: &str) {
+    let said = error.to_string();
+    assert!(
+        said.contains("0000:01:00.0") || said.contains("NV:0"),
+        "{what}: {said}"
+    );
+    let next = [
+        "eset",
+        "erun",
+        "ower-cycle",
+        "open it again",
+        "Open",
+        "Drop",
+        "drop",
+        "report",
+        "doorbell",
+    ];
+    assert!(
+        next.iter().any(|next| said.contains(next)),
+        "{what}: {said}"
+    );
+}
+
+#[test]
+fn whatever_is_never_done_is_told_and_the_next_device_works() {
+    let (firmware, part) = (Firmware::made(), Part::chosen());
+    for chip in CHIPS {
+        let (mut number, mut failures) = (0, 0);
+        loop {
+            number += 1;
+            if !part.has(number, WAITS) {
+                continue;
+            }
+            let what = format!("{chip}, stuck={number}");
+            let mut begun = None;
             let machine = firmware.machine(chip, |config| {
-                config.rpc_error = Some((function, result));
+                config.stuck = Some(number as u64);
+                begun = Some(config.begun.clone());
             });
-            let error = open(&firmware, &machine, 0, options())
-                .map(drop)
-                .unwrap_err();
-            assert!(matches!(error, Error::NoDevice { .. }), "{what}: {error}");
-            let said = error.to_string();
-            assert!(said.contains("0000:01:00.0"), "{what}: {said}");
-            is_left(&machine, &[], &what);
+            let done = life(&firmware, &machine);
+            let begun = begun.map_or(0, |begun| begun.load(Ordering::Relaxed));
+            if let Err(error) = done {
+                println!("{what}: {error}");
+                is_whole(&error, &what);
+                failures += 1;
+            }
+            is_left(&machine, &[VAIN], &what);
+            if begun < number as u64 {
+                break;
+            }
+            // Of GFW, which starts with power, only a reset helps.
+            let pci = machine.open_pci("0000:01:00.0").unwrap();
+            pci.reset(ResetKind::Bus).unwrap();
+            works(&firmware, &machine.again(), 1);
+        }
+        println!("{chip}: {failures} of {number} waits fail");
+    }
+}
+
+#[test]
+fn a_card_that_leaves_the_bus_while_it_works_is_told() {
+    let (firmware, part) = (Firmware::made(), Part::chosen());
+    for (chip, from) in [("gh100", 250), ("gb202", 250)] {
+        for (index, accesses) in (from..).step_by(97).enumerate() {
+            if !part.has(index, WAITS) {
+                continue;
+            }
+            let what = format!("{chip}, gone after {accesses} accesses");
+            let machine = firmware.machine(chip, |config| config.gone_after = Some(accesses));
+            let Err(error) = life(&firmware, &machine) else {
+                break;
+            };
+            println!("{what}: {error}");
+            is_whole(&error, &what);
+            is_left(&machine, &[VAIN], &what);
+            let error = open(&firmware, &machine.again(), 0, options()).map(drop);
+            let said = error.unwrap_err().to_string();
+            assert!(said.contains("0xffffffff"), "{what}: {said}");
         }
     }
 }

@@ -326,6 +326,9 @@ impl Backend for Gone {
     fn tells_whose(&self) -> bool {
         self.near.tells_whose()
     }
+    fn take_own(&self, exception: &Exception) -> bool {
+        self.near.take_own(exception)
+    }
     fn stops_all(&self) -> bool {
         self.near.stops_all()
     }

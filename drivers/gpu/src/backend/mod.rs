@@ -121,8 +121,9 @@ pub trait Backend: Send + Sync {
         true
     }
 
-    /// Whether an exception that it has told of is known to be of this handle, where not all are. It is asked once for each.
-    fn is_known_own(&self, exception: &Exception) -> bool {
+    /// Takes the note that an exception that it has told of is of this handle, where not all are. Whether there was one: each
+    /// is taken once.
+    fn take_own(&self, exception: &Exception) -> bool {
         _ = exception;
         false
     }

@@ -265,7 +265,7 @@ impl<D: Driver> Backend for Handle<D> {
         &self.process.addresses.space
     }
 
-    fn is_known_own(&self, exception: &Exception) -> bool {
+    fn take_own(&self, exception: &Exception) -> bool {
         let mut own = lock(&self.own);
         let at = own.iter().position(|one| one == exception);
         at.map(|at| own.swap_remove(at)).is_some()

@@ -207,7 +207,7 @@ impl Core {
         // A reset takes all.
         let is_told = self.backend.tells_whose()
             || matches!(exception, Exception::Reset(_))
-            || self.backend.is_known_own(exception);
+            || self.backend.take_own(exception);
         let handle = (self.number, &*self.facts().place);
         is_told || self.backend.space().is_own(handle, exception)
     }

@@ -351,9 +351,9 @@ fn every_handle_hears_of_a_fault_once() {
     hardware(&one).script().faults = vec![(Some(owner), fault(0x3000))];
     assert_eq!([hear(&two), hear(&late)], [None, None]);
     assert_eq!(hear(&one), Some(fault(0x3000)));
-    let known = || one.is_known_own(&fault(0x3000));
+    let known = || one.take_own(&fault(0x3000));
     assert_eq!([known(), known()], [true, false]);
-    assert!(!two.is_known_own(&fault(0x2000)));
+    assert!(!two.take_own(&fault(0x2000)));
     // Who looks too late hears of the last ones.
     let many: Vec<_> = (1..=70).map(|i| i << 20).collect();
     happen(&many);

@@ -464,14 +464,27 @@ pub enum Cause {
         /// What was looked for.
         expected: String,
     },
-    /// A channel that is not freed.
+    /// A channel, or an address space, that is not freed.
     #[error(
-        "{name}: RM on GSP has refused to free the channel (see the log), expected NV_OK. Drop all handles of the card, and \
-         open it again"
+        "{name}: RM on GSP has refused to free it (see the log), expected NV_OK. Drop all handles of the card, and open it \
+         again"
     )]
-    Channel {
+    Kept {
         /// Its name.
         name: String,
+    },
+    /// Page tables that do not lead where the driver has made them lead.
+    #[error(
+        "page tables of {what} end after {levels} levels, expected levels down to the entry of {at:#x}. This is a bug in \
+         Doorbell: please report it"
+    )]
+    Tables {
+        /// What they are for.
+        what: &'static str,
+        /// How many there are.
+        levels: usize,
+        /// The address whose entry was looked for.
+        at: u64,
     },
     /// Something that did not happen in time.
     #[error(transparent)]

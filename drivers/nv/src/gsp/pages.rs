@@ -180,12 +180,18 @@ impl bare::Format for Format {
         let low = entry as u64;
         if low & 1 == 1 {
             let is_vram = low >> 1 & 3 == PAGE_VRAM;
-            let read_only = match self.version {
-                Version::Two => low >> 6 & 1 == 1,
-                Version::Three => low >> 3 & PCF_READ_ONLY != 0,
+            let (read_only, privileged) = match self.version {
+                Version::Two => (low >> 6 & 1 == 1, low >> 5 & 1 == 1),
+                Version::Three => {
+                    let pcf = low >> 3;
+                    (pcf & PCF_READ_ONLY != 0, pcf & PCF_PRIVILEGED != 0)
+                }
             };
             let mut may = vec!["read", "written", "executed"];
             may.retain(|what| !read_only || *what != "written");
+            if privileged {
+                may.push("by engines only");
+            }
             return Entry::Page(self.to(low, is_vram), may);
         }
         let table = match self.has_pairs(level) {
@@ -252,6 +258,10 @@ mod tests {
             0x0600_0000_5432_1f61
         );
         assert_eq!(three.encode_leaf(5, leaf(vram, private)), 0x5_4321_f6b1);
+        for (format, level, entry) in [(two, 4, 0x0600_0000_5432_1f61), (three, 5, 0x5_4321_f6b1)] {
+            let may = vec!["read", "executed", "by engines only"];
+            assert_eq!(format.decode(level, entry), Entry::Page(vram, may));
+        }
         // APERTURE 2:1 of a table; the small half of a pair.
         assert_eq!(two.encode_table(0, vram), 0x5432_1f02);
         assert_eq!(two.encode_table(3, host), 0x7_f876_5404 << 64);

@@ -100,9 +100,10 @@ fn upper(vram: &Window, format: Format, root: PhysAddr) -> Result<Vec<PageLevel>
             _ => break,
         }
     }
-    Err(Cause::Regions {
-        what: format!("page tables of {BUFFERS} end at level {}", found.len()),
-        expected: format!("tables down to the one with the entry of {RESERVED_START:#x}"),
+    Err(Cause::Tables {
+        what: BUFFERS,
+        levels: found.len(),
+        at: RESERVED_START,
     })
 }
 
@@ -138,11 +139,12 @@ fn fill(card: &Running, all: &[Placed]) -> Result<(), Cause> {
     context::promote(&nv.rm, &channel, &entries)?;
     let class = graphics(nv.card().arch());
     drop(channel.alloc_plain(&class)?);
-    // Buffers stay mapped until it has ended.
-    match channel.free() {
-        true => Ok(()),
-        false => Err(Cause::Channel {
-            name: format!("the first channel of {}", nv.function().pci().name()),
+    // Buffers stay mapped until the channel has ended, and page tables until the address space has.
+    let ended = [("channel", channel.free()), ("address space", space.free())];
+    match ended.iter().find(|(_, is_freed)| !is_freed) {
+        None => Ok(()),
+        Some((what, _)) => Err(Cause::Kept {
+            name: format!("{what} of {BUFFERS}"),
         }),
     }
 }

@@ -307,7 +307,7 @@ impl Queues for Nv {
         // RM takes it from its runlist, and resets the engine if it has to.
         match channel.objects.free() {
             true => Ok(true),
-            false => Err(Cause::Channel {
+            false => Err(Cause::Kept {
                 name: channel.name.clone(),
             }),
         }
@@ -332,7 +332,7 @@ impl Queues for Nv {
 
     fn reset(&self, (_, number): (ChannelKind, u32)) -> Result<(), Cause> {
         // A channel that could not be freed is an error of its own: there is nothing else that takes it out.
-        Err(Cause::Channel {
+        Err(Cause::Kept {
             name: format!("channel of slot {number}"),
         })
     }

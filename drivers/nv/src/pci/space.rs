@@ -1,7 +1,7 @@
 //! [`Space`]: the address space as RM knows it: an object without page tables, and where the driver has them. [`managed`]:
 //! one of RM's, of which it is told the upper tables: it has some of the addresses for itself, and writes their entries.
 //!
-//! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/device_ctrl.c and mem_mgr/gpu_vaspace.c
+//! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/mem_mgr/dma.c and mem_mgr/gpu_vaspace.c
 //! (`deviceCtrlCmdDmaSetPageDirectory_IMPL`, `gvaspaceExternalRootDirCommit_IMPL`): set once, before there are channels;
 //! Linux, nouveau, gsp/rm/r535/vmm.c (`r535_mmu_vaspace_del`: unset before the object is freed; `r535_mmu_vaspace_new`);
 //! gpu_vaspace.c (`gvaspaceCopyServerReservedPdes_IMPL`, `_gvaspacePopulatePDEentries`).

@@ -172,15 +172,18 @@ impl Channel {
     /// # Errors
     /// [`super::CallError`].
     pub(crate) fn set_running(&self, runs: bool) -> Result {
-        // What is freed does not run.
+        let ask = control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE;
+        // What is freed does not run, and never will.
         if self.group.handle() == 0 {
-            return Ok(());
+            return match runs {
+                true => Err(self.group.absent(&ask)),
+                false => Ok(()),
+            };
         }
         let mut params = control::GpfifoSchedule {
             enable: runs.into(),
             ..Default::default()
         };
-        let ask = control::NVA06C_CTRL_CMD_GPFIFO_SCHEDULE;
         self.group.control(&ask, &mut params)
     }
 }

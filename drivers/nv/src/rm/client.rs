@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use drivers_spec::nv::abi::{Branch, Call, Struct};
 use drivers_spec::nv::ioctl::NewObject;
 use drivers_spec::nv::parameters::Parameters;
+use drivers_spec::nv::status;
 use hcq::mem::view::View;
 use hcq::transport::Machine;
 
@@ -197,6 +198,15 @@ impl Object {
             wanted,
         };
         client.transport.map(machine, &map)
+    }
+
+    /// What a call to it comes to, once it is freed.
+    pub(crate) fn absent(&self, call: &Call) -> CallError {
+        CallError::Status {
+            file: self.client.transport.name().into(),
+            call: call.name.into(),
+            status: status::NV_ERR_OBJECT_NOT_FOUND,
+        }
     }
 
     /// Leaves it alone: RM has freed it, with one above it.

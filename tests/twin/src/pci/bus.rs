@@ -436,10 +436,10 @@ impl Bus {
     /// A dword of configuration space, for a function that shows it elsewhere, too; none where nothing is modelled.
     pub fn configuration(&self, offset: u16) -> Option<u32> {
         let space = lock(&self.space).upgrade()?;
-        if !Space::knows(offset, 4) {
+        let mut space = lock(&space);
+        if !space.knows(offset, 4) {
             return None;
         }
-        let mut space = lock(&space);
         if offset == PCI_COMMAND {
             space.set_command(self.command());
         }

@@ -31,6 +31,8 @@ use config::{Space, Wrote};
 use vectors::Vectors;
 use window::BarWindow;
 
+pub use config::{Capabilities, MsiX};
+
 pub use bus::{Behind, Bus, FREED, GIVEN, HostMemory, MASTER, OnInterrupt};
 
 /// Memory accesses are answered only while the command register enables them.
@@ -183,6 +185,20 @@ impl Function {
         bus: Arc<Bus>,
         journal: Arc<Journal>,
     ) -> Function {
+        Function::with(name, (identity, Capabilities::USUAL), bars, bus, journal)
+    }
+
+    /// The same, with capabilities where a card has them.
+    ///
+    /// # Panics
+    /// As above.
+    pub fn with(
+        name: &str,
+        (identity, capabilities): (Identity, Capabilities),
+        bars: Vec<Bar>,
+        bus: Arc<Bus>,
+        journal: Arc<Journal>,
+    ) -> Function {
         let mut taken = [false; 6];
         for bar in &bars {
             let number = bar.number;
@@ -193,7 +209,7 @@ impl Function {
                 assert!(!before, "BAR{n} twice");
             }
         }
-        let fresh = Space::new(identity, &bars);
+        let fresh = Space::new(identity, &bars, capabilities);
         let slots = bars.into_iter().map(|bar| Slot {
             number: bar.number,
             bytes: bar.bytes,
@@ -334,7 +350,8 @@ impl Pci for Function {
         let operation = self.aligned("write", offset, width)?;
         let identity = [PCI_VENDOR_ID, PCI_DEVICE_ID, PCI_STATUS, PCI_HEADER_TYPE];
         let fixed = identity.contains(&offset) || (PCI_CLASS_REVISION..0x0c).contains(&offset);
-        let broken = match Space::knows(offset, width.bytes() as u16) {
+        let is_known = lock(&self.space).knows(offset, width.bytes() as u16);
+        let broken = match is_known {
             _ if fixed => Some(&READ_ONLY),
             true => None,
             false => Some(&UNMODELLED),

@@ -103,6 +103,10 @@ impl Backend for Remote {
         self.near.tells_whose()
     }
 
+    fn take_own(&self, exception: &Exception) -> bool {
+        self.near.take_own(exception)
+    }
+
     fn stops_all(&self) -> bool {
         self.near.stops_all()
     }

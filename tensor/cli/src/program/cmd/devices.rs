@@ -1,7 +1,7 @@
 //! `doorbell devices`: what can be opened here, and which GPUs are on the bus.
 
 use crate::{Setup, Twin};
-use drivers::OnBus;
+use drivers::{NVIDIA_CARDS, OnBus};
 use drivers_host::machine::Host;
 use hcq::transport::Machine;
 use serde::Serialize;
@@ -130,6 +130,9 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
                 let driver = format!("driver {}", l.driver.as_deref().unwrap_or("none"));
                 match l.dev.as_str() {
                     "" => driver,
+                    dev if dev.starts_with("PCI") && dev.ends_with("+NV") => {
+                        format!("{driver} | DEV={dev} (if it is an {NVIDIA_CARDS})")
+                    }
                     dev => format!("{driver} | DEV={dev}"),
                 }
             }

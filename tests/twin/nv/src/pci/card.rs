@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use drivers_spec::nv::chip::Arch;
 use drivers_spec::pci::VENDOR_NVIDIA;
 use hcq::mem::window::AccessWidth;
 use hcq::sync::lock;
 use hcq::transport::ResetKind;
-use twin::pci::{Bar, Broken, Bus, Function, HostMemory, Identity, Target};
+use twin::pci::{Bar, Broken, Bus, Capabilities, Function, HostMemory, Identity, MsiX, Target};
 use twin::rule::{Journal, Proof, Rule};
 
 use super::chip::{Chip, INSTANCES};
@@ -69,6 +70,10 @@ pub struct Config {
     pub lockdown: bool,
     /// An RPC fails: which function, and the result.
     pub rpc_error: Option<(u32, u32)>,
+    /// Which call of that function, counted from 1; none: each one.
+    pub rpc_nth: Option<u64>,
+    /// How many calls of it there were, for who asks.
+    pub rpc_calls: Arc<AtomicU64>,
     /// What is wrong with the channel whose doorbell is rung as so-manieth, counted from 1.
     pub channel: Option<(Trouble, u64)>,
     /// What its keys accept.
@@ -92,6 +97,8 @@ impl Config {
             interrupts: false,
             lockdown: false,
             rpc_error: None,
+            rpc_nth: None,
+            rpc_calls: Arc::default(),
             channel: None,
             signed: Signed::published(),
             resets: vec![ResetKind::Function, ResetKind::Bus],
@@ -157,8 +164,30 @@ impl Card {
                 Window::behind(&state, window::Window::Bar2),
             ),
         ];
-        let function = Function::new(name, identity, bars, bus, journal.clone());
+        let identity = (identity, capabilities(chip));
+        let function = Function::with(name, identity, bars, bus, journal.clone());
         Ok(function.resetting(&config.resets))
+    }
+}
+
+/// Where a chip has its capabilities. Of most it is not known.
+///
+/// Source: OGKM, hopper/gh100/dev_xtl_ep_pcfg_gpu.h, NV_EP_PCFG_GPU_MSI_64_HEADER, DEVICE_CAPABILITIES, MSIX_CAP_HEADER; dev_vm.h,
+/// NV_VIRTUAL_FUNCTION_PRIV_MSIX_TABLE_*; blackwell/gb100/dev_vm.h, MSIX_PBA; power management: as lspci shows of an H100.
+fn capabilities(chip: &Chip) -> Capabilities {
+    match chip.twin.arch {
+        Arch::Gh100 => Capabilities {
+            power: 0x40,
+            msi: 0x48,
+            express: 0x60,
+            msix: Some(MsiX {
+                at: 0xb0,
+                entries: 9,
+                table: 0xb9_0000,
+                pending: 0xba_0000,
+            }),
+        },
+        _ => Capabilities::USUAL,
     }
 }
 

@@ -18,7 +18,7 @@
 //! | `gone` | after how many accesses to registers the card has left the bus |
 //! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
 //! | `lockdown` | `on`: GSP says that it locks itself up for a moment while it starts; default: `off` |
-//! | `rpc` | an RPC that fails: function and result, `76:0x51` |
+//! | `rpc` | an RPC that fails: function and result, `76:0x51`; the third call of it alone: `76:0x51:3` |
 //! | `channel` | `hangs:N` or `dies:N`: what a channel does when the N-th doorbell is rung |
 
 use std::sync::Arc;
@@ -95,9 +95,19 @@ fn parse(text: &str) -> Result<(Config, usize), Wrong> {
             "irq" => config.interrupts = part.word(&[("on", true), ("off", false)])?,
             "lockdown" => config.lockdown = part.word(&[("on", true), ("off", false)])?,
             "rpc" => {
-                let numbers = part.value.split_once(':');
-                let numbers = numbers.and_then(|(a, b)| Some((number(a)?, number(b)?)));
-                let wrong = || part.wrong("a function and a result, as in 76:0x51");
+                let words: Vec<_> = part.value.split(':').collect();
+                let numbers = match words[..] {
+                    [function, result] => number(function).zip(number(result)),
+                    [function, result, nth] => {
+                        config.rpc_nth = number(nth);
+                        let both = number(function).zip(number(result));
+                        both.filter(|_| config.rpc_nth.is_some())
+                    }
+                    _ => None,
+                };
+                let wrong = || {
+                    part.wrong("a function, a result and which call, if not each, as in 76:0x51:3")
+                };
                 config.rpc_error = Some(numbers.ok_or_else(wrong)?);
             }
             "channel" => {
@@ -133,6 +143,7 @@ impl PciMachine {
         let configs: Vec<_> = (0..gpus)
             .map(|_| Config {
                 begun: Arc::default(),
+                rpc_calls: Arc::default(),
                 ..config.clone()
             })
             .collect();
@@ -318,7 +329,7 @@ mod tests {
     #[test]
     fn a_machine_has_the_cards_that_its_config_says() {
         let machine = PciMachine::new(
-            "chip=ga102,gpus=2,bar1=32G,before=driver,looks=1,never=halt,gone=9,rpc=76:0x51,channel=dies:3",
+            "chip=ga102,gpus=2,bar1=32G,before=driver,looks=1,never=halt,gone=9,rpc=76:0x51:3,channel=dies:3",
         )
         .unwrap();
         assert_eq!(machine.chip().name, "ga102");
@@ -358,7 +369,8 @@ mod tests {
             ("bar1=3G", "bar1=3G: expected a power of two, 256M or more"),
             ("never=ever", "never=ever: expected gfw"),
             ("before=me", "before=me: expected nobody or driver"),
-            ("rpc=7", "rpc=7: expected a function and a result"),
+            ("rpc=7", "rpc=7: expected a function, a result and which"),
+            ("rpc=7:8:", "rpc=7:8:: expected a function, a result"),
             ("irq=1", "irq=1: expected on or off"),
             ("channel=ends:1", "channel=ends:1: expected hangs or dies"),
         ] {

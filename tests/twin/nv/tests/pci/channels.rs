@@ -6,7 +6,7 @@ use drivers_spec::nv::control::DebugSmErrorStates;
 use twin::fires::fires;
 use twin::rng::Rng;
 
-use super::boot::{bytes, words};
+use super::boot::{Boot, bytes, words};
 use super::client::{
     Buffer, CHANNEL, CLIENT, COMPUTE, COPY, Client, DATA, DEVICE, GRAPHICS, Rig, SPACE, SUBDEVICE,
     desc, semaphore,
@@ -89,46 +89,11 @@ fn page_directories_are_set() {
     assert_eq!(rig.client.broken(), ["NV-SPACE-DIRECTORY"]);
 }
 
-/// COPY_SERVER_RESERVED_PDES: each level is where, aperture and page shift.
-fn reserved(rig: &Rig, page: u64, levels: &[(u64, u32, u8)]) -> u32 {
-    let mut parameters = vec![0; 0xb8];
-    let put = |parameters: &mut Vec<u8>, at: usize, value: u64| {
-        parameters[at..at + 8].copy_from_slice(&value.to_le_bytes());
-    };
-    put(&mut parameters, 8, page);
-    put(&mut parameters, 0x10, 0x1_0000_0000);
-    put(&mut parameters, 0x18, 0x1_1fff_ffff);
-    put(&mut parameters, 0x20, levels.len() as u64);
-    for (i, (at, aperture, shift)) in levels.iter().enumerate().take(6) {
-        let place = 0x28 + 0x18 * i;
-        put(&mut parameters, place, *at);
-        put(
-            &mut parameters,
-            place + 8,
-            if i == 0 { 0x20 } else { 0x1000 },
-        );
-        let word = u64::from(*aperture) | u64::from(*shift) << 32;
-        put(&mut parameters, place + 0x10, word);
-    }
-    rig.client.control(SPACE, 0x90f1_0106, &parameters).0
-}
-
-/// The tables of the upper levels.
-fn levels(rig: &Rig) -> [(u64, u32, u8); 3] {
-    let table = |entry: u64| u64::from(rig.client.get(entry) >> 8) << 12;
-    let second = table(rig.tables.root);
-    [
-        (rig.tables.root, 1, 47),
-        (second, 1, 38),
-        (table(second), 1, 29),
-    ]
-}
-
 #[test]
 fn upper_levels_are_handed_over() {
     let rig = Rig::on(Client::new("ad102"));
     assert_eq!(rig.new_space(0), 0);
-    let [root, second, third] = levels(&rig);
+    let [root, second, third] = rig.levels();
     for wrong in [
         (0x2000_0001, vec![root, second, third]),
         (1 << 29, vec![]),
@@ -139,19 +104,19 @@ fn upper_levels_are_handed_over() {
         (1 << 29, vec![(root.0 + 8, 1, 47), second, third]),
     ] {
         let before = rig.client.broken().len();
-        assert_eq!(reserved(&rig, wrong.0, &wrong.1), 0x1f);
+        assert_eq!(rig.reserved(SPACE, wrong.0, &wrong.1), 0x1f);
         fires("NV-SPACE-RESERVED-PDES").only(&rig.client.broken()[before..]);
     }
     // Of one that is the client's.
     let other = Rig::on(Client::new("ad102"));
     assert_eq!(other.new_space(8), 0);
-    assert_eq!(reserved(&other, 1 << 29, &levels(&other)), 0x1f);
-    fires("NV-SPACE-RESERVED-PDES").only(&other.client.broken());
+    assert_eq!(other.reserved(SPACE, 1 << 29, &other.levels()), 0x56);
+    fires("NV-SPACE-RESERVED-NOT-MODELLED").only(&other.client.broken());
     let before = rig.client.broken().len();
     // No page directory yet: no channel.
     assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0x40);
     fires("NV-CHANNEL-SPACE").only(&rig.client.broken()[before..]);
-    assert_eq!(reserved(&rig, 1 << 29, &[root, second, third]), 0);
+    assert_eq!(rig.reserved(SPACE, 1 << 29, &[root, second, third]), 0);
     assert_eq!(rig.new_channel(&rig.parameters(COPY)), 0);
     rig.schedule(1);
     rig.go(COPY, &semaphore(DATA, 1, 1));
@@ -269,6 +234,13 @@ fn channels_have_numbers_and_rings() {
 
 /// INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS: the first buffer of the group, and how many there are.
 fn method_buffers(rig: &Rig, first: u64, count: u32) -> u32 {
+    rig.client
+        .control(GROUP, 0xa06c_010a, &methods(rig, first, count))
+        .0
+}
+
+/// Its parameters.
+fn methods(rig: &Rig, first: u64, count: u32) -> Vec<u8> {
     let other = rig.instance + 0x1_0000;
     let mut parameters = Vec::new();
     for at in [first, other] {
@@ -277,7 +249,7 @@ fn method_buffers(rig: &Rig, first: u64, count: u32) -> u32 {
     }
     parameters.extend([0; 16]);
     parameters.extend(bytes(&[count, 0]));
-    rig.client.control(GROUP, 0xa06c_010a, &parameters).0
+    parameters
 }
 
 #[test]
@@ -314,6 +286,15 @@ fn groups_have_method_buffers() {
         assert_eq!(method_buffers(&rig, first, count), 0x1f);
         fires("NV-GROUP-METHOD-BUFFERS").only(&rig.client.broken()[before..]);
     }
+    // Aperture, alignment, cpuCacheAttrib, and an address of BAR 2, of the second one.
+    for (at, value) in [(0x38, 3_u8), (0x30, 0), (0x3c, 3), (0x48, 1)] {
+        let mut parameters = methods(&rig, right, 2);
+        parameters[at] = value;
+        let before = rig.client.broken().len();
+        let told = rig.client.control(GROUP, 0xa06c_010a, &parameters);
+        assert_eq!(told.0, 0x1f, "{at:#x}");
+        fires("NV-GROUP-METHOD-BUFFERS").only(&rig.client.broken()[before..]);
+    }
     let before = rig.client.broken().len();
     assert_eq!(method_buffers(&rig, right, 2), 0);
     assert_eq!(rig.client.broken().len(), before);
@@ -330,13 +311,7 @@ fn groups_have_method_buffers() {
 #[test]
 fn groups_and_context_shares() {
     let rig = Rig::new("ga102");
-    let group = ChannelGroupAlloc {
-        h_va_space: SPACE,
-        engine_type: GRAPHICS,
-        ..Default::default()
-    };
-    let group = group.encode(Branch::R570);
-    assert_eq!(rig.client.alloc(DEVICE, GROUP, 0xa06c, &group), 0);
+    assert_eq!(new_group(&rig.client.boot), 0);
     let share = CtxShareAlloc {
         h_va_space: SPACE,
         flags: 1,
@@ -456,12 +431,39 @@ fn memory_is_a_list_of_pages() {
     assert_eq!(client.broken().len(), 7);
 }
 
+/// KEPLER_CHANNEL_GROUP_A, of graphics.
+pub fn new_group(boot: &Boot) -> u32 {
+    let group = ChannelGroupAlloc {
+        h_va_space: SPACE,
+        engine_type: GRAPHICS,
+        ..Default::default()
+    };
+    let made = [CLIENT, DEVICE, GROUP, 0xa06c];
+    boot.alloc(made, &group.encode(Branch::R570)).0
+}
+
 #[test]
 fn what_is_sent_at_random_is_answered() {
     let rig = Rig::with_channel("ga102", GRAPHICS);
-    let mut random = Rng::new(7);
+    assert_eq!(new_group(&rig.client.boot), 0);
+    send_at_random(&rig.client.boot, 7);
+}
+
+/// Sends calls whose numbers mean something, or nothing: each is answered, and the firmware goes on.
+pub fn send_at_random(boot: &Boot, seed: u64) {
+    let mut random = Rng::new(seed);
     let functions = [4, 10, 54, 70, 76, 79, 103];
-    let handles = [CLIENT, DEVICE, SUBDEVICE, SPACE, CHANNEL, 0xc1e0_0004, 0, 9];
+    let handles = [
+        CLIENT,
+        DEVICE,
+        SUBDEVICE,
+        SPACE,
+        CHANNEL,
+        GROUP,
+        0xc1e0_0004,
+        0,
+        9,
+    ];
     let classes = [
         0x90f1, 0xa06c, 0x9067, 0xc56f, 0xc7c0, 0xc7b5, 0xc561, 0xc797, 0x81,
     ];
@@ -478,9 +480,11 @@ fn what_is_sent_at_random_is_answered() {
         0xa06f_0112,
         0xc36f_0108,
         0xa06c_0101,
+        0xa06c_010a,
+        0x2080_2a06,
     ];
     let sizes = [
-        0, 1, 2, 4, 8, 0x18, 0x20, 0x30, 0xb8, 0x170, 0x218, 0x230, 3084,
+        0, 1, 2, 4, 8, 0x18, 0x20, 0x30, 0x58, 0xb8, 0x170, 0x218, 0x230, 3084,
     ];
     for _ in 0..400 {
         let function = functions[random.below(functions.len())];
@@ -519,9 +523,9 @@ fn what_is_sent_at_random_is_answered() {
         if function == 10 {
             payload[8..12].copy_from_slice(&[9, 0, 0, 0]);
         }
-        rig.client.boot.rpc(function, &payload);
+        boot.rpc(function, &payload);
     }
-    assert_eq!(rig.client.boot.rpc(1, &[5; 16]).payload, [5; 16]);
+    assert_eq!(boot.rpc(1, &[5; 16]).payload, [5; 16]);
 }
 
 #[test]
@@ -572,12 +576,17 @@ fn compute_has_buffers() {
     let before = before + 1;
     rig.client.put(buffers[0].at, &[0; 16]);
     assert_eq!(rig.promote(&buffers), 0);
-    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
-    assert_eq!(rig.client.broken().len(), before + 1);
     // 3D, which makes the first context, needs an address space of firmware's.
     assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0x40);
     fires("NV-GR-IMAGE-SPACE").only(&rig.client.broken()[before + 1..]);
-    let before = before + 1;
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0x40);
+    fires("NV-GR-IMAGE").only(&rig.client.broken()[before + 2..]);
+    let before = before + 2;
+    rig.with_image();
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
+    // Once there is one, 3D is an object like others.
+    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
+    assert_eq!(rig.client.broken().len(), before + 1);
     // Copies, of engines of the runlist.
     let copies = rig.client.boot.rig.chip.twin.facts().copy.number;
     let engine = |engine: u32| bytes(&[1, engine]);
@@ -596,12 +605,17 @@ fn compute_has_buffers() {
 fn the_first_context_has_an_address_space_of_firmware() {
     let rig = Rig::on(Client::new("ga102"));
     assert_eq!(rig.new_space(0), 0);
-    assert_eq!(reserved(&rig, 1 << 29, &levels(&rig)), 0);
+    assert_eq!(rig.reserved(SPACE, 1 << 29, &rig.levels()), 0);
     assert_eq!(rig.new_channel(&rig.parameters(GRAPHICS)), 0);
     let buffers = rig.buffers();
-    assert_eq!(rig.promote(&buffers), 0);
-    assert_eq!(rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]), 0);
-    rig.client.boot.rig.is_clean();
+    let three_d = || rig.client.alloc(CHANNEL, COMPUTE + 1, 0xc797, &[]);
+    // One that is not filled, without its address: of such an address space all are there before.
+    assert_eq!(rig.promote(&buffers[..5]), 0);
+    assert_eq!(three_d(), 0x40);
+    fires("NV-GR-CONTEXT").only(&rig.client.broken());
+    assert_eq!(rig.promote(&buffers[5..]), 0);
+    assert_eq!(three_d(), 0);
+    assert_eq!(rig.client.broken().len(), 1);
     // Firmware's own addresses.
     let Buffer { at, size, .. } = buffers[2];
     let memory = super::client::Memory::Vram(at);
@@ -609,44 +623,133 @@ fn the_first_context_has_an_address_space_of_firmware() {
     let mut changed = buffers[2];
     changed.va = 0x1_0000_0000;
     assert_eq!(rig.promote(&[changed]), 0x1f);
-    assert_eq!(rig.client.broken(), ["NV-GR-CONTEXT-BUFFERS"]);
+    assert_eq!(rig.client.broken()[1..], ["NV-GR-CONTEXT-BUFFERS"]);
+}
+
+/// Buffers as they are told of: memory alone, or addresses alone.
+fn told(buffers: &[Buffer], [initialise, nonmapped]: [u8; 2]) -> Vec<Buffer> {
+    let one = |buffer: &Buffer| Buffer {
+        initialise,
+        nonmapped,
+        ..*buffer
+    };
+    buffers.iter().map(one).collect()
 }
 
 #[test]
-fn contexts_are_bound_before_they_are_scheduled_and_mapped_until_they_end() {
+fn contexts_are_bound_before_they_are_scheduled() {
     let rig = Rig::new("ga102");
+    rig.with_image();
     assert_eq!(rig.new_channel(&rig.parameters(GRAPHICS)), 0);
     let buffers = rig.buffers();
-    let told = |initialise: u8, nonmapped: u8| {
-        move |buffer: &Buffer| Buffer {
-            initialise,
-            nonmapped,
-            ..*buffer
-        }
-    };
-    let memory: Vec<_> = buffers[..2].iter().map(told(1, 1)).collect();
-    let mut addresses: Vec<_> = buffers.iter().map(told(0, 0)).collect();
-    assert_eq!(rig.promote(&memory), 0);
+    let mut addresses = told(&buffers, [0, 0]);
+    assert_eq!(rig.promote(&told(&buffers[..2], [1, 1])), 0);
     let class = rig.client.boot.rig.chip.twin.facts().compute.number;
     assert_eq!(rig.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);
     rig.client.boot.rig.is_clean();
     let schedule = || rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0;
     assert_eq!(schedule(), 0x40);
     fires("NV-GR-CONTEXT-BOUND").only(&rig.client.broken());
+    // What was never scheduled is not by being enabled.
+    assert_eq!(
+        rig.client
+            .control(SUBDEVICE, 0x2080_110b, &one_channel(0))
+            .0,
+        0
+    );
+    let bell = rig.token(GRAPHICS);
+    assert!(rig.client.boot.rig.try_set(0xbb_0090, bell).is_err());
+    assert_eq!(rig.client.broken()[1..], ["HOST-DOORBELL-SCHEDULED"]);
     // To where another buffer is.
     let right = addresses[0].va;
     addresses[0].va = addresses[4].va;
     assert_eq!(rig.promote(&addresses), 0x1f);
-    assert_eq!(rig.client.broken()[1..], ["NV-GR-CONTEXT-BUFFERS"]);
+    assert_eq!(rig.client.broken()[2..], ["NV-GR-CONTEXT-BUFFERS"]);
     addresses[0].va = right;
     assert_eq!(rig.promote(&addresses), 0);
     assert_eq!(schedule(), 0);
-    assert_eq!(rig.client.broken().len(), 2);
-    // Taken away too early.
-    let entry = rig.tables.entry(&rig.client, right);
+    assert_eq!(rig.client.broken().len(), 3);
+}
+
+/// FIFO_DISABLE_CHANNELS of the channel: it is disabled, or enabled again.
+fn one_channel(disable: u8) -> Vec<u8> {
+    let mut parameters = vec![0; 0x218];
+    parameters[..8].copy_from_slice(&[disable, 0, 0, 0, 1, 0, 0, 0]);
+    parameters[0x18..0x1c].copy_from_slice(&CLIENT.to_le_bytes());
+    parameters[0x118..0x11c].copy_from_slice(&CHANNEL.to_le_bytes());
+    parameters
+}
+
+#[test]
+fn contexts_are_mapped_until_the_channel_is_freed_or_stopped() {
+    let unmap = |rig: &Rig, va: u64| {
+        let entry = rig.tables.entry(&rig.client, va);
+        rig.client.put_long(entry, 0);
+    };
+    let made = || {
+        let rig = Rig::new("ga102");
+        assert_eq!(rig.new_channel(&rig.parameters(GRAPHICS)), 0);
+        let buffers = rig.buffers();
+        assert_eq!(rig.promote(&told(&buffers[..2], [1, 1])), 0);
+        assert_eq!(rig.promote(&told(&buffers, [0, 0])), 0);
+        rig.schedule(1);
+        (rig, buffers)
+    };
+    // The first page of the first buffer, another one, the last of the last buffer.
+    for (buffer, page) in [(0, 0), (0, 0x1000), (5, 0x7000)] {
+        let (rig, buffers) = made();
+        unmap(&rig, buffers[buffer].va + page);
+        rig.client.free(CHANNEL);
+        fires("NV-GR-CONTEXT-UNMAPPED").only(&rig.client.broken());
+    }
+    let stop = |rig: &Rig| rig.client.control(CHANNEL, 0xa06f_0112, &[1]).0;
+    let (rig, buffers) = made();
+    unmap(&rig, buffers[3].va + 0x1_f000);
+    assert_eq!(stop(&rig), 0);
+    fires("NV-GR-CONTEXT-UNMAPPED").only(&rig.client.broken());
+    // Stopped: nothing is used any more, as UVM does it, and it is bound anew before it runs again.
+    let (rig, buffers) = made();
+    assert_eq!(stop(&rig), 0);
+    unmap(&rig, buffers[0].va);
+    let schedule = rig.client.control(CHANNEL, 0xa06f_0103, &[1, 0]).0;
+    assert_eq!(schedule, 0x40);
+    rig.client.free(CHANNEL);
+    assert_eq!(rig.client.broken(), ["NV-GR-CONTEXT-BOUND"]);
+}
+
+#[test]
+fn contexts_of_groups_are_mapped_until_the_last_channel_ends() {
+    let rig = Rig::new("ga102");
+    assert_eq!(new_group(&rig.client.boot), 0);
+    assert_eq!(method_buffers(&rig, rig.instance + 0x2000, 2), 0);
+    let class = rig.client.boot.rig.chip.twin.facts().channel.number;
+    let channel = |handle: u32, number: u32| {
+        let memory = rig.client.take(0x1000, 0x1000);
+        let params = ChannelAlloc {
+            h_va_space: 0,
+            flags: 1 << 21 | number << 8,
+            instance_mem: desc(memory, 0x1000, 2),
+            ramfc_mem: desc(memory, 0x200, 2),
+            userd_mem: desc(rig.userd + 0x200 * u64::from(number), 0x200, 2),
+            ..rig.parameters(GRAPHICS)
+        };
+        let params = params.encode(Branch::R570);
+        assert_eq!(rig.client.alloc(GROUP, handle, class, &params), 0);
+    };
+    channel(CHANNEL, 3);
+    channel(CHANNEL + 1, 4);
+    let buffers = rig.buffers();
+    assert_eq!(rig.promote_to(GROUP, &told(&buffers[..2], [1, 1])), 0);
+    assert_eq!(rig.promote_to(GROUP, &told(&buffers, [0, 0])), 0);
+    // The other one still has them; one buffer is gone when that goes, and the group says nothing more.
+    let entry = rig.tables.entry(&rig.client, buffers[1].va);
     rig.client.put_long(entry, 0);
     rig.client.free(CHANNEL);
-    fires("NV-GR-CONTEXT-UNMAPPED").only(&rig.client.broken()[2..]);
+    rig.client.boot.rig.is_clean();
+    rig.client.free(CHANNEL + 1);
+    fires("NV-GR-CONTEXT-UNMAPPED").only(&rig.client.broken());
+    rig.client.free(GROUP);
+    assert_eq!(rig.client.broken().len(), 1);
 }
 
 #[test]

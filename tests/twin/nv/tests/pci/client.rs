@@ -18,6 +18,12 @@ pub const SUBDEVICE: u32 = 0xd000_2080;
 pub const SPACE: u32 = 0xd000_90f1;
 pub const CHANNEL: u32 = 0xd000_c56f;
 pub const COMPUTE: u32 = 0xd000_c7c0;
+/// What makes the image of contexts.
+const IMAGE_SPACE: u32 = 0xd001_90f1;
+const IMAGE_CHANNEL: u32 = 0xd001_c56f;
+const IMAGE: u32 = 0xd001_c797;
+/// Space for the instance block, USERD and method buffers of a channel.
+const CHANNEL_BYTES: u64 = 0x8000;
 
 /// Where a channel has its ring, its push buffer, data in the card's memory, and data in that of the host.
 pub const RING: u64 = 0x10_0000;
@@ -45,6 +51,16 @@ pub struct Client {
     next: Cell<u64>,
 }
 
+/// A client, a device and a subdevice.
+pub fn begin(boot: &Boot) {
+    assert_eq!(boot.alloc([CLIENT, 0, CLIENT, 0], &[]).0, 0);
+    let mut parameters = vec![0; 0x38];
+    parameters[4..8].copy_from_slice(&CLIENT.to_le_bytes());
+    assert_eq!(boot.alloc([CLIENT, CLIENT, DEVICE, 0x80], &parameters).0, 0);
+    let subdevice = [CLIENT, DEVICE, SUBDEVICE, 0x2080];
+    assert_eq!(boot.alloc(subdevice, &[0; 4]).0, 0);
+}
+
 impl Client {
     pub fn new(chip: &str) -> Client {
         Client::with(Config::of(Chip::of(chip).unwrap()))
@@ -53,12 +69,7 @@ impl Client {
     pub fn with(config: Config) -> Client {
         let boot = Boot::with(config, Firmware::small("570.144"));
         boot.until_done();
-        assert_eq!(boot.alloc([CLIENT, 0, CLIENT, 0], &[]).0, 0);
-        let mut parameters = vec![0; 0x38];
-        parameters[4..8].copy_from_slice(&CLIENT.to_le_bytes());
-        assert_eq!(boot.alloc([CLIENT, CLIENT, DEVICE, 0x80], &parameters).0, 0);
-        let subdevice = [CLIENT, DEVICE, SUBDEVICE, 0x2080];
-        assert_eq!(boot.alloc(subdevice, &[0; 4]).0, 0);
+        begin(&boot);
         Client {
             boot,
             next: Cell::new(16 << 20),
@@ -336,8 +347,13 @@ impl Rig {
 
     /// The context of graphics, of the channel.
     pub fn promote(&self, entries: &[Buffer]) -> u32 {
+        self.promote_to(CHANNEL, entries)
+    }
+
+    /// The same, of a channel or a group.
+    pub fn promote_to(&self, handle: u32, entries: &[Buffer]) -> u32 {
         let mut parameters = vec![0; 0x230];
-        let head = [1, CLIENT, 0, CLIENT, CHANNEL];
+        let head = [1, CLIENT, 0, CLIENT, handle];
         parameters[..20].copy_from_slice(&bytes(&head));
         parameters[0x28..0x2c].copy_from_slice(&bytes(&[entries.len() as u32]));
         for (entry, place) in entries.iter().zip(parameters[0x30..].chunks_mut(0x20)) {
@@ -375,8 +391,67 @@ impl Rig {
         made.into()
     }
 
+    /// COPY_SERVER_RESERVED_PDES: each level is where, aperture and page shift.
+    pub fn reserved(&self, space: u32, page: u64, levels: &[(u64, u32, u8)]) -> u32 {
+        let mut parameters = vec![0; 0xb8];
+        let put = |parameters: &mut Vec<u8>, at: usize, value: u64| {
+            parameters[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        };
+        put(&mut parameters, 8, page);
+        put(&mut parameters, 0x10, 0x1_0000_0000);
+        put(&mut parameters, 0x18, 0x1_1fff_ffff);
+        put(&mut parameters, 0x20, levels.len() as u64);
+        for (i, (at, aperture, shift)) in levels.iter().enumerate().take(6) {
+            let place = 0x28 + 0x18 * i;
+            put(&mut parameters, place, *at);
+            let bytes = if i == 0 { 0x20 } else { 0x1000 };
+            put(&mut parameters, place + 8, bytes);
+            let word = u64::from(*aperture) | u64::from(*shift) << 32;
+            put(&mut parameters, place + 0x10, word);
+        }
+        self.client.control(space, 0x90f1_0106, &parameters).0
+    }
+
+    /// The tables of the upper levels.
+    pub fn levels(&self) -> [(u64, u32, u8); 3] {
+        let table = |entry: u64| u64::from(self.client.get(entry) >> 8) << 12;
+        let root = self.tables.root;
+        let second = table(root);
+        [(root, 1, 47), (second, 1, 38), (table(second), 1, 29)]
+    }
+
+    /// The image of contexts: by an object of 3D of a channel in an address space that firmware shares, which all end.
+    pub fn with_image(&self) {
+        let space = VaspaceAlloc::default().encode(Branch::R570);
+        let alloc = |parent, handle, class, given: &[u8]| {
+            assert_eq!(self.client.alloc(parent, handle, class, given), 0);
+        };
+        alloc(DEVICE, IMAGE_SPACE, 0x90f1, &space);
+        assert_eq!(self.reserved(IMAGE_SPACE, 1 << 29, &self.levels()), 0);
+        let memory = self.client.take(CHANNEL_BYTES, 0x1000);
+        let params = ChannelAlloc {
+            flags: 1 << 21 | 5 << 8,
+            h_va_space: IMAGE_SPACE,
+            instance_mem: desc(memory, 0x1000, 2),
+            ramfc_mem: desc(memory, 0x200, 2),
+            userd_mem: desc(memory + 0x1000, 0x200, 2),
+            mthdbuf_mem: desc(memory + 0x2000, 0x5000, 2),
+            ..self.parameters(GRAPHICS)
+        };
+        let chip = self.client.boot.rig.chip.twin;
+        let channel = chip.facts().channel.number;
+        alloc(DEVICE, IMAGE_CHANNEL, channel, &params.encode(Branch::R570));
+        assert_eq!(self.promote_to(IMAGE_CHANNEL, &self.buffers()), 0);
+        // AMPERE_B, ADA_A.
+        let class = if chip.name == "ad102" { 0xc997 } else { 0xc797 };
+        alloc(IMAGE_CHANNEL, IMAGE, class, &[]);
+        self.client.free(IMAGE_CHANNEL);
+        self.client.free(IMAGE_SPACE);
+    }
+
     /// Compute in the channel, with all that it needs.
     pub fn with_compute(&self) {
+        self.with_image();
         assert_eq!(self.promote(&self.buffers()), 0);
         let class = self.client.boot.rig.chip.twin.facts().compute.number;
         assert_eq!(self.client.alloc(CHANNEL, COMPUTE, class, &[]), 0);

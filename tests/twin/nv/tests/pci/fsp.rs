@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 
 use drivers_spec::nv::abi::{Branch, Struct};
-use drivers_spec::nv::class::VaspaceAlloc;
+use drivers_spec::nv::class::{ChannelGroupAlloc, VaspaceAlloc};
 use hcq::mem::window::AccessWidth;
 use hcq::transport::{Dma, Pci, ResetKind};
 use twin::fires::fires;
@@ -12,6 +12,8 @@ use twin_nv::pci::chip::{Chip, Fsp};
 use twin_nv::pci::wait::Wait;
 
 use super::boot::{Boot, bytes, words};
+use super::channels;
+use super::client::{self, CLIENT, DEVICE, SPACE, SUBDEVICE};
 use super::firmware::Firmware;
 use super::rig::{BARS, GSP, Rig, bytes_of};
 
@@ -282,6 +284,83 @@ fn page_tables_have_six_levels() {
         let instances = rig.pci.bar(rig.chip.bars()[2]).unwrap();
         assert_eq!(instances.read::<u32>(0x12_3450).unwrap(), 0x1234_5678);
     }
+}
+
+#[test]
+fn capabilities_lie_where_a_hopper_has_them() {
+    let rig = Rig::new(&Config::of(Chip::of("gh100").unwrap()));
+    let mut at = rig.pci.config_read(0x34, AccessWidth::W8).unwrap() as u16;
+    let mut found = Vec::new();
+    while at != 0 {
+        let header = rig.pci.config_read(at, AccessWidth::W32).unwrap();
+        assert_eq!(rig.get(0x9_2000 + u64::from(at)), header, "{at:#x}");
+        found.push((header & 0xff, at));
+        at = (header >> 8 & 0xff) as u16;
+    }
+    let expected = [(1, 0x40), (5, 0x48), (0x10, 0x60), (0x11, 0xb0)];
+    assert_eq!(found, expected);
+    let msix = |at: u16| rig.pci.config_read(0xb0 + at, AccessWidth::W32).unwrap();
+    assert_eq!([msix(0) >> 16, msix(4), msix(8)], [8, 0xb9_0000, 0xba_0000]);
+    // The function is reset by its device control, wherever that is.
+    rig.pci
+        .config_write(0x68, AccessWidth::W16, 1 << 15)
+        .unwrap();
+    let command = rig.pci.config_read(4, AccessWidth::W16).unwrap();
+    assert_eq!(command, 0);
+    rig.is_clean();
+}
+
+#[test]
+fn one_copy_engine_of_the_table_has_no_hardware() {
+    // Where no number is left, it is the last one.
+    for (chip, entries, last) in [("gh100", 1 + 10, 9), ("gb202", 1 + 4 + 1, 4)] {
+        let start = Start::new(chip);
+        start.until_done();
+        client::begin(&start.boot);
+        let ask = |cmd, size: usize| {
+            let (status, told) = start.boot.control(CLIENT, SUBDEVICE, cmd, &vec![0; size]);
+            assert_eq!(status, 0);
+            words(&told)
+        };
+        assert_eq!(ask(0x2080_1112, 12 + 32 * 100)[1], entries);
+        assert_eq!(ask(0x2080_2a06, 4), [1 << last]);
+        // A group of it cannot be made.
+        let space = VaspaceAlloc {
+            flags: 8,
+            ..Default::default()
+        };
+        let space = space.encode(Branch::R570);
+        let made = start.boot.alloc([CLIENT, DEVICE, SPACE, 0x90f1], &space);
+        assert_eq!(made.0, 0);
+        start.rig().is_clean();
+        let group = |engine_type: u32| {
+            let group = ChannelGroupAlloc {
+                h_va_space: SPACE,
+                engine_type,
+                ..Default::default()
+            };
+            let group = group.encode(Branch::R570);
+            let made = [CLIENT, DEVICE, 0xd000_a06c, 0xa06c];
+            start.boot.alloc(made, &group).0
+        };
+        assert_eq!([group(9 + last), group(9 + last - 1)], [0x1f, 0]);
+        fires("RM-GROUP-ENGINE").only(&start.rig().broken());
+    }
+}
+
+#[test]
+fn what_is_sent_to_hopper_at_random_is_answered() {
+    let start = Start::new("gh100");
+    start.until_done();
+    client::begin(&start.boot);
+    let space = VaspaceAlloc {
+        flags: 8,
+        ..Default::default()
+    };
+    let space = space.encode(Branch::R570);
+    let made = start.boot.alloc([CLIENT, DEVICE, SPACE, 0x90f1], &space);
+    assert_eq!((made.0, channels::new_group(&start.boot)), (0, 0));
+    channels::send_at_random(&start.boot, 11);
 }
 
 #[test]

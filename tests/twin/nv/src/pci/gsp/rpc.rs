@@ -3,6 +3,8 @@
 //! Source: OGKM, rpc_global_enums.h (functions, events); g_rpc-structures.h; gsp_static_config.h of each branch (static
 //! information); kernel_gsp.c, kgspUnloadRm_IMPL.
 
+use std::sync::atomic::Ordering;
+
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::status;
 use twin::rule::{Proof, Rule};
@@ -121,7 +123,11 @@ pub(super) fn answer(state: &mut State, rm: &mut Rm, branch: Branch, rpc: &Part)
     if let Some((function, result)) = state.config.rpc_error
         && function == rpc.function
     {
-        return (Err(result), false);
+        let before = state.config.rpc_calls.fetch_add(1, Ordering::Relaxed);
+        let nth = state.config.rpc_nth;
+        if nth.is_none_or(|nth| nth == before + 1) {
+            return (Err(result), false);
+        }
     }
     let answer = match rpc.function {
         SET_GUEST_SYSTEM_INFO => Ok(payload.to_vec()),

@@ -197,7 +197,8 @@ fn address(version: Version, aperture: Aperture, entry: u64, (low, shift): (u32,
 const TABLE: (u32, u32) = (8, 12);
 const BIG_TABLE: (u32, u32) = (4, 8);
 
-/// The table that an entry of a directory leads to.
+/// The table that an entry of a directory leads to. Of version 3 its PCF is not looked at: without ATS, which is not modelled,
+/// UVM allows it (uvm_hopper_mmu.c, pde_pcf: On non-ATS systems), and nouveau does not (vmmgh100.c).
 fn directory(version: Version, entry: u64, field: (u32, u32)) -> Option<Place> {
     let aperture = match entry >> 1 & 3 {
         0 => return None,
@@ -270,6 +271,17 @@ fn page(version: Version, entry: u64, bytes: u64) -> Result<Leaf, Cause> {
     })
 }
 
+/// Whether the small pages count where there is no large one. Otherwise the entry says that they are not looked at: PRIVILEGE of
+/// version 2, NO_VALID_4KB_PAGE of version 3, which has MAPPING_NOWHERE, too.
+///
+/// Source: OGKM, nvidia-uvm/uvm_turing_mmu.c, unmapped_pte_turing, uvm_hopper_mmu.c, unmapped_pte_hopper.
+fn leaves_to_small(version: Version, entry: u64) -> bool {
+    match version {
+        Version::Two => entry >> 5 & 1 == 0,
+        Version::Three => pcf(entry) == 0,
+    }
+}
+
 /// Walks from a root to the page of an address. `read` gives the entry at a place.
 pub(in crate::pci) fn walk(
     version: Version,
@@ -312,8 +324,9 @@ pub(in crate::pci) fn walk(
         };
     }
     if let Some(big) = big {
-        let found = page(version, at(Level::Big, big)?, 64 << 10);
-        if found != Err(Cause::Pte) || small.is_none() {
+        let entry = at(Level::Big, big)?;
+        let found = page(version, entry, 64 << 10);
+        if found != Err(Cause::Pte) || small.is_none() || !leaves_to_small(version, entry) {
             return found;
         }
     }
@@ -349,6 +362,10 @@ mod tests {
             (0x5108, 0x7_0000 >> 12 << 8 | 1 | 1 << 7),
             (0x6008, 0x9000 >> 12 << 8 | 1 | 1 << 5),
             (0x6010, 1 | 1 << 1),
+            // Small pages that are not looked at, and such that are.
+            (0x5110, 1 << 5),
+            (0x6100, 0x9000 >> 12 << 8 | 1),
+            (0x6180, 0xa000 >> 12 << 8 | 1),
         ]);
         let base = (1 << 47) | (2 << 38) | (3 << 29);
         let find = |va: u64| {
@@ -372,6 +389,9 @@ mod tests {
         };
         assert_eq!(largest.place, Some(place));
         assert_eq!((largest.bytes, largest.rights), (1 << 29, Rights::ReadOnly));
+        assert_eq!(find(base + (4 << 21) + 0x2_0000), Err(Cause::Pte));
+        let other = find(base + (4 << 21) + 0x3_0000).unwrap();
+        assert_eq!(other.place, Some(Place::vram(0xa000)));
         assert_eq!(find(base + (4 << 21) + 0x2000), Err(Cause::Aperture));
         assert_eq!(find(base + (4 << 21) + 0x3000), Err(Cause::Pte));
         assert_eq!(find(base + (7 << 21)), Err(Cause::Pde));
@@ -401,6 +421,13 @@ mod tests {
             (0x7008, 0x9000 | 0x12 << 3 | 1),
             (0x7010, 1 << 3),
             (0x7018, 3 << 3),
+            // NO_VALID_4KB_PAGE, MAPPING_NOWHERE and INVALID of large pages, with small ones below; a table that allows ATS.
+            (0x6110, 3 << 3),
+            (0x6118, 2 << 3),
+            (0x7100, 0x9000 | 0x10 << 3 | 1),
+            (0x7180, 0xa000 | 0x10 << 3 | 1),
+            (0x7200, 0xb000 | 0x10 << 3 | 1),
+            (0x1000, 0x2000 | 1 << 1),
         ]);
         let base = (1 << 56) | (1 << 47) | (2 << 38) | (3 << 29);
         let find = |va: u64| {
@@ -422,6 +449,13 @@ mod tests {
             largest.place.map(|place| place.aperture),
             Some(Aperture::Host)
         );
+        for at in [0x2_0000, 0x3_0000] {
+            assert_eq!(find(base + (4 << 21) + at), Err(Cause::Pte), "{at:#x}");
+        }
+        let other = find(base + (4 << 21) + 0x4_0000).unwrap();
+        assert_eq!(other.place, Some(Place::vram(0xb000)));
+        let by_ats = find(base - (1 << 56) + (4 << 21) + 0x4_0000).unwrap();
+        assert_eq!(by_ats, other);
         assert_eq!(find(base + (4 << 21) + 0x2000).unwrap().place, None);
         assert_eq!(find(base + (4 << 21) + 0x3000), Err(Cause::Pte));
         assert_eq!(find(0), Err(Cause::Pde));

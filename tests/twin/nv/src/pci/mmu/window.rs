@@ -3,8 +3,8 @@
 //! GSP's firmware binds an instance block to each when it starts. Their page directories lie in its heap outside of WPR2: the
 //! host writes that of BAR 1 itself, and has firmware write an entry of that of BAR 2.
 //!
-//! Source: OGKM, turing/tu102/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_BAR1_BLOCK and BAR2_BLOCK, hopper/gh100/dev_vm.h; gsp_static_config.h: bar1PdeBase, bar2PdeBase;
-//! rpc.c, rpcUpdateBarPde_v15_00; Linux, nvkm/subdev/gsp/rm/r535/bar.c.
+//! Source: OGKM, turing/tu102/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_BAR1_BLOCK and BAR2_BLOCK, hopper/gh100/dev_vm.h;
+//! gsp_static_config.h: bar1PdeBase, bar2PdeBase; rpc.c, rpcUpdateBarPde_v15_00; Linux, nvkm/subdev/gsp/rm/r535/bar.c.
 
 use hcq::sync::lock;
 use twin::host::PAGE;

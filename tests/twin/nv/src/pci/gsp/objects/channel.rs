@@ -13,7 +13,7 @@ use twin::rule::{Proof, Rule};
 
 use super::context;
 use super::memory::{self, Given};
-use super::{Call, Kind};
+use super::{Call, Kind, facts};
 use crate::engines;
 use crate::engines::host;
 use crate::pci::memory::{Aperture, Place, long, word};
@@ -57,7 +57,8 @@ static METHODS: Rule = Rule {
     name: "NV-GROUP-METHOD-BUFFERS",
     text: "a group that a client makes is told of its method buffers once, before a channel is made in it: \
            INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS, one for each of two runqueues, as large as CE_GET_FAULT_METHOD_BUFFER_SIZE says, \
-           in memory that is there, apart from each other; mthdbufMem of its channels is one of them",
+           in memory that is there, apart from each other, with alignment 1 and without an address of BAR 2; mthdbufMem of its \
+           channels is one of them",
     source: "OGKM, kernel_channel_group_api.c, kchangrpapiConstruct_IMPL; kernel_channel_group.c, kchangrpInit_IMPL: One per runqueue; \
              g_kernel_fifo_nvoc.h, kfifoGetNumRunqueues",
     proof: Proof::Sourced,
@@ -90,6 +91,10 @@ pub(super) struct Channel {
     pub(super) notifier: Option<Place>,
     pub(super) context: context::Context,
     pub(super) is_dead: bool,
+    /// By STOP_CHANNEL: its context is not used any more.
+    pub(super) is_stopped: bool,
+    /// By FIFO_DISABLE_CHANNELS, until it is enabled again, or scheduled.
+    is_disabled: bool,
     has_runlist_doorbell: bool,
 }
 
@@ -106,6 +111,11 @@ impl Channel {
     pub(super) fn doorbell(&self) -> u32 {
         let enable = u32::from(self.has_runlist_doorbell) << 30;
         enable | self.runlist << 16 | self.made.id
+    }
+
+    /// Whether it is on its runlist.
+    pub(super) fn may_run(&self) -> bool {
+        self.made.scheduled && !self.is_disabled
     }
 
     /// GPPut, as USERD has it now; none where it is no index.
@@ -143,7 +153,7 @@ fn instance(given: &Given, root: Place, params: &ChannelAlloc) -> Vec<(Place, u6
 impl Call<'_> {
     fn runlist(&self, engine: u32, rule: &'static Rule) -> Result<u32, u32> {
         let chip = self.state.config.chip.twin;
-        match chip.engines().any(|one| one == engine) {
+        match facts::engines(chip).any(|one| one == engine) {
             true => Ok(chip.runlist(engine)),
             false => {
                 let what = format!("engine {engine:#x} of {}", chip.name);
@@ -200,12 +210,18 @@ impl Call<'_> {
             },
             at: base,
         };
-        let is_known = matches!(word(given, at + 0x18), 1 | 2);
+        let (alignment, cached) = (long(given, at + 0x10), word(given, at + 0x1c));
+        // bar2Addr, behind both descriptions: of vGPU alone.
+        let second = long(given, 0x40 + at / 4);
+        let is_known = matches!(word(given, at + 0x18), 1 | 2) && alignment == 1 && cached <= 2;
         let is_there = base != 0 && self.state.physical().allows(place, size);
-        match is_known && is_there && size >= u64::from(memory::METHOD_BUFFER) {
+        let is_right = is_known && second == 0 && size >= u64::from(memory::METHOD_BUFFER);
+        match is_right && is_there {
             true => Ok(place),
             false => {
-                let what = format!("{size:#x} bytes at {place}");
+                let what = format!(
+                    "{size:#x} bytes at {place}, alignment {alignment:#x}, cpuCacheAttrib {cached:#x}, bar2Addr {second:#x}"
+                );
                 self.refuse(&METHODS, status::NV_ERR_INVALID_ARGUMENT, what)
             }
         }
@@ -329,13 +345,10 @@ impl Call<'_> {
             return self.refuse(&ROOT, status::NV_ERR_INVALID_STATE, what);
         };
         let chip = self.state.config.chip.twin;
-        let copies = chip
-            .engines()
+        let copies = facts::engines(chip)
             .any(|one| one != class::engine::GRAPHICS && chip.runlist(one) == runlist);
         let memory = self.given(&params, copies)?;
-        if copies {
-            self.has_methods(parent, &params)?;
-        }
+        self.has_methods(parent, &params)?;
         let id = self.id(runlist, params.flags)?;
         let is_own = self.objects.get(self.client, parent).is_some();
         let made = rules::Channel {
@@ -385,6 +398,8 @@ impl Call<'_> {
             notifier: memory.notifier,
             context: context::Context::default(),
             is_dead: false,
+            is_stopped: false,
+            is_disabled: false,
             has_runlist_doorbell: chip.arch == Arch::Gb20x,
         };
         Ok((channel, needs))
@@ -392,8 +407,8 @@ impl Call<'_> {
 
     /// A channel ends.
     pub(super) fn end(&mut self, channel: &Channel) {
-        let scheduled = channel.made.scheduled;
-        self.state.runner.remove(channel.key(), scheduled);
+        let may_run = channel.may_run();
+        self.state.runner.remove(channel.key(), may_run);
     }
 
     /// The channels of a handle: itself, or those of a group.
@@ -441,6 +456,9 @@ impl Call<'_> {
         }
         for channel in self.channels_of(handle)? {
             channel.made.scheduled = enable;
+            if enable {
+                (channel.is_stopped, channel.is_disabled) = (false, false);
+            }
         }
         Ok(())
     }
@@ -467,7 +485,7 @@ impl Call<'_> {
                 let none = status::NV_ERR_OBJECT_NOT_FOUND;
                 return self.refuse(&crate::rm::OBJECT, none, what);
             };
-            channel.made.scheduled = params.disable == 0;
+            channel.is_disabled = params.disable != 0;
         }
         Ok(())
     }
@@ -475,9 +493,12 @@ impl Call<'_> {
     /// STOP_CHANNEL.
     pub(super) fn stop(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
         self.has_size(given, 1)?;
+        let mut stopped = Vec::new();
         for channel in self.channels_of(handle)? {
-            channel.made.scheduled = false;
+            (channel.made.scheduled, channel.is_stopped) = (false, true);
+            stopped.push(channel.made.handle);
         }
+        stopped.into_iter().for_each(|one| self.leave_context(one));
         Ok(())
     }
 
@@ -512,7 +533,7 @@ impl Call<'_> {
                 0 => class::engine::COPY0 + params.engine_type,
                 _ => params.engine_type,
             };
-            let is_there = chip.engines().any(|one| one == asked);
+            let is_there = facts::engines(chip).any(|one| one == asked);
             if !is_there || chip.runlist(asked) != channel.runlist {
                 let what = format!("{what}, by its parameters {asked:#x}");
                 return self.refuse(&rules::OBJECT, status::NV_ERR_INVALID_ARGUMENT, what);
@@ -525,7 +546,11 @@ impl Call<'_> {
         if !given.is_empty() {
             self.decode::<class::GrAlloc>(given, &alloc::SIZE)?;
         }
-        self.has_context(channel)
+        self.has_context(channel)?;
+        match class == chip.facts().compute.number {
+            true => self.has_image(channel),
+            false => Ok(()),
+        }
     }
 
     /// The context of a channel: its own, or its group's.

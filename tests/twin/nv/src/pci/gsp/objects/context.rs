@@ -11,7 +11,7 @@ use twin::rule::{Proof, Rule};
 use super::channel::Channel;
 use super::{Call, Kind, facts, space};
 use crate::pci::memory::{Aperture, Place, long, word};
-use crate::pci::mmu::table::{self, Version};
+use crate::pci::mmu::table::{self, Leaf, Version};
 
 static BUFFERS: Rule = Rule {
     name: "NV-GR-CONTEXT-BUFFERS",
@@ -47,9 +47,11 @@ static BOUND: Rule = Rule {
 
 static LEFT: Rule = Rule {
     name: "NV-GR-CONTEXT-UNMAPPED",
-    text: "buffers whose addresses are promoted stay mapped until their group is freed, or their channel, if it has none",
-    source: "OGKM, kernel_graphics_context.c, kgrctxUnmapAssociatedCtxBuffers_IMPL: they are unmapped with the context, which is the \
-             group's",
+    text: "buffers whose addresses are promoted stay mapped until the last channel that has them is freed or stopped (STOP_CHANNEL): \
+           of a group, the last one in their address space",
+    source: "OGKM, kernel_graphics_context.c, kgrctxUnmapAssociatedCtxBuffers_IMPL: Only unmap once the last channel using this VAS has \
+             gone; nvidia-uvm/uvm_user_channel.c, uvm_unregister_channel: Tell RM to kill the channel before we start unmapping its \
+             allocations; nv_gpu_ops.c, nvGpuOpsStopChannel",
     proof: Proof::Sourced,
 };
 
@@ -62,11 +64,19 @@ static IMAGE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static FIRST: Rule = Rule {
+    name: "NV-GR-IMAGE",
+    text: "before compute is made in a channel there is an image of all contexts: an object of 3D was made once (see NV-GR-IMAGE-SPACE)",
+    source: "OGKM, kernel_graphics.c, kgraphicsCreateGoldenImageChannel_IMPL: the host's driver has it made before all other channels; \
+             Linux, nvkm/subdev/gsp/rm/r535/gr.c, r535_gr_oneinit: the same. That firmware refuses compute without one is not said",
+    proof: Proof::Guess,
+};
+
 /// Which buffers there are, `NV2080_CTRL_GPU_PROMOTE_CTX_BUFFER_ID_*`.
 #[derive(Default)]
 pub(super) struct Context {
-    /// Promoted with addresses, and where these begin.
-    mapped: BTreeMap<u16, u64>,
+    /// Promoted with addresses: the handle of the address space, which one, where these begin.
+    mapped: BTreeMap<(u32, u16), u64>,
     /// Initialised, and where they are.
     filled: BTreeMap<u16, Place>,
 }
@@ -165,7 +175,8 @@ impl Call<'_> {
             _ => return Ok(()),
         };
         let mapped = entries.iter().filter(|one| one.mapped);
-        context.mapped.extend(mapped.map(|one| (one.id, one.va)));
+        let mapped = mapped.map(|one| ((space, one.id), one.va));
+        context.mapped.extend(mapped);
         let filled = entries.iter().filter(|one| one.initialise);
         context.filled.extend(filled.map(|one| (one.id, one.place)));
         Ok(())
@@ -219,26 +230,45 @@ impl Call<'_> {
             true => Some(entry.place),
             false => before,
         };
+        self.pages(
+            root,
+            entry.va..entry.va.saturating_add(least),
+            |va, leaf| {
+                if entry.id == MAIN && !leaf.privileged {
+                    return Err(format!("{va:#x} is mapped for everybody"));
+                }
+                let at = leaf.place.map(|place| place.plus(va % leaf.bytes));
+                match meant.map(|meant| meant.plus(va - entry.va)) {
+                    Some(meant) if at != Some(meant) => {
+                        Err(format!("{va:#x} is mapped to {at:x?}, not {meant}"))
+                    }
+                    _ => Ok(()),
+                }
+            },
+        )
+    }
+
+    /// Calls `each` with the first address of each page of a range, until one is not mapped or `each` fails.
+    fn pages(
+        &self,
+        root: Place,
+        range: std::ops::Range<u64>,
+        each: impl Fn(u64, &Leaf) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let physical = self.state.physical();
         let version = Version::of(self.state.config.chip);
-        let mut done = 0;
-        while done < least {
-            let va = entry.va.saturating_add(done);
+        let mut va = range.start;
+        loop {
             let found = table::walk(version, root, va, &mut |_, place| {
                 physical.long(place, "GSP, page tables")
             });
             let leaf = found.map_err(|cause| format!("{va:#x} is not mapped: {cause:?}"))?;
-            if entry.id == MAIN && !leaf.privileged {
-                return Err(format!("{va:#x} is mapped for everybody"));
+            each(va, &leaf)?;
+            va = va.saturating_add(leaf.bytes - va % leaf.bytes);
+            if va >= range.end {
+                return Ok(());
             }
-            let at = leaf.place.map(|place| place.plus(va % leaf.bytes));
-            if let Some(meant) = meant
-                && at != Some(meant.plus(done))
-            {
-                return Err(format!("{va:#x} is mapped to {at:x?}, not {meant}"));
-            }
-            done += leaf.bytes - va % leaf.bytes;
         }
-        Ok(())
     }
 
     /// Whether compute can be made in a channel.
@@ -247,7 +277,7 @@ impl Call<'_> {
         let is_external = self.space(channel.space)?.external;
         let lacks = NEEDED.iter().find(|id| {
             let is_filled = context.filled.contains_key(*id) || ![MAIN, PATCH].contains(*id);
-            let is_mapped = context.mapped.contains_key(*id) || is_external;
+            let is_mapped = context.mapped.contains_key(&(channel.space, **id)) || is_external;
             !is_mapped || !is_filled
         });
         match lacks {
@@ -268,11 +298,23 @@ impl Call<'_> {
         {
             return Ok(());
         }
-        match NEEDED.iter().find(|id| !context.mapped.contains_key(*id)) {
+        let is_mapped = |id: u16| context.mapped.contains_key(&(channel.space, id));
+        match NEEDED.iter().find(|id| !is_mapped(**id)) {
             None => Ok(()),
             Some(id) => {
                 let what = format!("channel {:#x}: buffer {id}", channel.made.handle);
                 self.refuse(&BOUND, status::NV_ERR_INVALID_STATE, what)
+            }
+        }
+    }
+
+    /// Whether there is an image of all contexts, with which another one begins.
+    pub(super) fn has_image(&self, channel: &Channel) -> Result<(), u32> {
+        match self.objects.has_image {
+            true => Ok(()),
+            false => {
+                let what = format!("channel {:#x}", channel.made.handle);
+                self.refuse(&FIRST, status::NV_ERR_INVALID_STATE, what)
             }
         }
     }
@@ -292,25 +334,52 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// A context ends, in an address space: its buffers are still there.
-    pub(super) fn end_context(&self, handle: u32, space: u32, context: &Context) {
-        let object = self.objects.get(self.client, space);
-        let Some(Kind::Space(space)) = object.map(|object| &object.kind) else {
+    /// A channel leaves its context. If no other one of its group has that in the same address space, the buffers are not used
+    /// any more: until now they are mapped.
+    pub(super) fn leave_context(&mut self, handle: u32) {
+        let client = self.client;
+        let object = self.objects.get(client, handle);
+        let Some(channel) = object.and_then(super::Object::channel) else {
             return;
         };
-        let Some(root) = space.root else {
+        let (group, space) = (channel.made.group, channel.space);
+        let has = |one: &Channel| {
+            let made = &one.made;
+            let is_mate = made.client == client && made.group == group && made.handle != handle;
+            group.is_some() && is_mate && one.space == space && !one.is_stopped
+        };
+        if self.objects.channels().any(has) {
+            return;
+        }
+        let found = self.objects.get(client, space).map(|object| &object.kind);
+        let root = match found {
+            Some(Kind::Space(space)) => space.root,
+            _ => None,
+        };
+        let mapped = self.forget_mapped((client, group.unwrap_or(handle)), space);
+        let Some(root) = root else {
             return;
         };
-        let physical = self.state.physical();
-        let version = Version::of(self.state.config.chip);
-        for (id, va) in &context.mapped {
-            let found = table::walk(version, root, *va, &mut |_, place| {
-                physical.long(place, "GSP, page tables")
-            });
-            if let Err(cause) = found {
-                let what = format!("{handle:#x}: buffer {id} at {va:#x}: {cause:?}");
+        for (id, va) in mapped {
+            let range = va..va.saturating_add(facts::buffer(id));
+            if let Err(why) = self.pages(root, range, |_, _| Ok(())) {
+                let what = format!("channel {handle:#x}: buffer {id}: {why}");
                 self.state.journal.broken(&LEFT, what);
             }
         }
+    }
+
+    /// Takes the addresses that a context has in an address space: of which buffer, and where.
+    fn forget_mapped(&mut self, holder: (u32, u32), space: u32) -> Vec<(u16, u64)> {
+        let object = self.objects.all.get_mut(&holder);
+        let context = match object.map(|object| &mut object.kind) {
+            Some(Kind::Channel(channel)) => &mut channel.context,
+            Some(Kind::Group(group)) => &mut group.context,
+            _ => return Vec::new(),
+        };
+        let here = context.mapped.iter().filter(|(key, _)| key.0 == space);
+        let here = here.map(|((_, id), va)| (*id, *va)).collect();
+        context.mapped.retain(|key, _| key.0 != space);
+        here
     }
 }

@@ -52,10 +52,15 @@ pub(super) const KNOWN: [u32; 9] = [
 ];
 
 /// A copy engine that has no hardware: the table of devices has it, and channels of it are not made. A number of this model's
-/// choice, where a number is left; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
-fn stubbed(chip: &Chip) -> Option<u32> {
+/// choice, and where none is left the last one; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
+fn stubbed(chip: &Chip) -> u32 {
     let next = class::engine::COPY0 + chip.copy_engines;
-    (next <= class::engine::COPY9).then_some(next)
+    next.min(class::engine::COPY9)
+}
+
+/// The engines of a chip that have hardware.
+pub(super) fn engines(chip: &'static Chip) -> impl Iterator<Item = u32> {
+    chip.engines().filter(move |one| *one != stubbed(chip))
 }
 
 /// Buffers of graphics: `NV0080_CTRL_FIFO_GET_ENGINE_CONTEXT_PROPERTIES_ENGINE_ID_*`, the id of GPU_PROMOTE_CTX, bytes.
@@ -111,8 +116,8 @@ impl Call<'_> {
             UPDATE_CLASS_DB => {
                 self.has_size(given, 4)?;
                 let stubbed = stubbed(self.state.config.chip.twin);
-                let stubbed = stubbed.map_or(0, |one| 1_u32 << (one - class::engine::COPY0));
-                given.copy_from_slice(&stubbed.to_le_bytes());
+                let mask = 1_u32 << (stubbed - class::engine::COPY0);
+                given.copy_from_slice(&mask.to_le_bytes());
                 Ok(())
             }
             METHOD_BUFFER_SIZE => {
@@ -157,11 +162,11 @@ impl Call<'_> {
         self.has_size(given, 12 + DEVICES * DEVICE)?;
         let chip = self.state.config.chip.twin;
         let base = word(given, 0) as usize;
-        let all = chip.engines().chain(stubbed(chip));
-        let engines: Vec<u32> = all.skip(base).take(DEVICES).collect();
+        let all = engines(chip).chain([stubbed(chip)]);
+        let found: Vec<u32> = all.skip(base).take(DEVICES).collect();
         given[4..].fill(0);
-        given[4..8].copy_from_slice(&(engines.len() as u32).to_le_bytes());
-        for (i, engine) in engines.iter().enumerate() {
+        given[4..8].copy_from_slice(&(found.len() as u32).to_le_bytes());
+        for (i, engine) in found.iter().enumerate() {
             let runlist = chip.runlist(*engine);
             let copy = engine.checked_sub(class::engine::COPY0);
             let mut words = [0; WORDS];
@@ -172,7 +177,7 @@ impl Call<'_> {
             words[10] = copy.unwrap_or(0);
             words[11] = RUNLISTS + APART * runlist;
             words[12] = 1;
-            let before = engines[..i].iter();
+            let before = found[..i].iter();
             words[13] = before.filter(|one| chip.runlist(**one) == runlist).count() as u32;
             words[14] = CHANNELS + APART * runlist;
             let at = 12 + DEVICE * i;

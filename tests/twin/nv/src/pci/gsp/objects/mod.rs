@@ -207,7 +207,7 @@ pub(super) fn rung(
     if channel.is_dead {
         return Ok(None);
     }
-    if !channel.made.scheduled {
+    if !channel.may_run() {
         let what = format!("channel {:#x}", channel.made.handle);
         return Err((&engines::SCHEDULED, what));
     }
@@ -436,18 +436,10 @@ impl Call<'_> {
         while let Some(below) = self.objects.all.iter().find_map(hangs) {
             self.free(below);
         }
-        match self
-            .objects
-            .all
-            .remove(&(client, handle))
-            .map(|one| one.kind)
-        {
-            Some(Kind::Channel(channel)) => {
-                self.end_context(handle, channel.space, &channel.context);
-                self.end(&channel);
-            }
-            Some(Kind::Group(group)) => self.end_context(handle, group.space, &group.context),
-            _ => {}
+        self.leave_context(handle);
+        let freed = self.objects.all.remove(&(client, handle));
+        if let Some(Kind::Channel(channel)) = freed.map(|one| one.kind) {
+            self.end(&channel);
         }
     }
 

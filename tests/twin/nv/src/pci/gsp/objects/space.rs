@@ -17,20 +17,28 @@ use crate::rm::{alloc, vaspace};
 
 static DIRECTORY: Rule = Rule {
     name: "NV-SPACE-DIRECTORY",
-    text: "SET_PAGE_DIRECTORY has an address space that is externally owned, and has none, or under shared management; an aperture; as many \
-           entries as the address space needs, up to 4, of Hopper and Blackwell 2; and a page directory at a multiple of 4 KiB, in memory that is there",
+    text: "SET_PAGE_DIRECTORY has an address space that is externally owned, and has none, or under shared management; an aperture; \
+           as many entries as the address space needs, up to 4, of Hopper and Blackwell 2; and a page directory at a multiple of \
+           4 KiB, in memory that is there",
     source: "OGKM, gpu_vaspace.c, gvaspaceExternalRootDirCommit_IMPL; ctrl0080dma.h, NV0080_CTRL_DMA_SET_PAGE_DIRECTORY",
     proof: Proof::Sourced,
 };
 
 static RESERVED: Rule = Rule {
     name: "NV-SPACE-RESERVED-PDES",
-    text: "COPY_SERVER_RESERVED_PDES has an address space that is not externally owned, the 512 MiB from 4 GiB on, a page size of one \
-           bit and 1 to 6 levels from the root on (pageShift 47, 38, 29, of Hopper and Blackwell 56 before), each with its aperture and size, at a multiple of 4 KiB, \
+    text: "COPY_SERVER_RESERVED_PDES has the 512 MiB from 4 GiB on, a page size of one bit and 1 to 6 levels from the root on \
+           (pageShift 47, 38, 29, of Hopper and Blackwell 56 before), each with its aperture and size, at a multiple of 4 KiB, \
            in memory that is there; and each is where the entry of the level before it leads for virtAddrLo",
     source: "OGKM, gpu_vaspace.c, gvaspaceCopyServerReservedPdes_IMPL, gvaspaceReserveSplitVaSpace_IMPL; Linux, nvkm/subdev/gsp/rm/\
              r535/vmm.c, r535_mmu_vaspace_new: Some parts of RM expect the server-reserved area to be here",
     proof: Proof::Sourced,
+};
+
+static OWNER: Rule = Rule {
+    name: "NV-SPACE-RESERVED-NOT-MODELLED",
+    text: "COPY_SERVER_RESERVED_PDES has an address space that is not externally owned: one with tables of both is not modelled",
+    source: "this twin: src/pci/gsp/objects/space.rs",
+    proof: Proof::Twin,
 };
 
 static FAULTING: Rule = Rule {
@@ -195,7 +203,10 @@ impl Call<'_> {
 
     /// COPY_SERVER_RESERVED_PDES.
     pub(super) fn copy_reserved(&mut self, handle: u32, given: &[u8]) -> Result<(), u32> {
-        let is_external = self.space(handle)?.external;
+        if self.space(handle)?.external {
+            let what = format!("address space {handle:#x}");
+            return self.refuse(&OWNER, status::NV_ERR_NOT_SUPPORTED, what);
+        }
         self.has_size(given, COPY_BYTES)?;
         let (page, low, count) = (long(given, 8), long(given, 0x10), word(given, 0x20));
         let last = long(given, 0x18);
@@ -206,10 +217,8 @@ impl Call<'_> {
         if count == 0 || count > MOST || !page.is_power_of_two() {
             return wrong(format!("{count} levels, pages of {page:#x}"));
         }
-        if is_external || low != RESERVED_VA.start || last != RESERVED_VA.end - 1 {
-            return wrong(format!(
-                "{low:#x} to {last:#x}, externally owned: {is_external}"
-            ));
+        if low != RESERVED_VA.start || last != RESERVED_VA.end - 1 {
+            return wrong(format!("{low:#x} to {last:#x}"));
         }
         let physical = self.state.physical();
         let version = self.version();
