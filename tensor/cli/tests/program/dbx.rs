@@ -298,7 +298,7 @@ fn images_can_be_switched_off() {
     let [with, without] = ["with.dbx", "without.dbx"].map(|name| place.path("work").join(name));
     assert!(kernels_with_images(&with) > 0);
     assert_eq!(kernels_with_images(&without), 0);
-    let text = succeed(&place, &["inspect", "without.dbx"], CPU);
+    let text = succeed(&place, &["inspect", "without.dbx"], CPU).out;
     assert!(text.contains("qcom-images=no"), "{text}");
 }
 
