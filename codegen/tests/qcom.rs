@@ -343,7 +343,6 @@ fn reading_often() -> Vec<Kernel> {
         matmul(32, 48, 64, true, false, true),
         matmul(16, 64, 32, false, true, false),
         conv(1, 8, 16, 16, 1),
-        padded_rows(8, [12, 32]),
         suite::product(32, 64, 32, half, DType::F32),
     ]
 }

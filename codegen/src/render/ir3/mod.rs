@@ -201,7 +201,7 @@ struct Select<'a> {
 }
 
 /// Compiles a program with its loops unrolled, or as it is where that has no room in registers; with images where these
-/// gain something, and neither more is spilled for them nor fewer fibers fit a shader processor.
+/// gain something, and neither more is spilled for them nor fewer of its waves run at the same time.
 fn best(p: &Program, t: &Target) -> Result<Kernel> {
     let unrolled = loops::unrolled(p);
     let (chosen, plain) = match select(&unrolled, t, Plan::default()) {
@@ -212,11 +212,17 @@ fn best(p: &Program, t: &Target) -> Result<Kernel> {
     if plan.images.is_empty() {
         return Ok(plain);
     }
-    let fibers = |kernel: &Kernel| kernel.waves * if kernel.double { 2 } else { 1 };
+    let chip = qcom::registers(t);
+    let launched = waves(chosen, t, chip.wave);
+    // A wave of twice as many fibers counts as two.
+    let together = |kernel: &Kernel| {
+        let fit = kernel.waves * if kernel.double { 2 } else { 1 };
+        u64::from(fit).min(launched)
+    };
     match select(chosen, t, plan) {
         Ok(kernel)
             if kernel.statistics.spilled <= plain.statistics.spilled
-                && fibers(&kernel) >= fibers(&plain) =>
+                && together(&kernel) >= together(&plain) =>
         {
             Ok(Kernel {
                 plain: Some(Box::new(plain)),
