@@ -77,7 +77,8 @@ fn eager(chip: &str, side: u32) -> Backend {
     let backend = backend(chip);
     let mut target = backend.target.clone();
     let images = target.images.as_mut().unwrap();
-    (images.launch, images.coordinates, images.row_coordinates) = (0.0, 0.0, 0.0);
+    (images.coordinates, images.row_coordinates) = (0.0, 0.0);
+    images.launch = f64::NEG_INFINITY;
     images.side = side;
     backend.targeting(target)
 }

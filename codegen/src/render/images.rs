@@ -82,13 +82,14 @@ pub(super) fn gain(traffic: Traffic, cores: usize, costs: &ImageCosts) -> f64 {
     saved - traffic.loads / cores * (costs.coordinates + rows)
 }
 
-/// Which buffers are images: those that gain most, if together they gain more than a launch with images costs.
-pub(super) fn chosen(gains: &[(u32, f64)], costs: &ImageCosts) -> Vec<u32> {
+/// Which buffers are images: those that gain most, if together they gain more than a launch with images costs. `spare` is
+/// how much longer a unit would read by plain loads than it issues instructions: more than that no image gains.
+pub(super) fn chosen(gains: &[(u32, f64)], spare: f64, costs: &ImageCosts) -> Vec<u32> {
     let mut best: Vec<(u32, f64)> = gains.iter().copied().filter(|g| g.1 > 0.0).collect();
     best.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
     best.truncate(costs.most);
     let all: f64 = best.iter().map(|g| g.1).sum();
-    if all <= costs.launch {
+    if all.min(spare) <= costs.launch {
         return Vec::new();
     }
     let mut args: Vec<u32> = best.into_iter().map(|g| g.0).collect();
@@ -158,9 +159,12 @@ mod tests {
 
     #[test]
     fn the_best_are_chosen_if_they_pay_for_the_launch() {
-        assert_eq!(chosen(&[(0, 300.0), (1, -5.0)], &COSTS), [0u32; 0]);
-        assert_eq!(chosen(&[(0, 300.0), (3, 400.0)], &COSTS), [0, 3]);
+        assert_eq!(chosen(&[(0, 300.0), (1, -5.0)], 1e4, &COSTS), [0u32; 0]);
+        assert_eq!(chosen(&[(0, 300.0), (3, 400.0)], 1e4, &COSTS), [0, 3]);
         let three = [(0, 300.0), (3, 400.0), (5, 600.0)];
-        assert_eq!(chosen(&three, &COSTS), [3, 5]);
+        assert_eq!(chosen(&three, 1e4, &COSTS), [3, 5]);
+        // The unit is busy with instructions.
+        assert_eq!(chosen(&three, 400.0, &COSTS), [0u32; 0]);
+        assert_eq!(chosen(&three, -400.0, &COSTS), [0u32; 0]);
     }
 }

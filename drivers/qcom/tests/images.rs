@@ -65,7 +65,8 @@ fn eager(arch: &str) -> Backend {
     let backend = Backend::find("QCOM:IR3", arch, 0).unwrap();
     let mut target = backend.target.clone();
     let images = target.images.as_mut().unwrap();
-    (images.launch, images.coordinates, images.row_coordinates) = (0.0, 0.0, 0.0);
+    (images.coordinates, images.row_coordinates) = (0.0, 0.0);
+    images.launch = f64::NEG_INFINITY;
     backend.targeting(target)
 }
 

@@ -18,7 +18,7 @@ use super::build::Template;
 use super::fibers::Fibers;
 use super::memory::access_type;
 use super::operand::{List, Opnd};
-use super::{Select, control, uses};
+use super::{Select, control, loops, uses};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, Src};
@@ -27,7 +27,7 @@ use crate::lower::{Access, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty
 use crate::machine::{Class, Part};
 use crate::render::factors::factors;
 use crate::render::images::{PIXEL, Rows, Traffic, chosen, gain};
-use crate::target::Target;
+use crate::target::{ImageCosts, Target};
 
 /// Instructions from a single load to the next one of the same pixel, at most: its four registers are taken that long.
 const NEAR: usize = 24;
@@ -125,6 +125,35 @@ impl<'a> Known<'a> {
         }
     }
 
+    /// Bytes that a wave reads of buffers by an instruction; what its fibers read together counts once.
+    fn read(&self, inst: &Inst) -> f64 {
+        match *inst {
+            Inst::Load {
+                dst,
+                mem: Mem::Arg(_),
+                index,
+                ..
+            } => {
+                let Ty { dtype, lanes } = self.p.ty(dst);
+                (self.fibers.places(index) * lanes as usize * dtype.size()) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// About how many cycles a wave issues an instruction: a cycle for each lane.
+    fn issued(&self, inst: &Inst) -> f64 {
+        let Some(dst) = inst.dst() else {
+            return 0.0;
+        };
+        let ty = self.p.ty(dst);
+        let count = loops::count(inst, ty);
+        match (inst, count) {
+            (_, 0) | (Inst::Load { .. }, _) => count as f64,
+            _ => count.max(ty.lanes as usize) as f64,
+        }
+    }
+
     fn place(&self, inst: &Inst) -> Option<Place> {
         let &Inst::Load {
             dst,
@@ -194,9 +223,12 @@ struct Single {
     places: usize,
 }
 
-/// Loads that may be of pixels.
-fn candidates(p: &Program, t: &Target) -> Vec<Candidate> {
+/// Loads that may be of pixels, and how much longer a wave reads by plain loads than it issues, in cycles of a unit.
+fn candidates(p: &Program, t: &Target, costs: &ImageCosts) -> (Vec<Candidate>, f64) {
     let known = Known::new(p, t);
+    // Waves on each pipe issue at the same time.
+    let pipes = t.registers.map_or(1, |r| r.simds.max(1));
+    let mut spare = 0.0;
     let mut found = Vec::new();
     let mut singles = Vec::new();
     let mut around = vec![1.0];
@@ -212,6 +244,8 @@ fn candidates(p: &Program, t: &Target) -> Vec<Candidate> {
             _ => {}
         }
         block += usize::from(control::is_control(inst));
+        spare += times * known.read(inst) / costs.plain_bytes;
+        spare -= times * known.issued(inst) / f64::from(pipes);
         let Some(place) = known.place(inst) else {
             continue;
         };
@@ -249,7 +283,7 @@ fn candidates(p: &Program, t: &Target) -> Vec<Candidate> {
         }
     }
     found.extend(together(singles));
-    found
+    (found, spare)
 }
 
 /// Single loads that are one of a pixel.
@@ -304,7 +338,7 @@ pub(super) fn plan(p: &Program, t: &Target) -> Plan {
     if !p.args.iter().enumerate().any(is_read) {
         return Plan::default();
     }
-    let candidates = candidates(p, t);
+    let (candidates, spare) = candidates(p, t, costs);
     let waves = (p.items.max(1) as u64).div_ceil(t.wave.max(1) as u64) as f64;
     let waves = waves * p.groups.max(1) as f64;
     let mut traffic: BTreeMap<u32, Traffic> = BTreeMap::new();
@@ -321,7 +355,8 @@ pub(super) fn plan(p: &Program, t: &Target) -> Plan {
     let gains = traffic
         .iter()
         .map(|(&arg, &of)| (arg, gain(of, t.cores, costs)));
-    let args = chosen(&gains.collect::<Vec<_>>(), costs);
+    let spare = spare * waves / t.cores.max(1) as f64;
+    let args = chosen(&gains.collect::<Vec<_>>(), spare, costs);
     let mut plan = Plan::default();
     for &arg in &args {
         let Some((size, _, rows)) = buffer(arg) else {

@@ -47,24 +47,29 @@ fn a_file_of_version_1_runs() {
 /// The same for CPUs and for an Adreno, whose kernel reads images; tensor/cli/tests/program/dbx.rs runs that one.
 #[test]
 fn a_file_of_version_2_runs() {
+    const SIDE: usize = 256;
     let (bundle, mut model) = kept(2);
     assert_eq!(
         targets(&bundle),
         ["CPU::x86_64", "CPU::aarch64", "QCOM::a630"]
     );
-    // `y` is the product of `x` and `w`, of 64 by 64 numbers each.
+    // `y` is the product of `x` and `w`, of 256 by 256 numbers each.
     let number = |seed: usize, n: usize| ((n * 37 + seed * 11) % 251) as f32 / 125.0 - 1.0;
-    let [x, w] = [1, 2].map(|seed| (0..4096).map(|n| number(seed, n)).collect::<Vec<f32>>());
+    let [x, w] = [1, 2].map(|seed| {
+        (0..SIDE * SIDE)
+            .map(|n| number(seed, n))
+            .collect::<Vec<f32>>()
+    });
     for (name, values) in [("x", &x), ("w", &w)] {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         model.write_input(name, &bytes).unwrap();
     }
     model.run(Duration::from_secs(60)).unwrap();
-    let mut y = vec![0; 4096 * 4];
+    let mut y = vec![0; SIDE * SIDE * 4];
     model.read_output("y", &mut y).unwrap();
     for (at, found) in floats(&y).into_iter().enumerate() {
-        let (row, column) = (at / 64, at % 64);
-        let products = (0..64).map(|k| x[row * 64 + k] * w[k * 64 + column]);
+        let (row, column) = (at / SIDE, at % SIDE);
+        let products = (0..SIDE).map(|k| x[row * SIDE + k] * w[k * SIDE + column]);
         let sum: f32 = products.sum();
         assert!(
             (found - sum).abs() < 1e-3,

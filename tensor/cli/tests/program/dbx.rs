@@ -279,9 +279,9 @@ fn the_file_that_is_kept_runs_with_images_on_an_adreno() {
         all.iter().map(|&b| f32::from_le_bytes(b)).collect()
     };
     let [found, want] = [runs_on(&bundle, chain, 1), runs(&bundle, 1)].map(|all| floats(&all));
-    assert!(found.len() == 64 * 64 && want.iter().any(|y| y.abs() > 0.1));
+    assert!(found.len() == 256 * 256 && want.iter().any(|y| y.abs() > 0.1));
     for (found, want) in found.iter().zip(&want) {
-        assert!((found - want).abs() < 1e-4, "{found}, expected {want}");
+        assert!((found - want).abs() < 1e-3, "{found}, expected {want}");
     }
     assert_eq!(machine.machine().broken_rules(), [""; 0]);
 }
@@ -295,11 +295,14 @@ fn images_can_be_switched_off() {
     let args = ["compile", "product.onnx", "--target", "QCOM::a630", "-o"];
     succeed(&place, &[&args[..], &["with.dbx"]].concat(), CPU);
     succeed(&place, &[&args[..], &["without.dbx"]].concat(), off);
-    let [with, without] = ["with.dbx", "without.dbx"].map(|name| place.path("work").join(name));
-    assert!(kernels_with_images(&with) > 0);
-    assert_eq!(kernels_with_images(&without), 0);
-    let text = succeed(&place, &["inspect", "without.dbx"], CPU).out;
-    assert!(text.contains("qcom-images=no"), "{text}");
+    assert_eq!(
+        kernels_with_images(&place.path("work").join("without.dbx")),
+        0
+    );
+    for (file, is_off) in [("with.dbx", false), ("without.dbx", true)] {
+        let text = succeed(&place, &["inspect", file], CPU).out;
+        assert_eq!(text.contains("qcom-images=no"), is_off, "{text}");
+    }
 }
 
 #[cfg(feature = "twin")]
