@@ -86,12 +86,16 @@ pub struct ImageCosts {
     pub plain_bytes: f64,
     /// Cycles in which a wave computes the coordinates of a load.
     pub coordinates: f64,
+    /// More of them where an image has several rows.
+    pub row_coordinates: f64,
     /// Cycles that a launch with images takes longer.
     pub launch: f64,
     /// Pixels along a side at most, a power of two.
     pub side: u32,
     /// What bytes of a row are a multiple of.
     pub row_bytes: u32,
+    /// What pixels of a row are a multiple of, where an image has several.
+    pub row_pixels: u32,
     /// Images of a kernel at most.
     pub most: usize,
 }

@@ -49,18 +49,23 @@ fn examine(built: &Built, what: &str) -> Vec<Object> {
     objects
 }
 
-fn examine_code(object: &Object, what: &str) {
+/// The instructions of a kernel.
+fn instructions(object: &Object, what: &str) -> Vec<ir3::Inst> {
     let used = object.statistics.instructions as usize;
-    let insts: Vec<ir3::Inst> = object.code[..used]
+    object.code[..used]
         .iter()
         .map(|&word| ir3::decode(word).unwrap_or_else(|e| panic!("{what}: {e}")))
-        .collect();
+        .collect()
+}
+
+fn examine_code(object: &Object, what: &str) {
+    let insts = instructions(object, what);
     // The fiber's number: three full registers.
     let inputs: Vec<usize> = (0..6).collect();
     if let Err(hazard) = check::check(&insts, &inputs) {
         panic!("{what}: {hazard}\n{}", object.disassemble());
     }
-    assert!(object.code.len().is_multiple_of(16) && object.code.len() >= used + 4);
+    assert!(object.code.len().is_multiple_of(16) && object.code.len() >= insts.len() + 4);
     assert!(
         object.footprint.full <= 48 && object.footprint.half <= 48,
         "{what}"
@@ -72,7 +77,9 @@ fn eager(chip: &str, side: u32) -> Backend {
     let backend = backend(chip);
     let mut target = backend.target.clone();
     let images = target.images.as_mut().unwrap();
-    (images.launch, images.coordinates, images.side) = (0.0, 0.0, side);
+    (images.coordinates, images.row_coordinates) = (0.0, 0.0);
+    images.launch = f64::NEG_INFINITY;
+    images.side = side;
     backend.targeting(target)
 }
 
@@ -336,60 +343,153 @@ fn reading_often() -> Vec<Kernel> {
         matmul(64, 64, 64, false, false, false),
         matmul(32, 48, 64, true, false, true),
         matmul(16, 64, 32, false, true, false),
-        conv(1, 8, 16, 16, 3),
-        padded_conv(8, 8, [8, 8], 3),
+        conv(1, 8, 16, 16, 1),
         suite::product(32, 64, 32, half, DType::F32),
     ]
+}
+
+/// What kernels of a chip read as images.
+#[derive(Default, Debug)]
+struct Read {
+    /// Loads of 16 bits, and of 32.
+    loads: [usize; 2],
+    /// Images of one row, and of several.
+    rows: [usize; 2],
+}
+
+impl Read {
+    /// Counts those of objects. Gives how many images there are.
+    fn count(&mut self, objects: &[Object], what: &str) -> usize {
+        for object in objects {
+            for inst in instructions(object, what) {
+                if inst.op == ir3::Op::Isam {
+                    self.loads[usize::from(inst.mods.ty == Some(ir3::Type::U32))] += 1;
+                }
+            }
+            for image in &object.images {
+                self.rows[usize::from(image.height > 1)] += 1;
+            }
+        }
+        objects.iter().map(|object| object.images.len()).sum()
+    }
+}
+
+/// Compiles a kernel for a chip without images, and with those of one row and of several; if it runs, results are
+/// compared. Gives how many images there are in all.
+fn with_and_without(
+    kernel: &Kernel,
+    chip: &str,
+    noopt: bool,
+    runs: bool,
+    read: &mut Read,
+) -> usize {
+    let options = Options {
+        noopt,
+        deterministic: true,
+        ..Options::default()
+    };
+    let what = format!("{} on {chip}", kernel.name);
+    let start = fill(kernel, &mut Random(0x1234_5678_9abc_def1));
+    let plain = build(kernel, &backend(chip).without_images(), &options).unwrap();
+    for object in examine(&plain, &what) {
+        assert!(object.images.is_empty() && object.plain.is_none(), "{what}");
+    }
+    let mut want = start.clone();
+    if runs {
+        machine::run(&plain, &backend(chip).target, &mut want, &[]);
+    }
+    let mut images = 0;
+    for side in [1 << 14, 1 << 8] {
+        let backend = eager(chip, side);
+        let built = build(kernel, &backend, &options).unwrap();
+        images += read.count(&examine(&built, &what), &what);
+        if runs {
+            let mut got = start.clone();
+            machine::run(&built, &backend.target, &mut got, &[]);
+            assert!(got == want, "{what}: other bits than without images");
+        }
+    }
+    images
 }
 
 #[test]
 fn images_give_the_same_bits() {
     let part = Part::chosen();
     let mut next = 0;
-    for (number, chip) in Target::qcom_chips().enumerate() {
-        let mut found = [0, 0];
+    // Every chip in a whole run, and in another one some kernels of each of a few chips.
+    let chips = Target::qcom_chips().enumerate();
+    for (_, chip) in chips.filter(|(number, _)| part.has(*number, 3)) {
+        let mut read = Read::default();
         for kernel in reading_often() {
+            let mut images = 0;
             for noopt in [true, false] {
                 next += 1;
-                // Every chip in a whole run, and in another one some kernels of each of a few chips.
-                if !part.has(number, 3) {
-                    continue;
-                }
-                let options = Options {
-                    noopt,
-                    deterministic: true,
-                    ..Options::default()
-                };
-                let what = format!("{} on {chip}", kernel.name);
-                let start = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
-                // One row, and several.
-                let backends = [eager(chip, 1 << 14), eager(chip, 1 << 8)];
-                let plain = build(&kernel, &backend(chip).without_images(), &options).unwrap();
-                for object in examine(&plain, &what) {
-                    assert!(object.images.is_empty() && object.plain.is_none(), "{what}");
-                }
-                let mut want = start.clone();
-                let is_run = part.has(next, 4);
-                if is_run {
-                    machine::run(&plain, &backends[0].target, &mut want, &[]);
-                }
-                for (backend, found) in backends.iter().zip(&mut found) {
-                    let built = build(&kernel, backend, &options).unwrap();
-                    let objects = examine(&built, &what);
-                    *found += objects.iter().map(|o| o.images.len()).sum::<usize>();
-                    if !is_run {
-                        continue;
-                    }
-                    let mut got = start.clone();
-                    machine::run(&built, &backend.target, &mut got, &[]);
-                    assert!(got == want, "{what}: other bits than without images");
-                }
+                images += with_and_without(&kernel, chip, noopt, part.has(next, 4), &mut read);
             }
+            assert!(images > 0, "{} on {chip} has no images", kernel.name);
         }
-        if part.has(number, 3) {
-            assert!(found.iter().all(|&n| n > 0), "{chip}: {found:?} images");
-        }
+        let Read { loads, rows } = &read;
+        assert!(loads.iter().chain(rows).all(|&n| n > 0), "{chip}: {read:?}");
     }
+}
+
+/// `o[c, y, x] = sum of p[y + d - 1, x] * f[c, d]`, with rows of zeros around `p`: its first elements of rows are multiples
+/// of four, and the loads of the first and of the last row do not happen.
+fn padded_rows(channels: i64, [h, w]: [i64; 2]) -> Kernel {
+    let mut m = Make::new();
+    let o = m.buffer(DType::F32, (channels * h * w) as usize, true);
+    let p = m.buffer(DType::F32, (h * w) as usize, false);
+    let f = m.buffer(DType::F32, (channels * 3) as usize, false);
+    let (c, y, x, d) = (m.l(channels), m.l(h), m.l(w), m.r(3));
+    let row = m.at(&[(y, 1), (d, 1)], -1);
+    let [below, end] = [-1, h].map(|n| m.g.index(n));
+    let low = m.g.binary(Binary::Lt, below, row);
+    let high = m.g.binary(Binary::Lt, row, end);
+    let gate = m.g.binary(Binary::And, low, high);
+    let index = m.at(&[(row, w), (x, 1)], 0);
+    let zero = m.f32(0.0);
+    let picture = m.g.load_gated(p, index, gate, zero);
+    let filter = m.load(f, &[(c, 3), (d, 1)]);
+    let product = m.mul(picture, filter);
+    let sum = m.sum(product, &[d]);
+    m.store(o, &[(c, h * w), (y, w), (x, 1)], sum);
+    m.kernel("padded_rows")
+}
+
+/// Loads with a gate, whose indices are negative where it is false.
+#[test]
+fn images_are_read_behind_gates() {
+    let kernel = padded_rows(8, [12, 32]);
+    let options = Options {
+        opts: Some(vec![Opt::Vec { axis: 2, lanes: 4 }]),
+        deterministic: true,
+        ..Options::default()
+    };
+    let start = fill(&kernel, &mut Random(0x1234_5678_9abc_def1));
+    let results = [eager("a630", 1 << 14), backend("a630").without_images()].map(|backend| {
+        let built = build(&kernel, &backend, &options).unwrap();
+        let objects = examine(&built, &kernel.name);
+        let [object] = &objects[..] else {
+            panic!("{} stages", objects.len());
+        };
+        let insts = instructions(object, &kernel.name);
+        // Single ones are of the filter.
+        let vectors = |inst: &&ir3::Inst| inst.op == ir3::Op::LdgA && inst.mods.count == 4;
+        let vectors = insts.iter().filter(vectors).count();
+        let pixels = insts.iter().filter(|inst| inst.op == ir3::Op::Isam).count();
+        let mut got = start.clone();
+        machine::run(&built, &backend.target, &mut got, &[]);
+        (vectors, pixels, got)
+    });
+    let [(0, pixels, with), (vectors, 0, without)] = results else {
+        panic!(
+            "{:?}",
+            results.map(|(vectors, pixels, _)| (vectors, pixels))
+        );
+    };
+    assert!(pixels > 0 && vectors > 0 && with == without);
+    let want = expected(&kernel, &start, &[]);
+    same(DType::F32, &with[0], &want[0], 1e-5, &kernel.name);
 }
 
 /// What is read once, or is written, is no image; launches are as they were before.

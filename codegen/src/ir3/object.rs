@@ -378,7 +378,10 @@ fn decode_more(
     }
     let count = word(6)? as usize;
     if count == 0 || count > MOST_IMAGES || (word(7)?, word(8)?) != (0, 1) {
-        return Err(wrong("wrong numbers of images and samplers", 6));
+        return Err(wrong(
+            "not 1 to 128 images, none that is written, and one sampler",
+            6,
+        ));
     }
     let image = |n: usize| -> Result<Image, ObjectError> {
         let at = MORE_HEADER + n * IMAGE;
@@ -397,7 +400,7 @@ fn decode_more(
     let has_plain = word(9)? & HAS_PLAIN != 0;
     if has_plain == plain.is_empty() {
         return Err(wrong(
-            "the version without images is missing or unnamed",
+            "a flag of a version without images and nothing behind, or bytes without the flag",
             end,
         ));
     }

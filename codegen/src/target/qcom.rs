@@ -5,6 +5,7 @@
 //! processors, 150 GB/s from the texture cache); none of ours.
 
 use drivers_spec::qcom::chip::{CHIPS, Chip as Row, by_name};
+use drivers_spec::qcom::descriptor::{MAX_SIDE, PITCH_ALIGNMENT};
 
 use super::{Atomics, GroupCosts, ImageCosts, RegisterFile, Target, TargetKind};
 use crate::dtype::DType;
@@ -37,18 +38,19 @@ const GROUPS: GroupCosts = GroupCosts {
 };
 
 /// Images. 150 GB/s from the texture cache are 105 bytes per cycle and shader processor; products by plain loads had a
-/// third of the rate of those by images, on the same device of others. Coordinates are two or three instructions, of
-/// four cycles each for a wave of 64; sampler and descriptors are two more tables and a dozen registers of a launch,
-/// for which there is no measurement.
+/// third of the rate of those by images, on the same device of others. Coordinates are two instructions and a part of a
+/// third, of four cycles each for a wave of 64. What a launch takes longer for two more tables, of a sampler and of
+/// descriptors, and a dozen registers is an estimate; nobody has measured it.
 const IMAGES: ImageCosts = ImageCosts {
     bytes: 105.0,
     plain_bytes: 35.0,
     coordinates: 10.0,
+    row_coordinates: 4.0,
     launch: 500.0,
-    // The longest side in the vendor's OpenCL; fields have a bit more.
-    side: 1 << 14,
+    side: MAX_SIDE,
     // PITCHALIGN counts from here: Mesa `a6xx_descriptors.xml`.
     row_bytes: 64,
+    row_pixels: PITCH_ALIGNMENT,
     most: 16,
 };
 

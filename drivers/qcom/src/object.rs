@@ -314,8 +314,11 @@ impl Object {
             .map(|word| u32::from_le_bytes(*word))
             .collect();
         let (head, tables) = words.split_first_chunk::<11>().ok_or_else(cut)?;
-        if head[0] != MORE || !rest.is_empty() {
+        if head[0] != MORE {
             return Err(foreign(head[0]));
+        }
+        if !rest.is_empty() {
+            return Err(cut());
         }
         [
             self.grid_at,
@@ -561,6 +564,12 @@ impl Image {
         let texture = Texture::rows(self.format, self.width, self.height, self.pitch, 0);
         texture.encode().map_err(|e| e.to_string())
     }
+
+    /// Bytes from the first pixel to the last one; the most that 32 bits hold if there are more.
+    pub fn bytes(&self) -> u32 {
+        let rows = self.height.saturating_sub(1).saturating_mul(self.pitch);
+        rows.saturating_add(self.width.saturating_mul(self.format.bytes()))
+    }
 }
 
 #[cfg(test)]
@@ -663,7 +672,8 @@ mod tests {
         assert_eq!(Object::parse(&bytes), Ok(one.clone()));
         let code = one.code_words().len() * 4;
         for end in code + 1..bytes.len() {
-            assert!(Object::parse(&bytes[..end]).is_err(), "{end}");
+            let error = Object::parse(&bytes[..end]).unwrap_err();
+            assert!(matches!(error, Error::Truncated { .. }), "{end}: {error}");
         }
         let longer = [&bytes[..], &[0; 4]].concat();
         let error = Object::parse(&longer).unwrap_err().to_string();

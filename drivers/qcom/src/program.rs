@@ -8,7 +8,7 @@ use drivers_gpu::core::Core;
 use drivers_gpu::engine::load::{PlacedKernel, place, refused};
 use drivers_gpu::memory::pool::Pool;
 use drivers_spec::qcom::chip::Chip;
-use hcq::{KernelImage, Program, Result};
+use hcq::{ArgKind, KernelImage, Program, Result};
 
 use crate::backend::arch;
 use crate::encode::builtin::{CODE_ALIGN, FETCHED};
@@ -65,7 +65,7 @@ pub(crate) fn load(
     Ok((program, private_bytes))
 }
 
-/// Checks the arguments that launches will write against those that the kernel reads.
+/// Checks the arguments that launches will write against those that the kernel reads, and those that its images are.
 fn check_layout(object: &Object, image: &KernelImage) -> Result<(), String> {
     let room = object.argument_bytes;
     for (i, field) in image.args.fields.iter().enumerate() {
@@ -76,6 +76,17 @@ fn check_layout(object: &Object, image: &KernelImage) -> Result<(), String> {
                  reads: pass the layout that belongs to the code",
                 field.offset,
                 field.kind.bytes()
+            ));
+        }
+    }
+    for (n, own) in object.textures.iter().chain(&object.uavs).enumerate() {
+        let argument = own.argument;
+        let field = image.args.fields.get(argument as usize);
+        if field.is_none_or(|field| field.kind != ArgKind::Buffer) {
+            return Err(format!(
+                "image {n} is argument {argument}, expected a buffer among the {} arguments: pass the layout that belongs to \
+                 the code",
+                image.args.fields.len()
             ));
         }
     }

@@ -6,14 +6,14 @@ mod stand;
 use std::sync::Arc;
 
 use codegen::build::{Stage, StageArg};
-use codegen::ir::{Binary, Graph, Kernel, ParamInfo, RangeKind, ReduceOp, StoreMode};
+use codegen::ir::{Binary, Graph, Kernel, ParamInfo, RangeKind, ReduceOp, StoreMode, Unary};
 use codegen::ir3::Object;
 use codegen::{Backend, DType, build};
 use drivers_qcom::{Options, kgsl, over};
 use hcq::transport::Machine;
 use hcq::{
-    ArgKind, ArgLayout, Buffer, Command, Device, KernelImage, MemoryKind, Program, QueueKind,
-    Scope, Stream, Val, Width,
+    ArgKind, ArgLayout, Buffer, Command, Device, Error, KernelImage, MemoryKind, Program,
+    QueueKind, Scope, Stream, Val, Width,
 };
 use twin_qcom::machine::TwinMachine;
 
@@ -24,8 +24,8 @@ const SIDE: i64 = 64;
 /// Bytes of a matrix.
 const BYTES: u64 = (SIDE * SIDE * 4) as u64;
 
-/// `o[i, j] = sum of a[i, r] * b[r, j]`.
-fn kernel() -> Kernel {
+/// `o[i, j] = sum of a[i, r] * b[r, j]`, or less than zero by as much.
+fn kernel(negated: bool) -> Kernel {
     let mut g = Graph::new();
     let [o, a, b] = [0, 1, 2].map(|slot| g.param(slot, DType::F32));
     let [i, j] = [0, 1].map(|axis| g.range(axis, SIDE, RangeKind::Loop));
@@ -39,6 +39,10 @@ fn kernel() -> Kernel {
     let (x, y) = (g.load(a, left), g.load(b, right));
     let product = g.binary(Binary::Mul, x, y);
     let sum = g.reduce(ReduceOp::Add, product, &[r]);
+    let sum = match negated {
+        true => g.unary(Unary::Neg, sum),
+        false => sum,
+    };
     let store = g.store(StoreMode::Set, o, to, sum, None);
     let sink = g.sink(&[store]);
     let params = [true, false, false].map(|written| ParamInfo {
@@ -61,23 +65,24 @@ fn eager(arch: &str) -> Backend {
     let backend = Backend::find("QCOM:IR3", arch, 0).unwrap();
     let mut target = backend.target.clone();
     let images = target.images.as_mut().unwrap();
-    (images.launch, images.coordinates) = (0.0, 0.0);
+    (images.coordinates, images.row_coordinates) = (0.0, 0.0);
+    images.launch = f64::NEG_INFINITY;
     backend.targeting(target)
 }
 
 /// The stages of a kernel.
-fn stages(backend: &Backend) -> Vec<Stage> {
+fn stages(backend: &Backend, kernel: &Kernel) -> Vec<Stage> {
     let options = codegen::Options {
         deterministic: true,
         ..codegen::Options::default()
     };
-    let built = build(&kernel(), backend, &options).unwrap();
+    let built = build(kernel, backend, &options).unwrap();
     assert!(built.scratch.is_empty());
     built.stages
 }
 
 /// A stage that is loaded, and its arguments at addresses of the buffers.
-fn load(device: &dyn Device, stage: &Stage, places: [u64; 3]) -> (Program, Vec<Val>) {
+fn load(device: &dyn Device, stage: &Stage, places: [u64; 3]) -> (Arc<Program>, Vec<Val>) {
     let args = stage.args.iter().map(|arg| match *arg {
         StageArg::Param(slot) => (ArgKind::Buffer, Val::Const(places[usize::from(slot)])),
         StageArg::Number(n) => (ArgKind::Value(Width::W64), Val::Const(n as u64)),
@@ -93,6 +98,13 @@ fn load(device: &dyn Device, stage: &Stage, places: [u64; 3]) -> (Program, Vec<V
         local_bytes: stage.local_bytes,
     };
     (device.load(&image).unwrap(), args)
+}
+
+/// A device of a simulated machine.
+fn device(twin: &Arc<TwinMachine>) -> Arc<dyn Device> {
+    let machine: Arc<dyn Machine> = twin.clone();
+    let backend = kgsl::open(&machine, 0, &Options::default()).unwrap();
+    over(&backend, &Options::default()).unwrap()
 }
 
 /// Runs the stages on matrices that lie so many bytes behind the beginning of their buffers, twice: the second time what
@@ -152,24 +164,86 @@ fn run(device: &Arc<dyn Device>, stages: &[Stage], behind: u64) -> Vec<u8> {
 
 #[test]
 fn results_are_those_without_images_at_any_address() {
-    let with = stages(&eager("a630"));
+    let with = stages(&eager("a630"), &kernel(false));
     let images = with.iter().map(|stage| {
         let object = Object::decode(&stage.object).unwrap();
         assert_eq!(object.images.is_empty(), object.plain.is_none());
         object.images.len()
     });
     assert!(images.sum::<usize>() > 0, "nothing is read as an image");
-    let without = stages(&eager("a630").without_images());
+    let without = stages(&eager("a630").without_images(), &kernel(false));
     let twin = TwinMachine::new("chip=a630").unwrap();
-    let machine: Arc<dyn Machine> = twin.clone();
-    let backend = kgsl::open(&machine, 0, &Options::default()).unwrap();
-    let device: Arc<dyn Device> = over(&backend, &Options::default()).unwrap();
+    let device = device(&twin);
     let want = run(&device, &without, 0);
     // What descriptors hold, and what they do not.
     for behind in [0, 64, 32, 4] {
         assert!(run(&device, &with, behind) == want, "{behind} bytes behind");
     }
     drop(device);
-    drop(backend);
     assert_eq!(twin.machine().broken_rules(), [""; 0]);
+}
+
+/// Each kernel gets that of another sign as its version without images: the results tell which one ran.
+#[test]
+fn images_are_read_where_descriptors_hold_their_addresses() {
+    let without = eager("a630").without_images();
+    let [plain, negated] = [false, true].map(|negated| stages(&without, &kernel(negated)));
+    let mixed = stages(&eager("a630"), &kernel(false));
+    let mixed: Vec<Stage> = mixed
+        .into_iter()
+        .zip(&negated)
+        .map(|(stage, negated)| {
+            assert_eq!(
+                (stage.grid, stage.block, &stage.args, stage.local_bytes),
+                (
+                    negated.grid,
+                    negated.block,
+                    &negated.args,
+                    negated.local_bytes
+                )
+            );
+            let mut object = Object::decode(&stage.object).unwrap();
+            assert!(!object.images.is_empty());
+            object.plain = Some(Box::new(Object::decode(&negated.object).unwrap()));
+            Stage {
+                object: object.encode().into(),
+                ..stage
+            }
+        })
+        .collect();
+    let twin = TwinMachine::new("chip=a630").unwrap();
+    let device = device(&twin);
+    let want = [&plain, &negated].map(|stages| run(&device, stages, 0));
+    assert!(want[0] != want[1]);
+    for (behind, version) in [(0, 0), (64, 0), (32, 1), (4, 1)] {
+        let found = run(&device, &mixed, behind);
+        assert!(found == want[version], "{behind} bytes behind");
+    }
+    drop(device);
+    assert_eq!(twin.machine().broken_rules(), [""; 0]);
+}
+
+#[test]
+fn images_are_arguments_that_are_buffers() {
+    let twin = TwinMachine::new("chip=a630").unwrap();
+    let device = device(&twin);
+    let picture = stand::picture(&device.info().arch);
+    device.load(&picture).unwrap();
+    let number = ArgLayout::new([ArgKind::Buffer, ArgKind::Value(Width::W64)]);
+    for (args, expected) in [
+        (ArgLayout::buffers(1), "a buffer among the 1 arguments"),
+        (number, "a buffer among the 2 arguments"),
+    ] {
+        let wrong = KernelImage {
+            args,
+            ..picture.clone()
+        };
+        let error = device.load(&wrong).unwrap_err();
+        assert!(matches!(error, Error::Program { .. }), "{error}");
+        let error = error.to_string();
+        assert!(
+            error.contains("image 1 is argument 1") && error.contains(expected),
+            "{error}"
+        );
+    }
 }

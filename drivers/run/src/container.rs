@@ -9,6 +9,11 @@
 //! The hash of the header covers its first 32 bytes and the table; that of a section covers the section. So a
 //! change of any byte is found: by the hash of the header or of a section, or as a gap that is not zero. Numbers are
 //! little-endian.
+//!
+//! | version | what it adds |
+//! |---|---|
+//! | 1 | |
+//! | 2 | code for Adreno may have images and a version without them behind it, which older drivers do not load |
 
 use sha2::{Digest, Sha256};
 
@@ -17,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::source::{PIECE, Source};
 
 /// The version that is written, and the newest one that is read.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Not text, and damaged by whatever converts line ends, as the magic number of PNG.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89DBX\r\n\x1a\n";

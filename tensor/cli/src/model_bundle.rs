@@ -47,6 +47,8 @@ pub struct Recipe {
     pub half: bool,
     /// Threads that a processor's code is laid out for; it runs on any number.
     pub threads: usize,
+    /// Kernels for Adreno may read buffers as images. Yes, unless it is to be seen what that gains.
+    pub qcom_images: bool,
     /// Inputs that a run finds as the run before left them.
     pub states: Vec<Carried>,
 }
@@ -72,6 +74,7 @@ impl Recipe {
             targets: targets.collect::<Result<_>>()?,
             half: false,
             threads: THREADS,
+            qcom_images: true,
             states: Vec::new(),
         })
     }
@@ -154,7 +157,10 @@ impl Recipe {
         let mut known: Vec<(String, &Target)> = Vec::new();
         let mut all = Vec::with_capacity(self.targets.len());
         for target in &self.targets {
-            let backend = target.backend(self.threads)?;
+            let backend = match (target.backend(self.threads)?, self.qcom_images) {
+                (backend, true) => backend,
+                (backend, false) => backend.without_images(),
+            };
             let plan = TargetPlan {
                 device: target.device().into(),
                 arch: target.arch(&backend),
@@ -181,6 +187,9 @@ impl Recipe {
         let mut options = vec![format!("threads={}", self.threads)];
         if self.half {
             options.push("half=yes".into());
+        }
+        if !self.qcom_images {
+            options.push("qcom-images=no".into());
         }
         for Carried {
             input,

@@ -31,8 +31,8 @@ pub(super) enum Key {
     Behind(Reg, i64),
     /// The number of the pixel that an index is in.
     Pixel(Reg),
-    /// The pixel of an image that is so many behind the one of an index: its four elements.
-    Elements(u8, Reg, i64),
+    /// The four elements of a pixel from the one of an index on, for the loads of a group.
+    Elements(Reg, u32),
 }
 
 impl Key {
@@ -41,7 +41,7 @@ impl Key {
             Key::Address(_, index, _)
             | Key::Behind(index, _)
             | Key::Pixel(index)
-            | Key::Elements(_, index, _) => index,
+            | Key::Elements(index, _) => index,
         }
     }
 }

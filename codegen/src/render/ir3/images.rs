@@ -15,18 +15,19 @@ use hashbrown::HashMap;
 
 use super::address::Key;
 use super::build::Template;
+use super::fibers::Fibers;
 use super::memory::access_type;
 use super::operand::{List, Opnd};
-use super::{Select, control, uses};
+use super::{Select, control, loops, uses};
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::ir3::virt::{Code, Dst, FULL, Src};
 use crate::ir3::{Flags, Image, Op, Type};
 use crate::lower::{Access, Arg, Inst, Interval, Intervals, Mem, Program, Reg, Ty};
 use crate::machine::{Class, Part};
-use crate::render::factors::{factors, splat};
+use crate::render::factors::factors;
 use crate::render::images::{PIXEL, Rows, Traffic, chosen, gain};
-use crate::target::Target;
+use crate::target::{ImageCosts, Target};
 
 /// Instructions from a single load to the next one of the same pixel, at most: its four registers are taken that long.
 const NEAR: usize = 24;
@@ -40,8 +41,13 @@ enum Way {
     Pixels { base: Reg, pixel: i64 },
     /// The same from an index on where a boolean is true; the first ones of the image where it is false.
     Gated { index: Reg, gate: Reg },
-    /// One element of a pixel.
-    Lane { base: Reg, pixel: i64, lane: u8 },
+    /// One element of a pixel; those of one group read it once.
+    Lane {
+        base: Reg,
+        pixel: i64,
+        lane: u8,
+        group: u32,
+    },
 }
 
 /// A load of an image.
@@ -73,6 +79,8 @@ struct Candidate {
     way: Way,
     /// How many pixels a work-item reads by it in all.
     pixels: f64,
+    /// How many of its pixels the fibers of a wave read at a time.
+    places: usize,
 }
 
 /// A load of a buffer that is only read.
@@ -95,9 +103,57 @@ struct Known<'a> {
     factors: Vec<u32>,
     defs: Vec<Option<usize>>,
     ranges: Vec<Interval>,
+    fibers: Fibers,
 }
 
-impl Known<'_> {
+impl<'a> Known<'a> {
+    fn new(p: &'a Program, t: &Target) -> Known<'a> {
+        Known {
+            p,
+            factors: factors(p),
+            defs: uses::defs(p),
+            ranges: Intervals::of_program(p),
+            fibers: Fibers::new(p, t.wave),
+        }
+    }
+
+    /// The scalar that all lanes of a register have, if it was made of one.
+    fn splat(&self, reg: Reg) -> Option<Reg> {
+        match self.p.insts[self.defs[reg.0 as usize]?] {
+            Inst::Splat { a, .. } => Some(a),
+            _ => None,
+        }
+    }
+
+    /// Bytes that a wave reads of buffers by an instruction; what its fibers read together counts once.
+    fn read(&self, inst: &Inst) -> f64 {
+        match *inst {
+            Inst::Load {
+                dst,
+                mem: Mem::Arg(_),
+                index,
+                ..
+            } => {
+                let Ty { dtype, lanes } = self.p.ty(dst);
+                (self.fibers.places(index) * lanes as usize * dtype.size()) as f64
+            }
+            _ => 0.0,
+        }
+    }
+
+    /// About how many cycles a wave issues an instruction: a cycle for each lane.
+    fn issued(&self, inst: &Inst) -> f64 {
+        let Some(dst) = inst.dst() else {
+            return 0.0;
+        };
+        let ty = self.p.ty(dst);
+        let count = loops::count(inst, ty);
+        match (inst, count) {
+            (_, 0) | (Inst::Load { .. }, _) => count as f64,
+            _ => count.max(ty.lanes as usize) as f64,
+        }
+    }
+
     fn place(&self, inst: &Inst) -> Option<Place> {
         let &Inst::Load {
             dst,
@@ -128,7 +184,7 @@ impl Known<'_> {
         }
         let gate = match gate {
             None => None,
-            Some((gate, _)) if lanes > 1 => Some(splat(self.p, gate)?),
+            Some((gate, _)) if lanes > 1 => Some(self.splat(gate)?),
             Some(_) => return None,
         };
         let is_multiple = |reg: Reg| self.factors[reg.0 as usize] >= PIXEL.trailing_zeros();
@@ -164,16 +220,15 @@ struct Single {
     lane: u8,
     /// How often it runs.
     times: f64,
+    places: usize,
 }
 
-/// Loads that may be of pixels.
-fn candidates(p: &Program) -> Vec<Candidate> {
-    let known = Known {
-        p,
-        factors: factors(p),
-        defs: uses::defs(p),
-        ranges: Intervals::of_program(p),
-    };
+/// Loads that may be of pixels, and how much longer a wave reads by plain loads than it issues, in cycles of a unit.
+fn candidates(p: &Program, t: &Target, costs: &ImageCosts) -> (Vec<Candidate>, f64) {
+    let known = Known::new(p, t);
+    // Waves on each pipe issue at the same time.
+    let pipes = t.registers.map_or(1, |r| r.simds.max(1));
+    let mut spare = 0.0;
     let mut found = Vec::new();
     let mut singles = Vec::new();
     let mut around = vec![1.0];
@@ -189,17 +244,22 @@ fn candidates(p: &Program) -> Vec<Candidate> {
             _ => {}
         }
         block += usize::from(control::is_control(inst));
+        spare += times * known.read(inst) / costs.plain_bytes;
+        spare -= times * known.issued(inst) / f64::from(pipes);
         let Some(place) = known.place(inst) else {
             continue;
         };
-        let Place { arg, dst, base, .. } = place;
+        let Place {
+            arg,
+            dst,
+            base,
+            index,
+            ..
+        } = place;
         let four = i64::from(PIXEL);
         let (pixel, lane) = (place.more.div_euclid(four), place.more.rem_euclid(four));
         let way = match place.gate {
-            Some(gate) => Way::Gated {
-                index: place.index,
-                gate,
-            },
+            Some(gate) => Way::Gated { index, gate },
             None => Way::Pixels { base, pixel },
         };
         if place.lanes.is_multiple_of(PIXEL) && lane == 0 {
@@ -209,6 +269,7 @@ fn candidates(p: &Program) -> Vec<Candidate> {
                 dst,
                 way,
                 pixels,
+                places: known.fibers.places(index),
             });
         } else if place.lanes == 1 && place.whole {
             singles.push(Single {
@@ -217,11 +278,12 @@ fn candidates(p: &Program) -> Vec<Candidate> {
                 dst,
                 lane: lane as u8,
                 times,
+                places: known.fibers.places(index),
             });
         }
     }
     found.extend(together(singles));
-    found
+    (found, spare)
 }
 
 /// Single loads that are one of a pixel.
@@ -233,7 +295,8 @@ fn together(mut singles: Vec<Single>) -> Vec<Candidate> {
         if lanes.count_ones() < FEWEST {
             continue;
         }
-        for (n, single) in group.iter().enumerate() {
+        let first = group[0].at;
+        for single in group {
             let (arg, base, pixel, _) = single.key;
             found.push(Candidate {
                 arg,
@@ -242,8 +305,14 @@ fn together(mut singles: Vec<Single>) -> Vec<Candidate> {
                     base: Reg(base),
                     pixel,
                     lane: single.lane,
+                    group: first as u32,
                 },
-                pixels: if n == 0 { single.times } else { 0.0 },
+                pixels: if single.at == first {
+                    single.times
+                } else {
+                    0.0
+                },
+                places: single.places,
             });
         }
     }
@@ -262,23 +331,32 @@ pub(super) fn plan(p: &Program, t: &Target) -> Plan {
         }
         _ => None,
     };
-    let candidates = candidates(p);
-    let (groups, items) = (p.groups.max(1) as f64, p.items.max(1));
-    let waves = groups * (items as u64).div_ceil(t.wave.max(1) as u64) as f64;
+    let is_read = |(n, arg): (usize, &Arg)| {
+        let only = matches!(arg, Arg::Buffer { written: false, .. });
+        only && buffer(n as u32).is_some()
+    };
+    if !p.args.iter().enumerate().any(is_read) {
+        return Plan::default();
+    }
+    let (candidates, spare) = candidates(p, t, costs);
+    let waves = (p.items.max(1) as u64).div_ceil(t.wave.max(1) as u64) as f64;
+    let waves = waves * p.groups.max(1) as f64;
     let mut traffic: BTreeMap<u32, Traffic> = BTreeMap::new();
-    for Candidate { arg, pixels, .. } in &candidates {
-        let Some((size, len, _)) = buffer(*arg) else {
+    for one in &candidates {
+        let Some((size, len, rows)) = buffer(one.arg) else {
             continue;
         };
-        let of = traffic.entry(*arg).or_default();
+        let of = traffic.entry(one.arg).or_default();
         of.own = (size * len) as f64;
-        of.bytes += pixels * groups * items as f64 * (PIXEL as usize * size) as f64;
-        of.loads += pixels * waves;
+        of.bytes += one.pixels * waves * (one.places * PIXEL as usize * size) as f64;
+        of.loads += one.pixels * waves;
+        of.rows = rows.height > 1;
     }
     let gains = traffic
         .iter()
         .map(|(&arg, &of)| (arg, gain(of, t.cores, costs)));
-    let args = chosen(&gains.collect::<Vec<_>>(), costs);
+    let spare = spare * waves / t.cores.max(1) as f64;
+    let args = chosen(&gains.collect::<Vec<_>>(), spare, costs);
     let mut plan = Plan::default();
     for &arg in &args {
         let Some((size, _, rows)) = buffer(arg) else {
@@ -308,8 +386,13 @@ impl Select<'_> {
     pub(super) fn fetch(&mut self, Fetch { image, way }: Fetch, ty: Ty) -> Result<List> {
         let kind = access_type(ty.dtype);
         let (from, first) = match way {
-            Way::Lane { base, pixel, lane } => {
-                let key = Key::Elements(image, base, pixel);
+            Way::Lane {
+                base,
+                pixel,
+                lane,
+                group,
+            } => {
+                let key = Key::Elements(base, group);
                 let part = match self.addresses.get(&key) {
                     Some(&part) => part,
                     None => {
@@ -441,13 +524,17 @@ mod tests {
         }
 
         fn load(&mut self, lanes: u32, index: Reg) -> Reg {
+            self.gated(lanes, index, None)
+        }
+
+        fn gated(&mut self, lanes: u32, index: Reg, gate: Option<(Reg, Reg)>) -> Reg {
             let dst = self.reg(DType::F32, lanes);
             self.0.insts.push(Inst::Load {
                 dst,
                 mem: Mem::Arg(1),
                 index,
                 access: Access::Contiguous,
-                gate: None,
+                gate,
             });
             dst
         }
@@ -499,12 +586,91 @@ mod tests {
         });
         let plan = reader.plan();
         let ways = loads.map(|load| plan.of(load).map(|f| f.way));
+        let Some(Way::Lane { group, .. }) = ways[0] else {
+            panic!("{ways:?}");
+        };
         let way = |lane| {
             let (base, pixel) = (first, 1);
-            Some(Way::Lane { base, pixel, lane })
+            Some(Way::Lane {
+                base,
+                pixel,
+                lane,
+                group,
+            })
         };
         // The one of another pixel is alone.
         assert_eq!(ways, [way(1), way(0), way(3), None]);
+    }
+
+    #[test]
+    fn single_loads_that_are_far_apart_are_two_groups() {
+        let mut reader = Reader::new(1024, false);
+        let first = reader.open(4);
+        let mut loads = Vec::new();
+        for _ in 0..2 {
+            for more in [0, 1, 2] {
+                let more = reader.constant(more);
+                let index = reader.binary(Binary::Add, first, more);
+                loads.push(reader.load(1, index));
+            }
+            for _ in 0..NEAR {
+                reader.constant(0);
+            }
+        }
+        let plan = reader.plan();
+        let groups = loads.iter().map(|&load| match plan.of(load)?.way {
+            Way::Lane { group, .. } => Some(group),
+            _ => None,
+        });
+        let groups: Vec<_> = groups.collect();
+        assert!(groups.iter().all(Option::is_some), "{groups:?}");
+        assert!(groups[..3].iter().all(|group| *group == groups[0]));
+        assert!(groups[3..].iter().all(|group| *group == groups[3]));
+        assert!(groups[0] != groups[3], "{groups:?}");
+    }
+
+    #[test]
+    fn gates_are_those_of_all_lanes() {
+        // A gate of all lanes, one of each, and single loads.
+        for (lanes, splat, is_one) in [(4, true, true), (4, false, false), (1, true, false)] {
+            let mut reader = Reader::new(1024, false);
+            let first = reader.open(4);
+            let index = reader.reg(DType::I32, 1);
+            let cast = Inst::Cast {
+                dst: index,
+                a: first,
+            };
+            reader.0.insts.push(cast);
+            let [scalar, gate, alt] = [(DType::Bool, 1), (DType::Bool, lanes), (DType::F32, lanes)]
+                .map(|(dtype, lanes)| reader.reg(dtype, lanes));
+            let bits = |dst| Inst::Const { dst, bits: 1 };
+            reader.0.insts.push(bits(scalar));
+            reader.0.insts.push(match splat {
+                true => Inst::Splat {
+                    dst: gate,
+                    a: scalar,
+                },
+                false => bits(gate),
+            });
+            reader.0.insts.push(bits(alt));
+            let load = reader.gated(lanes, index, Some((gate, alt)));
+            let way = Way::Gated {
+                index,
+                gate: scalar,
+            };
+            let found = reader.plan().of(load).map(|f| f.way);
+            assert_eq!(found, is_one.then_some(way), "{lanes} {splat}");
+        }
+    }
+
+    #[test]
+    fn what_all_fibers_read_at_once_counts_once() {
+        // The same loads, of one place in each iteration instead of one for each work-item.
+        let mut reader = Reader::new(1024, false);
+        reader.open(4);
+        let same = reader.constant(8);
+        reader.load(4, same);
+        assert!(reader.plan().images.is_empty());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) fn unrolled(p: &Program) -> Program {
 }
 
 /// About how many instructions of the machine one is.
-fn count(inst: &Inst, ty: Ty) -> usize {
+pub(super) fn count(inst: &Inst, ty: Ty) -> usize {
     let (lanes, words) = (ty.lanes as usize, super::words(ty.dtype));
     // Lanes are neighbouring registers, over which an instruction repeats.
     let packed = lanes.div_ceil(4) * words;

@@ -24,6 +24,7 @@ mod build;
 mod cast;
 mod control;
 mod divide;
+mod fibers;
 mod float;
 mod images;
 mod integer;
@@ -109,15 +110,15 @@ impl Emitter for Ir3Renderer {
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
         let kernel = best(p, t)?;
         let file = t.registers.map_or(0, |r| r.waves);
+        // Arguments decide which of two versions runs: the worse numbers.
+        let plain = kernel.without_images();
         let resources = Resources {
-            vector: kernel.footprint.full * 4,
+            vector: kernel.footprint.full.max(plain.footprint.full) * 4,
             scalar: 0,
-            spilled: kernel.statistics.spilled,
+            spilled: kernel.statistics.spilled.max(plain.statistics.spilled),
             local: kernel.local_bytes,
-            private: kernel
-                .private_bytes
-                .max(kernel.without_images().private_bytes),
-            waves: kernel.waves,
+            private: kernel.private_bytes.max(plain.private_bytes),
+            waves: kernel.waves.min(plain.waves),
             most_waves: file,
         };
         Ok(Code::Object(Object {
@@ -200,7 +201,7 @@ struct Select<'a> {
 }
 
 /// Compiles a program with its loops unrolled, or as it is where that has no room in registers; with images where these
-/// gain something, and take no more memory for registers.
+/// gain something, and neither more is spilled for them nor fewer of its waves run at the same time.
 fn best(p: &Program, t: &Target) -> Result<Kernel> {
     let unrolled = loops::unrolled(p);
     let (chosen, plain) = match select(&unrolled, t, Plan::default()) {
@@ -211,11 +212,23 @@ fn best(p: &Program, t: &Target) -> Result<Kernel> {
     if plan.images.is_empty() {
         return Ok(plain);
     }
+    let chip = qcom::registers(t);
+    let launched = waves(chosen, t, chip.wave);
+    // A wave of twice as many fibers counts as two.
+    let together = |kernel: &Kernel| {
+        let fit = kernel.waves * if kernel.double { 2 } else { 1 };
+        u64::from(fit).min(launched)
+    };
     match select(chosen, t, plan) {
-        Ok(kernel) if kernel.statistics.spilled <= plain.statistics.spilled => Ok(Kernel {
-            plain: Some(Box::new(plain)),
-            ..kernel
-        }),
+        Ok(kernel)
+            if kernel.statistics.spilled <= plain.statistics.spilled
+                && together(&kernel) >= together(&plain) =>
+        {
+            Ok(Kernel {
+                plain: Some(Box::new(plain)),
+                ..kernel
+            })
+        }
         Ok(_) => Ok(plain),
         Err(e) => {
             // Whatever else is wrong is a bug, which tests have to see.

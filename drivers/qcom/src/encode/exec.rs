@@ -49,7 +49,7 @@ impl Encoder {
             };
             put_data(out, at + field.offset, part, value);
         }
-        for &[argument, descriptor] in launch.images {
+        for &[argument, descriptor, _] in launch.images {
             // The program's arguments were counted when it was loaded.
             let Some(&value) = args.get(argument as usize) else {
                 continue;
@@ -175,13 +175,14 @@ fn check(
             "grid {grid:?}: expected at most {MAX_GRID} groups along an axis"
         ));
     }
-    for &[argument, _] in launch.images {
+    for &[argument, ..] in launch.images {
         let base = args.get(argument as usize);
         if let Some(Val::Const(base)) = base
             && base % IMAGE_ALIGN != 0
         {
             return Err(format!(
-                "argument {argument} is an image at {base:#x}, expected a multiple of {IMAGE_ALIGN}"
+                "argument {argument} is an image at {base:#x}, expected a multiple of {IMAGE_ALIGN}: pass a buffer or a view that \
+                 begins there"
             ));
         }
     }

@@ -112,8 +112,9 @@ pub struct Launch<'a> {
     places: Places,
     /// Pairs: a word of the packets whose address is that of an offset of the data block.
     pub(super) addresses: &'a [[u32; 2]],
-    /// Pairs: an argument whose value is the address in the descriptor at an offset of the data block.
-    pub(super) images: &'a [[u32; 2]],
+    /// Triples: an argument whose value is the address in the descriptor at an offset of the data block, and bytes from
+    /// there on that are of the image.
+    pub(super) images: &'a [[u32; 3]],
     packets: &'a [u32],
     /// The data block.
     pub(super) data: &'a [u32],
@@ -133,7 +134,7 @@ struct Draft {
     packets: Vec<u32>,
     data: Vec<u32>,
     addresses: Vec<[u32; 2]>,
-    images: Vec<[u32; 2]>,
+    images: Vec<[u32; 3]>,
     places: Places,
 }
 
@@ -338,7 +339,10 @@ fn state_of(draft: &mut Draft, chip: &Chip, object: &Object, code: u64) {
             .map(|image| image.descriptor().unwrap_or_default());
         let descriptors: Vec<_> = descriptors.collect();
         for (i, image) in images.iter().enumerate() {
-            draft.images.push([image.argument, start + i as u32 * 64]);
+            let descriptor = start + i as u32 * 64;
+            draft
+                .images
+                .push([image.argument, descriptor, image.bytes()]);
         }
         let state = indirect(kind, block, images.len());
         draft.table(descriptors.as_flattened(), Some(base), state);
@@ -420,8 +424,10 @@ fn finish(draft: &Draft, object: &Object, (max_threads, per_wave): (u32, bool)) 
 
 impl<'a> Launch<'a> {
     /// The launch with arguments: the version without images, if there is one, unless the addresses of all images are
-    /// known, and descriptors hold them. What two arguments name is no image: the texture cache would not see what the
-    /// kernel stores to it. `None` if the words are not those of this driver.
+    /// known, and descriptors hold them. Where another argument begins in an image, the texture cache would not see what
+    /// the kernel stores there. What begins before an image and reaches into it is not seen here, nor an address that comes
+    /// later: whoever plans memory gives the blocks of a kernel that are written places of their own, or one that is read
+    /// from its first byte on. `None` if the words are not those of this driver.
     #[inline]
     pub fn with_arguments(words: &'a [u32], args: &[Val]) -> Option<Launch<'a>> {
         let [MARK_BOTH, count, both @ ..] = words else {
@@ -429,11 +435,16 @@ impl<'a> Launch<'a> {
         };
         let (first, second) = both.split_at_checked(*count as usize)?;
         let launch = Launch::from_words(first)?;
-        let fits = |[argument, _]: &[u32; 2]| match args.get(*argument as usize) {
-            Some(own @ Val::Const(at)) => {
-                at % IMAGE_ALIGN == 0 && args.iter().filter(|arg| *arg == own).count() == 1
-            }
-            _ => false,
+        let fits = |&[argument, _, bytes]: &[u32; 3]| {
+            let argument = argument as usize;
+            let Some(Val::Const(at)) = args.get(argument) else {
+                return false;
+            };
+            let is_apart = |(n, arg): (usize, &Val)| match arg {
+                Val::Const(other) => n == argument || other.wrapping_sub(*at) >= u64::from(bytes),
+                Val::Slot(..) => true,
+            };
+            at % IMAGE_ALIGN == 0 && args.iter().enumerate().all(is_apart)
         };
         match launch.images.iter().all(fits) {
             true => Some(launch),
@@ -447,7 +458,7 @@ impl<'a> Launch<'a> {
         let (numbers, rest) = words.split_first_chunk::<NUMBERS>()?;
         let [addresses, images, packets, data] = [12, 13, 14, 15].map(|i| numbers[i] as usize);
         let (addresses, rest) = rest.split_at_checked(addresses.checked_mul(2)?)?;
-        let (images, rest) = rest.split_at_checked(images.checked_mul(2)?)?;
+        let (images, rest) = rest.split_at_checked(images.checked_mul(3)?)?;
         let (packets, rest) = rest.split_at_checked(packets)?;
         let launch = Launch {
             max_threads: numbers[1],

@@ -453,8 +453,10 @@ fn images_are_read_where_their_addresses_are_known_and_fit() {
     assert_eq!(launched(Val::Const(0x61_2000_0020)), without);
     assert_eq!(launched(Val::Const(0x61_2000_0044)), without);
     assert_eq!(launched(Val::Slot(Slot(0), 64)), without);
-    // Both arguments are one buffer.
+    // Both arguments are one buffer; the other one begins in the image of 2 KiB, and right behind it.
     assert_eq!(launched(Val::Const(0x61_2000_0000)), without);
+    assert_eq!(launched(Val::Const(0x61_1fff_f840)), without);
+    assert_eq!(launched(Val::Const(0x61_1fff_f800)), with);
 }
 
 #[test]

@@ -340,5 +340,5 @@ fn a_bundle_is_opened_placed_and_run() {
         );
         assert!(again.is_null());
     }
-    assert_eq!(dbx_version(), 1);
+    assert_eq!(dbx_version(), 2);
 }

@@ -103,21 +103,21 @@ fn truncated_and_longer_files_are_refused() {
 #[test]
 fn a_newer_version_and_another_format_are_refused_by_name() {
     let mut newer = small::good();
-    newer[8] = 2;
+    newer[8] = 3;
     let error = used(newer.clone()).unwrap_err();
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     let error = used(doorbell_run::write::sealed(newer)).unwrap_err();
     assert!(matches!(
         error,
         Error::Version {
-            version: 2,
-            known: 1,
+            version: 3,
+            known: 2,
             ..
         }
     ));
     let text = error.to_string();
     assert!(
-        text.contains("version 2 of the format, expected 1 to 1. Update doorbell-run"),
+        text.contains("version 3 of the format, expected 1 to 2. Update doorbell-run"),
         "{text}"
     );
     let error = used(b"\x08\x09an onnx model".to_vec()).unwrap_err();

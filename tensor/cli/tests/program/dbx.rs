@@ -1,6 +1,7 @@
 //! Model bundles: compiled, inspected, verified, run.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use doorbell::Setup;
@@ -109,7 +110,12 @@ fn bundle(place: &Place, name: &str) -> ModelBundle {
 
 /// The outputs of runs over some inputs, as bytes.
 fn runs(bundle: &ModelBundle, count: u64) -> Vec<Vec<u8>> {
-    let mut model = Chain::parse("CPU").unwrap().place(bundle).unwrap().model;
+    runs_on(bundle, Chain::parse("CPU").unwrap(), count)
+}
+
+/// The same on other devices.
+fn runs_on(bundle: &ModelBundle, chain: Chain, count: u64) -> Vec<Vec<u8>> {
+    let mut model = chain.place(bundle).unwrap().model;
     let mut all = Vec::new();
     for n in 0..count {
         for port in bundle.inputs() {
@@ -117,7 +123,7 @@ fn runs(bundle: &ModelBundle, count: u64) -> Vec<Vec<u8>> {
             let bytes = weights(&shape, 100 + n).to_bytes().unwrap();
             model.write_input(&port.name, &bytes).unwrap();
         }
-        model.run(Duration::from_secs(60)).unwrap();
+        model.run(Duration::from_secs(600)).unwrap();
         for port in bundle.outputs() {
             let mut bytes = vec![0; port.bytes().unwrap() as usize];
             model.read_output(&port.name, &mut bytes).unwrap();
@@ -241,6 +247,72 @@ fn inputs_and_outputs_are_in_a_dma_buf() {
         assert!(matches!(error, doorbell_run::Error::Device(_)), "{error}");
         drop((model, frame));
         assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
+    }
+}
+
+/// The bundle that is kept of version 2 of the format.
+fn version_2(what: &str) -> PathBuf {
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/dbx/version-2");
+    kept.with_extension(what)
+}
+
+/// How many kernels of a file read images: what stands behind their code begins so.
+fn kernels_with_images(file: &Path) -> usize {
+    let bytes = fs::read(file).unwrap();
+    bytes.windows(4).filter(|four| *four == b"IR3x").count()
+}
+
+/// The kept file has images, whatever the compiler of today chooses: they give what the CPU gives.
+#[cfg(feature = "twin")]
+#[test]
+fn the_file_that_is_kept_runs_with_images_on_an_adreno() {
+    let file = version_2("dbx");
+    assert!(kernels_with_images(&file) > 0);
+    let bundle = ModelBundle::open(&file).unwrap();
+    let machine = twin_qcom::machine::TwinMachine::new("chip=a630").unwrap();
+    let twin: drivers::Twin = machine.clone();
+    let target = parse_chain("DEV", "TWINKGSL+QCOM::a630").unwrap().remove(0);
+    let chain = Chain::of(target, Settings::default(), Some(twin));
+    let floats = |all: &[Vec<u8>]| -> Vec<f32> {
+        let bytes = all.concat();
+        let (all, _) = bytes.as_chunks();
+        all.iter().map(|&b| f32::from_le_bytes(b)).collect()
+    };
+    let [found, want] = [runs_on(&bundle, chain, 1), runs(&bundle, 1)].map(|all| floats(&all));
+    assert!(found.len() == 256 * 256 && want.iter().any(|y| y.abs() > 0.1));
+    for (found, want) in found.iter().zip(&want) {
+        assert!((found - want).abs() < 1e-3, "{found}, expected {want}");
+    }
+    assert_eq!(machine.machine().broken_rules(), [""; 0]);
+}
+
+/// `QCOM_IMAGES=0` is for bundles and for devices.
+#[test]
+fn images_can_be_switched_off() {
+    let onnx = fs::read(version_2("onnx")).unwrap();
+    let place = place(&[("product.onnx", onnx)]);
+    let off: &[(&str, &str)] = &[("DEV", "CPU"), ("QCOM_IMAGES", "0")];
+    let args = ["compile", "product.onnx", "--target", "QCOM::a630", "-o"];
+    succeed(&place, &[&args[..], &["with.dbx"]].concat(), CPU);
+    succeed(&place, &[&args[..], &["without.dbx"]].concat(), off);
+    assert_eq!(
+        kernels_with_images(&place.path("work").join("without.dbx")),
+        0
+    );
+    for (file, is_off) in [("with.dbx", false), ("without.dbx", true)] {
+        let text = succeed(&place, &["inspect", file], CPU).out;
+        assert_eq!(text.contains("qcom-images=no"), is_off, "{text}");
+    }
+}
+
+#[cfg(feature = "twin")]
+#[test]
+fn devices_are_without_images_where_they_are_switched_off() {
+    for (value, is_on) in [("1", true), ("0", false)] {
+        let variables = [["QCOM_IMAGES", value].map(String::from)];
+        let setup = Setup::of_variables(Some("TWINKGSL+QCOM::a630"), &variables, true).unwrap();
+        let opened = setup.open().unwrap();
+        assert_eq!(opened.backend.target.images.is_some(), is_on);
     }
 }
 

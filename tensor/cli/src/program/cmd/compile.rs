@@ -84,7 +84,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     steps.show("loading");
     let model = Model::load(&args.model)?;
     // It computes what depends on weights only, whatever the model is compiled for.
-    let engine = Setup::of("CPU")?.open()?.engine;
+    let setup = Setup::of("CPU")?;
+    recipe.qcom_images = setup.settings().qcom_images;
+    let engine = setup.open()?.engine;
     let assumed = |n: String| say!("{n}");
     let mut inputs = args.inputs.all(&model, &engine, |_| (), assumed)?;
     // What is made up is no first value.
