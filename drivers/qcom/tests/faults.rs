@@ -9,8 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conformance::part::Part;
+use drivers_gpu::backend::Request;
+use drivers_qcom::backend::{Failure, IndirectBuffer, Progress};
 use drivers_qcom::{Options, QcomDevice, kgsl, msm, over};
 use drivers_spec::qcom::msm::{MSM_GET_PARAM, PIPE_3D0, Param, param};
+use drivers_spec::qcom::packet::{op, type7};
 use hcq::transport::errno::EDEADLK;
 use hcq::transport::{Fault, Machine};
 use hcq::{
@@ -325,14 +328,20 @@ fn a_hang_is_a_loss_of_all_that_waits() {
 /// What the kernel runs behind a submission that hung does nothing, and so does not hang: one recovery, however many there are.
 #[test]
 fn what_is_behind_a_hang_over_msm_ends_at_once() {
-    for nth in [1, 4] {
-        let twin = hasty(&MSM, &format!("hang:{nth}"));
+    // The packets of the last one are where those of others were.
+    for (before, nth) in [(0, 1), (0, 4), (70, 3)] {
+        let twin = hasty(&MSM, &format!("hang:{}", before + nth));
         let bench = Bench::on(&twin);
+        for _ in 0..before {
+            bench.write(0).unwrap().wait(soon()).unwrap();
+        }
         twin.machine().pause();
         let points: Vec<_> = (1..9).map(|value| bench.write(value).unwrap()).collect();
         twin.machine().go_on();
         let ended: Vec<_> = points.iter().map(|point| point.wait(soon())).collect();
         assert!(ended[nth - 1..].iter().all(Result::is_err), "{ended:?}");
+        // What the later ones would have written is not there.
+        assert!(bench.value() <= nth as u32, "{before}: {}", bench.value());
         let error = ended[nth - 1].clone().unwrap_err();
         drop(points);
         bench.ends_lost(&error, &["hangs: 1", "dmesg"]);
@@ -348,6 +357,62 @@ fn what_is_behind_a_hang_over_msm_ends_at_once() {
         assert_eq!(faults.value, 1);
         drop(file);
     }
+}
+
+/// However many indirect buffers it has, a submission over msm is one command for the kernel; one of too many is refused.
+#[test]
+fn a_submission_over_msm_has_as_many_buffers_as_it_has_room_for() {
+    let twin = TwinMachine::new(MSM.config).unwrap();
+    let machine: Arc<dyn Machine> = twin.clone();
+    let backend = msm::open(&machine, 0).unwrap();
+    let event = backend.event().unwrap();
+    let context = backend.context(&event, 8).unwrap();
+    let memory = |what| {
+        let request = Request {
+            bytes: 4096,
+            align: 4096,
+            kind: MemoryKind::Control,
+            what,
+        };
+        backend.memory(&request).unwrap()
+    };
+    let (packets, words) = (memory("packets"), memory("words"));
+    let window = packets.window.as_ref().unwrap();
+    let most = context.most();
+    assert!((2..64).contains(&most), "{most}");
+    // Each buffer writes a word of its own.
+    let buffers: Vec<IndirectBuffer> = (0..=most as u64)
+        .map(|i| {
+            let at = words.va.0 + i * 4;
+            let write = [type7(op::MEM_WRITE, 3), at as u32, (at >> 32) as u32, 1];
+            window.write_words(i * 64, &write).unwrap();
+            IndirectBuffer {
+                address: packets.va.0 + i * 64,
+                dwords: 4,
+            }
+        })
+        .collect();
+    for count in [0, 1, most] {
+        words.window.as_ref().unwrap().fill(0, 4096, 0).unwrap();
+        context.submit(&buffers[..count]).unwrap();
+        let ended = (0..60).any(|_| context.sleep(Duration::from_secs(1)).unwrap() == Progress::Idle);
+        assert!(ended, "{count} buffers");
+        let mut found = vec![0u32; most + 1];
+        let window = words.window.as_ref().unwrap();
+        window.read_words(0, &mut found).unwrap();
+        assert!(found[..count].iter().all(|word| *word == 1), "{found:?}");
+        assert!(found[count..].iter().all(|word| *word == 0), "{found:?}");
+    }
+    let Err(Failure::Refused(error)) = context.submit(&buffers) else {
+        panic!("{} buffers", buffers.len());
+    };
+    let text = error.to_string();
+    assert!(text.contains(&format!("at most {most}")), "{text}");
+    assert_eq!(context.counts().unwrap(), (3, 3));
+    assert!(context.stop());
+    drop((context, event, packets, words, backend));
+    assert_eq!(stand::left(&twin), [""; 0]);
+    assert_eq!(twin.machine().broken_rules(), [""; 0]);
 }
 
 /// The kernel refuses submissions of a context that hung, often before anybody has slept.

@@ -377,7 +377,7 @@ const MSM: &[(&str, &str)] = &[
     ("open", "MSM_GEM_NEW size=0x200000 flags=0x20000"),
     ("open", "MSM_GEM_INFO handle info=0x1"),
     ("open", "MSM_GEM_INFO handle, mapped"),
-    ("open", "MSM_GEM_NEW size=0x2000 flags=0x20000"),
+    ("open", "MSM_GEM_NEW size=0x5000 flags=0x20000"),
     ("open", "MSM_GEM_INFO handle info=0x1"),
     ("open", "MSM_GEM_INFO handle, mapped"),
     ("open", "MSM_GET_PARAM pipe=0x10 param=0x7"),

@@ -69,7 +69,8 @@ impl Bindings {
         }
     }
 
-    /// Before a run: the device finds what the host has written by pointers of its own.
+    /// Before a run: the device finds what the host has written by pointers of its own, where the host has a mapping of the
+    /// memory. An output is cleaned as well: lines with older bytes must not be written back over what the device writes.
     pub(crate) fn hand_over(&self) -> Result<()> {
         let held = lock(&self.held);
         for memory in held.iter().flatten() {
@@ -100,16 +101,34 @@ pub(crate) struct Wanted<'a> {
     pub is_overwritten: bool,
 }
 
+impl Wanted<'_> {
+    /// Bytes that are its alone: an output has whole lines of the host's caches. What the host wrote behind it in its last line
+    /// during a run would be in the way of what the device has written.
+    fn bytes(&self) -> u64 {
+        let bytes = self.own.bytes();
+        match self.end {
+            End::Input(_) => bytes,
+            End::Output(_) => bytes.next_multiple_of(LINE),
+        }
+    }
+}
+
+/// Bytes of a line of the host's caches, at most.
+const LINE: u64 = 64;
+
+/// Memory that a model has for another input or output, and its name.
+pub(crate) type Other<'a> = (End, &'a str, Buffer);
+
 /// The part of the memory that is used.
 ///
 /// # Errors
 /// [`Error::Port`]: memory of another device, too small, at another address than kernels take, or that others of the model have and
 /// a run writes.
-pub(crate) fn part(
+pub(crate) fn part<'o>(
     wanted: &Wanted<'_>,
     device: &dyn Device,
     memory: &Buffer,
-    others: impl IntoIterator<Item = (End, Buffer)>,
+    others: impl IntoIterator<Item = Other<'o>>,
 ) -> Result<Buffer> {
     let refused = |expected: String, found: String| Error::Port {
         what: wanted.end.what(),
@@ -117,7 +136,7 @@ pub(crate) fn part(
         expected,
         found,
     };
-    let (id, bytes) = (&device.info().id, wanted.own.bytes());
+    let (id, bytes) = (&device.info().id, wanted.bytes());
     if wanted.is_overwritten {
         return Err(refused(
             "an input that runs only read".into(),
@@ -126,42 +145,52 @@ pub(crate) fn part(
     }
     if !device.reaches(memory) {
         return Err(refused(
-            format!("memory of {id} as the model has opened it"),
-            format!(
-                "memory of {} from elsewhere: import it into the model's device",
-                memory.device()
-            ),
+            format!("memory of the model's own handle of {id}"),
+            match memory.device() {
+                other if other == id => format!("memory of another handle of {id}"),
+                other => format!("memory of {other}"),
+            } + ": import it by the model's device",
         ));
     }
     if memory.bytes() < bytes {
         return Err(refused(
-            format!("{bytes} bytes or more"),
-            format!("memory of {} bytes", memory.bytes()),
+            format!(
+                "{bytes} bytes or more{}",
+                match wanted.own.bytes() == bytes {
+                    true => "",
+                    false => ", whole lines of 64",
+                }
+            ),
+            format!(
+                "memory of {} bytes: import at least {bytes} from the offset on",
+                memory.bytes()
+            ),
         ));
     }
     // Of the model's own, kernels take no more for granted.
-    let align = hcq::AllocSpec::device(bytes).align;
+    let align = hcq::AllocSpec::device(bytes).align.max(LINE);
     let va = memory.va().0;
     if !va.is_multiple_of(align) {
         return Err(refused(
             format!("memory at a multiple of {align} bytes"),
-            format!("memory of {id} at {va:#x}"),
+            format!("memory of {id} at {va:#x}: choose an offset that is"),
         ));
     }
-    for (end, other) in others {
+    for (end, name, other) in others {
         let is_read = end.is_input() && wanted.end.is_input();
         let from = other.va().0;
         let overlap = va < from + other.bytes() && from < va + bytes;
         if !is_read && overlap && end != wanted.end {
+            let what = end.what();
             return Err(refused(
-                format!("memory that no other {} of the model has", end.what()),
+                format!("memory that no other {what} of the model has"),
                 format!(
-                    "{va:#x} to {:#x}, of which one has {from:#x} to {:#x}",
+                    "{va:#x} to {:#x}, of which {what} {name:?} has {from:#x} to {:#x}: bind other memory",
                     va + bytes,
                     from + other.bytes()
                 ),
             ));
         }
     }
-    Ok(memory.slice(0, bytes)?)
+    Ok(memory.slice(0, wanted.own.bytes())?)
 }

@@ -66,7 +66,7 @@ impl Chain {
     /// # Errors
     /// A target that is not understood.
     pub fn with(text: &str, settings: Settings) -> Result<Chain> {
-        let targets = parse_chain(&format!("the caller's choice={text}"), text)?;
+        let targets = parse_chain(&format!("devices {text}"), text)?;
         Ok(Chain::among(targets, &settings))
     }
 

@@ -153,8 +153,8 @@ enum Goal<'a> {
     First(usize),
 }
 
-/// Brings the constants of a plan into their regions; the first values of states. The whole section is read once, so that all of it is
-/// what its hash says.
+/// Brings the constants of a plan into their regions; the first values of states. The whole section is read once, so
+/// that all of it is what its hash says.
 fn constants(
     bundle: &ModelBundle,
     plan: &TargetPlan,
@@ -365,8 +365,8 @@ impl Places<'_> {
         }
     }
 
-    /// Which bytes commands depend on. No two regions share any, and neither does the memory that is bound: addresses of the model's
-    /// own stand for it.
+    /// Which bytes commands depend on. No two regions share any, and neither does the memory that is bound: addresses of
+    /// the model's own stand for it.
     fn span(&self, extent: &Extent) -> Span {
         Span::at(self.address(extent.at), extent.bytes)
     }

@@ -182,25 +182,34 @@ impl Model {
         Ok(self.loaded.ports.states[n].read(0, into)?)
     }
 
-    /// Uses memory in the place of an input's own, from the next run on, without a copy: what [`hcq::Device::import`] of
-    /// [`Model::device`] has made of pages of the process, a dma-buf or memory of OpenCL; a buffer of that device; memory that is bound
-    /// to an output of another model there. The first bytes of it are the input. Each later call costs as much as a check.
+    /// Uses memory in the place of an input's own, without a copy: what [`hcq::Device::import`] of
+    /// [`Model::device`] has made of pages of the process, a dma-buf or memory of OpenCL; a buffer of that device;
+    /// memory that is bound to an output of another model there. The first bytes of it are the input. Each later call
+    /// costs as much as a check. Runs use it from the next one on; [`Model::write_input`], [`Model::read_output`] and
+    /// views that are asked for later mean it at once.
     ///
-    /// The model keeps the memory until other memory is bound and, after that, until no run uses it. The caller writes it, by
-    /// whichever way, while no run is under way; before each run all of it is cleaned out of the host's caches where the device does
-    /// not see them. Memory of a camera or of OpenCL is complete before the run: nothing waits for it here. States have no memory of
-    /// others: a queue takes a copy of its newest row.
+    /// The model keeps the memory until other memory is bound and, after that, until no run uses it. Where
+    /// [`Model::close`] fails, a run may go on to use it: who gives memory without a guard keeps it until the process
+    /// ends then.
+    ///
+    /// The caller writes it, by whichever way, while no run is under way. Before each run, memory that the host has a
+    /// mapping of (pages of the process) is cleaned out of the host's caches where the device does not see them. A
+    /// dma-buf has none here: who writes or reads one by a mapping of their own does that between the two calls of
+    /// `DMA_BUF_IOCTL_SYNC`. Memory of a camera or of OpenCL is complete before the run: nothing waits for it here.
+    /// States have no memory of others: a queue takes a copy of its newest row.
     ///
     /// # Errors
-    /// An input that the model does not have; [`Error::Port`] for memory of another device, that is too small, not at a multiple of
-    /// 64 bytes, or that an output has; [`Error::Busy`]; the device's, when the commands are made anew for the first memory.
+    /// An input that the model does not have; [`Error::Port`] for memory of another device, that is too small, not at a
+    /// multiple of 64 bytes, or that an output has; [`Error::Busy`]; the device's, when the commands are made anew for
+    /// the first memory.
     pub fn bind_input(&mut self, name: &str, memory: &Buffer) -> Result<()> {
         let (n, _) = named(self.bundle.inputs().iter(), "input", name)?;
         self.bind(End::Input(n), name, Some(memory))
     }
 
-    /// The same of an output, which a run writes there. Neither an input nor another output may have a part of the memory, by
-    /// whichever address.
+    /// The same of an output, which a run writes there. It has whole lines of 64 bytes: the rest of its last line is not
+    /// the caller's during a run. Neither an input nor another output may have a part of the memory, by whichever
+    /// address: of memory that is imported twice, that is not found.
     ///
     /// # Errors
     /// As [`Model::bind_input`].
@@ -252,7 +261,13 @@ impl Model {
                         loaded.ports.own(other).cloned(),
                         loaded.bindings.memory(other),
                     ];
-                    has.into_iter().flatten().map(move |memory| (other, memory))
+                    let port = match other {
+                        End::Input(n) => self.bundle.inputs().get(n),
+                        End::Output(n) => self.bundle.outputs().get(n),
+                    };
+                    let name = port.map_or("", |port| port.name.as_str());
+                    let has = has.into_iter().flatten();
+                    has.map(move |memory| (other, name, memory))
                 });
                 Some(bind::part(&wanted, &*self.device, memory, others)?)
             }
@@ -350,14 +365,33 @@ impl Model {
     }
 }
 
-impl Drop for Model {
-    /// The device may still write to what the host has a view of: it waits for a run that is under way, for as long as the device may
-    /// make no progress.
-    fn drop(&mut self) {
-        if self.busy {
-            // Its error is that of the run, which has been told or is lost with the model.
-            let _ = self.loaded.graph.wait(Deadline::after(self.timeout));
+impl Model {
+    /// Ends the model: waits for a run that is under way, until the device has made no progress for its timeout, as a
+    /// drop does, and tells what came of it. After an error the run may go on: it uses memory that is bound, whoever
+    /// has it.
+    ///
+    /// # Errors
+    /// [`Error::Late`]; the loss of the device.
+    pub fn close(mut self) -> Result<()> {
+        self.end()
+    }
+
+    /// The device may still write to what the host has a view of, and what it has written to memory of the caller is
+    /// found by pointers of the host afterwards.
+    fn end(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.busy) {
+            return Ok(());
         }
+        let over = self.loaded.graph.wait(Deadline::after(self.timeout));
+        over.map_err(|e| self.late(self.timeout, e))?;
+        self.loaded.bindings.take_back()
+    }
+}
+
+impl Drop for Model {
+    fn drop(&mut self) {
+        // Its error is that of the run, which has been told or is lost with the model.
+        let _ = self.end();
     }
 }
 

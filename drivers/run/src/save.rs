@@ -267,32 +267,45 @@ fn fill(mut file: &File, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Res
 }
 
 /// Puts a file in the place of what has a name. Signals that end the process leave nothing, but between the two calls that
-/// replace a file.
+/// replace a file; where the folder has no files without a name, one with the name of a partial one.
 fn replace(path: &Path, bytes: &[u8], before: Option<&fs::Metadata>) -> io::Result<()> {
+    replace_by(path, bytes, before, unnamed(folder(path))?)
+}
+
+/// The same by a file without a name, if there is one.
+fn replace_by(
+    path: &Path,
+    bytes: &[u8],
+    before: Option<&fs::Metadata>,
+    unnamed: Option<File>,
+) -> io::Result<()> {
     let folder = folder(path);
-    match unnamed(folder)? {
+    let is_there = match unnamed {
         Some(file) => {
             fill(&file, bytes, before)?;
-            name(&file, path, before.is_none())?;
+            name(&file, path, before.is_none())?
         }
-        None => {
-            let (file, name) = partial(folder)?;
-            fill(&file, bytes, before)?;
-            fs::rename(&name.0, path)?;
-        }
+        None => false,
+    };
+    if !is_there {
+        let (file, name) = partial(folder)?;
+        fill(&file, bytes, before)?;
+        fs::rename(&name.0, path)?;
     }
     // The file is whole under its name; some filesystems cannot flush a folder.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
 }
 
-/// Gives a file without a name that of another, or a new one.
-fn name(file: &File, path: &Path, is_new: bool) -> io::Result<()> {
+/// Gives a file without a name that of another, or a new one. False where the process may not do that: Android's rules let shells
+/// and programs make files, and not links.
+fn name(file: &File, path: &Path, is_new: bool) -> io::Result<bool> {
     if is_new {
         match link(file, path) {
+            Ok(()) => return Ok(true),
             // Somebody has made one meanwhile.
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            done => return done,
+            Err(_) => return Ok(false),
         }
     }
     loop {
@@ -300,10 +313,11 @@ fn name(file: &File, path: &Path, is_new: bool) -> io::Result<()> {
         match link(file, &other) {
             Ok(()) => {
                 let other = Partial(other);
-                return fs::rename(&other.0, path);
+                fs::rename(&other.0, path)?;
+                return Ok(true);
             }
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
-            Err(e) => return Err(e),
+            Err(_) => return Ok(false),
         }
     }
 }
@@ -360,29 +374,46 @@ mod tests {
         assert_eq!(count(), 3);
     }
 
+    /// A file that nothing can name again, as where links are forbidden.
+    fn without_links(folder: &Path) -> File {
+        let (file, name) = partial(folder).unwrap();
+        drop(name);
+        assert!(link(&file, &folder.join("linked")).is_err());
+        file
+    }
+
     #[test]
-    fn a_file_without_a_name_leaves_nothing() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        let count = || fs::read_dir(folder.path()).unwrap().count();
-        // Not every filesystem has them.
-        let Some(file) = unnamed(folder.path()).unwrap() else {
-            return;
-        };
-        fill(&file, b"one", None).unwrap();
-        assert_eq!(count(), 0);
-        name(&file, &at("a"), true).unwrap();
-        drop(file);
-        assert_eq!(fs::read(at("a")).unwrap(), b"one");
-        // One that somebody has made meanwhile is replaced, and a folder is not.
-        let file = unnamed(folder.path()).unwrap().unwrap();
-        fill(&file, b"two", None).unwrap();
-        name(&file, &at("a"), true).unwrap();
-        assert_eq!(fs::read(at("a")).unwrap(), b"two");
-        fs::create_dir(at("folder")).unwrap();
-        let file = unnamed(folder.path()).unwrap().unwrap();
-        assert!(name(&file, &at("folder"), true).is_err());
-        assert_eq!(count(), 2);
+    fn a_file_is_replaced_by_one_with_or_without_a_name() {
+        type Made = fn(&Path) -> Option<File>;
+        let ways: [Made; 3] = [
+            |_| None,
+            // Not every filesystem has them: then it is the same as none.
+            |folder| unnamed(folder).unwrap(),
+            |folder| Some(without_links(folder)),
+        ];
+        for (n, way) in ways.into_iter().enumerate() {
+            let folder = tempfile::tempdir().unwrap();
+            let at = |name: &str| folder.path().join(name);
+            let count = || fs::read_dir(folder.path()).unwrap().count();
+            let put = |name: &str, bytes: &[u8], before: Option<&fs::Metadata>| {
+                replace_by(&at(name), bytes, before, way(folder.path()))
+            };
+            put("a", b"one", None).unwrap();
+            assert_eq!(fs::read(at("a")).unwrap(), b"one", "{n}");
+            fs::set_permissions(at("a"), fs::Permissions::from_mode(0o640)).unwrap();
+            let before = fs::metadata(at("a")).unwrap();
+            put("a", b"two", Some(&before)).unwrap();
+            assert_eq!(fs::read(at("a")).unwrap(), b"two", "{n}");
+            let after = fs::metadata(at("a")).unwrap();
+            assert_eq!(after.permissions().mode() & 0o777, 0o640, "{n}");
+            assert_ne!(after.ino(), before.ino(), "{n}");
+            // One that somebody has made meanwhile is replaced, and a folder is not.
+            put("a", b"three", None).unwrap();
+            assert_eq!(fs::read(at("a")).unwrap(), b"three", "{n}");
+            fs::create_dir(at("folder")).unwrap();
+            put("folder", b"four", None).unwrap_err();
+            assert_eq!(count(), 2, "{n}");
+        }
     }
 
     #[test]

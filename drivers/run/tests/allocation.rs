@@ -52,6 +52,13 @@ fn allocated(mut what: impl FnMut()) -> u64 {
     CALLS.load(Ordering::Relaxed) - before
 }
 
+/// The least that so many rounds allocate, of some tries: a thread that has to sleep for the first time may allocate once.
+fn per_round(mut round: impl FnMut()) -> u64 {
+    (0..200).for_each(|_| round());
+    let tries = (0..4).map(|_| allocated(|| (0..1000).for_each(|_| round())));
+    tries.min().unwrap()
+}
+
 // One test: what another one allocates beside it would be counted as well.
 #[test]
 fn runs_do_not_allocate() {
@@ -68,26 +75,24 @@ fn bound_runs() {
         model.device().import(&Import::Host(view)).unwrap()
     });
     let mut n = 0;
-    let mut round = || {
+    let round = || {
         n += 1;
         model.bind_input("x", &ring[n % ring.len()]).unwrap();
         model.run(Duration::from_secs(60)).unwrap();
     };
-    (0..200).for_each(|_| round());
-    assert_eq!(allocated(|| (0..2000).for_each(|_| round())), 0);
+    assert_eq!(per_round(round), 0);
 }
 
 fn short_runs() {
     let mut model = placed(small::good());
     let x = small::bytes(&[1; small::ROW as usize]);
     let mut y = vec![0; x.len()];
-    let mut round = || {
+    let round = || {
         model.write_input("x", &x).unwrap();
         model.run(Duration::from_secs(60)).unwrap();
         model.read_output("y", &mut y).unwrap();
     };
-    (0..200).for_each(|_| round());
-    assert_eq!(allocated(|| (0..2000).for_each(|_| round())), 0);
+    assert_eq!(per_round(round), 0);
 }
 
 /// A wait looks for progress after the 64th part of its limit.

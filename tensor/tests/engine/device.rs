@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use codegen::Backend;
 use drivers_cpu::{Config, CpuDevice};
-use hcq::{Command, Deadline, Device, QueueKind, Signal, Stream};
+use hcq::{Command, Deadline, Device, DeviceId, QueueKind, Signal, Stream};
 use tensor::exec::{DeviceExecutor, Observer, Options, Run, trace};
 use tensor::{DType, Engine, Error, Jit, Parameter, Tensor};
 
@@ -90,6 +90,40 @@ fn values_move_between_engines() {
         .map(|v| (v + 1.0) * 2.0 - 1.0)
         .collect();
     close(&z.to_vec::<f32>().unwrap(), &expected);
+}
+
+/// Counts values that come by a copy of the device.
+#[derive(Default)]
+struct Brought(Mutex<u32>);
+
+impl Observer for Brought {
+    fn brought(&self, _: &DeviceId, _: u64) {
+        *self.0.lock().unwrap() += 1;
+    }
+}
+
+/// The host copies: a queue that waits for itself would not go on.
+#[test]
+fn values_move_between_engines_of_one_device() {
+    let (device, brought) = (device(), Arc::new(Brought::default()));
+    let engine = || {
+        let options = Options {
+            observer: Some(brought.clone()),
+            ..Options::default()
+        };
+        DeviceExecutor::engine(device.clone(), backend(2), options).unwrap()
+    };
+    let (a, b) = (engine(), engine());
+    let mut x = ramp(&a, &[4, 4]);
+    for _ in 0..4 {
+        x = x.to(&b).unwrap().add(1.0).unwrap();
+        x = x.to(&a).unwrap().mul(2.0).unwrap();
+    }
+    let found = x.to_vec::<f32>().unwrap();
+    let expected = ramp(&a, &[16]).to_vec::<f32>().unwrap();
+    let expected: Vec<f32> = expected.iter().map(|v| v * 16.0 + 30.0).collect();
+    close(&found, &expected);
+    assert_eq!(*brought.0.lock().unwrap(), 0);
 }
 
 #[derive(Default)]

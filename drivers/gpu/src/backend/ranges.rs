@@ -28,21 +28,39 @@ struct State {
 struct Range {
     bytes: u64,
     what: Box<str>,
+    /// Older ones that begin at the same address: memory that is imported twice, or as a part of other memory.
+    under: Vec<Range>,
 }
 
 impl Ranges {
     /// Notes that `bytes` bytes at `va` are `what` from now on.
     pub fn insert(&self, va: u64, bytes: u64, what: &str) {
+        let mut state = self.lock();
+        let old = state.live.remove(&va);
+        let under = old.map_or_else(Vec::new, |mut old| {
+            let mut under = std::mem::take(&mut old.under);
+            under.push(old);
+            under
+        });
         let what = what.into();
-        self.lock().live.insert(va, Range { bytes, what });
+        state.live.insert(va, Range { bytes, what, under });
     }
 
-    /// Notes that what started at `va` is freed.
+    /// Notes that what started at `va` is freed; of several, the youngest.
     pub fn remove(&self, va: u64) {
         let mut state = self.lock();
-        if let Some(range) = state.live.remove(&va) {
-            state.freed.truncate(HISTORY - 1);
-            state.freed.push_front((va, range));
+        let Some(mut range) = state.live.remove(&va) else {
+            return;
+        };
+        match range.under.pop() {
+            Some(mut older) => {
+                older.under = range.under;
+                state.live.insert(va, older);
+            }
+            None => {
+                state.freed.truncate(HISTORY - 1);
+                state.freed.push_front((va, range));
+            }
         }
     }
 
@@ -72,7 +90,7 @@ impl Ranges {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Each change is one call of a collection.
+        // Nothing in a change fails between its calls of a collection.
         lock(&self.0)
     }
 }
@@ -150,5 +168,26 @@ mod tests {
         );
         assert!(ranges.describe(0x100_0000).contains("freed 255 frees ago"));
         ranges.remove(0x77);
+    }
+
+    #[test]
+    fn memory_that_is_there_twice_is_freed_with_the_last() {
+        let ranges = Ranges::default();
+        ranges.insert(0x10000, 0x1000, "memory of the process");
+        for _ in 0..2 {
+            ranges.insert(0x10000, 0x800, "imported memory");
+        }
+        let live = "at offset 0x8 of imported memory (0x800 bytes at 0x10000)";
+        assert_eq!(ranges.describe(0x10008), live);
+        ranges.remove(0x10000);
+        assert_eq!(ranges.describe(0x10008), live);
+        ranges.remove(0x10000);
+        assert_eq!(
+            ranges.describe(0x10ff8),
+            "at offset 0xff8 of memory of the process (0x1000 bytes at 0x10000)"
+        );
+        ranges.remove(0x10000);
+        let text = ranges.describe(0x10008);
+        assert!(text.ends_with("the most recent free: use after free"), "{text}");
     }
 }

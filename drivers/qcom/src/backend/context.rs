@@ -40,7 +40,10 @@ pub trait ContextHandle: Send + Sync {
     /// Its name in messages.
     fn name(&self) -> &str;
 
-    /// Queues indirect buffers as one submission.
+    /// How many indirect buffers a submission may have. One of more is cut into several.
+    fn most(&self) -> usize;
+
+    /// Queues indirect buffers, at most [`ContextHandle::most`], as one submission.
     ///
     /// # Errors
     /// [`Failure`].

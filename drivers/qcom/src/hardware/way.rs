@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use drivers_gpu::submit::Submit;
 use drivers_gpu::submit::hardware::{Failed, Submitted};
-use drivers_spec::qcom::kgsl::MAX_COMMANDS;
 use hcq::transport::TransportError;
 
 use crate::backend::{ContextHandle, Failure, IndirectBuffer, few};
@@ -53,7 +52,7 @@ impl Submit for Calls {
     }
 
     fn most(&self) -> usize {
-        MAX_COMMANDS as usize * NAME
+        self.context.most() * NAME
     }
 
     fn packet_boundary(&self, words: &[u32], room: usize) -> usize {

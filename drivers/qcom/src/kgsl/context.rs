@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use drivers_gpu::kernel::calls::is_gone;
 use drivers_spec::qcom::kgsl::{
     self, CommandObject, Constraint, ConstraintPwrLevel, Context as Flags, DrawctxtCreate,
-    DrawctxtDestroy, GpuCommand, Object, ReadTimestamp, WaitTimestamp, compare, constraint,
-    context, property, reset, timestamp,
+    DrawctxtDestroy, GpuCommand, MAX_COMMANDS, Object, ReadTimestamp, WaitTimestamp, compare,
+    constraint, context, property, reset, timestamp,
 };
 use hcq::sync::lock;
 use hcq::transport::access::by_clock;
@@ -199,6 +199,10 @@ fn is_fault(error: &TransportError) -> bool {
 impl ContextHandle for Context {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn most(&self) -> usize {
+        MAX_COMMANDS as usize
     }
 
     fn submit(&self, buffers: &[IndirectBuffer]) -> Result<(), Failure> {

@@ -1,8 +1,8 @@
 //! Submitqueues of msm: the kernel numbers submissions by fences of the queue.
 //!
 //! A submission that hangs is dropped by the kernel, its fence is signalled all the same, and the queue counts a fault. Those
-//! behind it do nothing ([`Order`]), so that their signals do not count for it. A kernel that has taken the address space away refuses later submissions (EPIPE). The kernel takes a GPU that makes no
-//! progress for half a second for hung.
+//! behind it do nothing ([`Order`]), so that their signals do not count for it. A kernel that has taken the address space away
+//! refuses later submissions (EPIPE). The kernel takes a GPU that makes no progress for half a second for hung.
 //!
 //! Source: Linux, drivers/gpu/drm/msm/msm_gem_submit.c, `msm_ioctl_gem_submit`; msm_drv.c, `wait_fence`; msm_gpu.c,
 //! `recover_worker`, `hangcheck_handler`; msm_submitqueue.c, `msm_submitqueue_query_faults`.
@@ -26,7 +26,7 @@ use nix::time::{ClockId, clock_gettime};
 use zerocopy::IntoBytes;
 
 use super::memory::{Memory, Process};
-use super::order::Order;
+use super::order::{Order, ROOM};
 use super::survey::{LOG, get};
 use crate::backend::context::{ContextHandle, Failure, IndirectBuffer, Progress};
 use crate::backend::few;
@@ -132,12 +132,11 @@ impl Queue {
         })
     }
 
-    /// Submits the first `given` of indirect buffers, which call the others, with the list of all memory of the process, in the
-    /// order of addresses; returns the fence.
+    /// Submits the first of indirect buffers, which calls the others, with the list of all memory of the process, in the order of
+    /// addresses; returns the fence.
     fn call(
         &self,
         buffers: &[IndirectBuffer],
-        given: usize,
         objects: &[Option<Arc<Memory>>],
     ) -> Result<u32, Failure> {
         let mut submit = GemSubmit {
@@ -155,8 +154,8 @@ impl Queue {
                 *command = self.command(buffer, object.as_ref(), &listed)?;
             }
             let file = &*self.process.file;
-            let (given, _) = commands.split_at_mut(given);
-            let mut memory = [listed.as_mut_slice().as_mut_bytes(), given.as_mut_bytes()];
+            let (first, _) = commands.split_at_mut(commands.len().min(1));
+            let mut memory = [listed.as_mut_slice().as_mut_bytes(), first.as_mut_bytes()];
             match ioctl_with(file, msm::MSM_GEM_SUBMIT, &mut submit, &mut memory) {
                 Ok(()) => Ok(submit.fence),
                 // The address space is unusable after a fault (EPIPE), the queue is gone (ENOENT).
@@ -264,21 +263,34 @@ impl ContextHandle for Queue {
         &self.name
     }
 
+    fn most(&self) -> usize {
+        ROOM
+    }
+
     fn submit(&self, buffers: &[IndirectBuffer]) -> Result<(), Failure> {
-        // One after the other: each waits for the one before.
+        if buffers.len() > ROOM {
+            return Err(Failure::Refused(Error::Command {
+                device: self.device.clone(),
+                queue: self.name.clone(),
+                command: "submission".into(),
+                why: format!(
+                    "{} indirect buffers, expected at most {ROOM}: submit them in several parts",
+                    buffers.len()
+                ),
+            }));
+        }
+        // One after the other: each depends on the one before.
         let mut fences = lock(&self.fences);
         let number = self.submitted.load(Ordering::Acquire) + 1;
         let guard = self.order.guard(number, buffers).map_err(Failure::Lost)?;
-        let count = 1 + buffers.len() + usize::from(guard.last.is_some());
-        let given = if guard.last.is_some() { count } else { 1 };
-        let all = (0..count).map(|i| match i.checked_sub(1) {
-            None => guard.first,
-            Some(i) => buffers.get(i).copied().or(guard.last).unwrap_or_default(),
+        let all = (0..1 + buffers.len()).map(|i| match i.checked_sub(1) {
+            None => guard,
+            Some(i) => buffers.get(i).copied().unwrap_or_default(),
         });
         let fence = few::with(all, |all| {
             // Kept over the call, and dropped when the list is free again: their drop takes it.
             let objects = all.iter().map(|one| self.process.heap.at(one.address));
-            few::with(objects, |objects| self.call(all, given, objects))
+            few::with(objects, |objects| self.call(all, objects))
         })?;
         // Nobody sleeps where signals come in time. Older ones than may be under way are over.
         while fences.len() >= KEPT {

@@ -367,6 +367,10 @@ impl ContextHandle for MutantContext {
         self.context.name()
     }
 
+    fn most(&self) -> usize {
+        self.context.most()
+    }
+
     fn submit(&self, buffers: &[IndirectBuffer]) -> std::result::Result<(), Failure> {
         let edited = buffers.iter().map(|buffer| self.edited(buffer));
         let edited: Vec<_> = edited.filter(|buffer| buffer.dwords > 0).collect();

@@ -65,11 +65,13 @@ int dbx_place(const dbx_bundle *bundle, const char *devices, dbx_model **out);
 /* Why it is not on the first device of the chain, a line for each that was left out; empty if it is. */
 const char *dbx_notes(const dbx_model *model);
 const char *dbx_device(const dbx_model *model);
-/* Waits for a run that is under way, as long as the device may make no progress. */
-void dbx_free(dbx_model *model);
+/* Frees the model. Waits for a run that is under way, until the device has made no progress for its timeout. If the run is not
+ * over then, this returns DBX_LATE or DBX_DEVICE: the model is freed all the same, but the run may go on and use memory of the
+ * caller, which must then stay as it is until the process ends. */
+int dbx_free(dbx_model *model);
 
-/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port: for any other, bytes is not looked at. While a run is
- * under way, calls that copy and dbx_reset do not wait for it, but return DBX_LATE. */
+/* Copies the value of a DBX_INPUT or DBX_STATE; size must be that of the port: for any other, bytes is not looked at. While
+ * a run is under way, calls that copy and dbx_reset do not wait for it, but return DBX_LATE. */
 int dbx_write(dbx_model *model, int kind, const char *name, const void *bytes, size_t size);
 /* Copies the value of a DBX_OUTPUT or DBX_STATE. If the call fails, into is as before. */
 int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t size);
@@ -77,20 +79,29 @@ int dbx_read(dbx_model *model, int kind, const char *name, void *into, size_t si
  * touched during a run. */
 int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, size_t *size);
 
-/* Memory of the caller for the device of a model, to be bound to it: made once, for each buffer of a ring. The caller keeps the
- * memory until it is released here and neither bound nor used by a run any more; dbx_free ends both. */
-/* Pages of the process, whole ones (CPU, KGSL). Only memory that is not touched during a run is bound. */
+/* Memory of the caller for the device of a model, to be bound to it: made once, for each buffer of a ring, and for each model
+ * that uses it. The caller keeps the memory until it is released here and neither bound nor used by a run any more; dbx_free
+ * ends both if it returns DBX_OK. */
+/* Whole pages of 4096 bytes of the process (CPU, KGSL). They are not touched during a run that they are bound for. What the
+ * caller has written before it is cleaned out of the CPU's caches, and what the device has written is found after it. Of
+ * an address that was unmapped, new memory is imported only when all that was imported of it is released and unbound. */
 int dbx_import_host(const dbx_model *model, void *memory, size_t size, dbx_buffer **out);
-/* A dma-buf with at least so many bytes (KGSL, msm); the descriptor may be closed then. */
+/* A dma-buf with at least so many bytes (KGSL, msm); the descriptor may be closed then. Who writes or reads it by a mapping
+ * does that between the two calls of DMA_BUF_IOCTL_SYNC: nothing is cleaned here. */
 int dbx_import_dmabuf(const dbx_model *model, int fd, size_t size, dbx_buffer **out);
 /* A buffer of Qualcomm's OpenCL by its cl_mem, with so many bytes (KGSL). Its work on it has ended before each run (clFinish). */
 int dbx_import_opencl(const dbx_model *model, void *cl_mem, size_t size, dbx_buffer **out);
 /* A model keeps what is bound to it. */
 void dbx_release(dbx_buffer *buffer);
-/* Uses the memory from offset on in the place of a DBX_INPUT or DBX_OUTPUT, from the next run on: nothing is copied, and
- * nothing is encoded again but for the first memory of an input or output. NULL: the model's own again. The address is a multiple of
- * 64, and no two of a model have the same bytes, unless both are inputs. Bound memory is one of this model's device. While a run
- * is under way, it returns DBX_LATE. */
+/* Uses the memory from offset on in the place of a DBX_INPUT or DBX_OUTPUT: nothing is copied, and nothing is encoded again
+ * but for the first memory of an input or output. NULL: the model's own again. Runs use it from the next one on; dbx_read,
+ * dbx_write and dbx_memory mean it at once, so the output of the last run is read before, and a pointer of dbx_memory is to
+ * the memory that was bound when it was asked for.
+ *
+ * The address is a multiple of 64, and an output has whole lines of 64 bytes: the caller does not write to the rest of its
+ * last line during a run. No two of a model have the same bytes, unless both are inputs; memory that is imported twice may
+ * have two addresses, for which that is not checked. Bound memory is one of this model's device. While a run is under way,
+ * it returns DBX_LATE. */
 int dbx_bind(dbx_model *model, int kind, const char *name, const dbx_buffer *buffer, size_t offset);
 
 /* Runs once. All of it takes limit_ms at most, the end of a late run before it as well. With 0, dbx_wait only asks whether the run is

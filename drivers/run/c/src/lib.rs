@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port, opencl};
 use hcq::mem::view::View;
+use hcq::transport::errno::{EBADF, EFAULT, EINVAL};
 use hcq::{Buffer, Import};
 
 /// A file or argument that cannot be used: `DBX_...` of the header.
@@ -417,16 +418,20 @@ pub unsafe extern "C" fn dbx_device(model: *const Loaded) -> *const c_char {
     found.map_or(std::ptr::null(), |model| model.device.as_ptr())
 }
 
-/// Frees a model.
+/// Frees a model; whether nothing of it runs any more.
 ///
 /// # Safety
 /// As the header says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn dbx_free(model: *mut Loaded) {
-    if !model.is_null() {
+pub unsafe extern "C" fn dbx_free(model: *mut Loaded) -> c_int {
+    guard(|| {
+        if model.is_null() {
+            return Ok(());
+        }
         // SAFETY: the caller's promise: it came from here and is not used again.
-        drop(unsafe { Box::from_raw(model) });
-    }
+        let loaded = unsafe { Box::from_raw(model) };
+        Ok(loaded.model.close()?)
+    })
 }
 
 /// Copies the value of an input or a state to the device.
@@ -544,12 +549,19 @@ unsafe fn import(model: &Loaded, memory: &Import, out: *mut *mut Imported) -> Re
     let made = model.model.device().import(memory);
     let buffer = made.map_err(|e| match e {
         // Not the model is at fault, which is on this device.
-        hcq::Error::Unsupported { .. } => Failure(ARGUMENT, e.to_string()),
+        hcq::Error::Unsupported { .. }
+        | hcq::Error::Os {
+            errno: Some(EBADF | EFAULT | EINVAL),
+            ..
+        } => Failure(ARGUMENT, e.to_string()),
         e => Error::from(e).into(),
     })?;
     // SAFETY: the caller's promise.
     unsafe { give(out, Box::new(Imported { buffer })) }
 }
+
+/// What a GPU maps of a process: pages of this size, or larger ones.
+const PAGE: usize = 4096;
 
 /// Makes pages of the process memory of a model's device.
 ///
@@ -570,6 +582,16 @@ pub unsafe extern "C" fn dbx_import_host(
         };
         if isize::try_from(size).is_err() {
             return wrong("expected a size that memory can have, found a negative or larger one");
+        }
+        let at = memory.addr().get();
+        if size == 0 || !size.is_multiple_of(PAGE) || !at.is_multiple_of(PAGE) {
+            return Err(Failure(
+                ARGUMENT,
+                format!(
+                    "expected whole pages of {PAGE} bytes, found {size} bytes at {at:#x}: import the pages around them, and \
+                     give dbx_bind their offset"
+                ),
+            ));
         }
         // SAFETY: the caller's promise: so many bytes, mapped for reads and writes until what is imported is released and no model
         // uses it, and written by others at no time when they are read here, or as a device would.
@@ -656,8 +678,11 @@ pub unsafe extern "C" fn dbx_bind(
             };
         };
         let all = &all.buffer;
-        let Some(rest) = all.bytes().checked_sub(offset as u64) else {
-            return wrong("expected an offset inside of the memory, found one behind its end");
+        let bytes = all.bytes();
+        let Some(rest) = bytes.checked_sub(offset as u64) else {
+            return wrong(&format!(
+                "expected an offset of at most {bytes}, the bytes of the memory, found {offset}"
+            ));
         };
         let part = all.slice(offset as u64, rest).map_err(Error::from)?;
         match kind {

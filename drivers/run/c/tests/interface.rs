@@ -160,7 +160,7 @@ fn a_run_under_way_leaves_the_caller_s_memory_alone() {
             output.len(),
         ));
         assert_eq!(small::values(&output), [7; small::ROW as usize]);
-        dbx_free(model);
+        ok(dbx_free(model));
     }
 }
 
@@ -238,6 +238,7 @@ fn memory_of_the_caller_is_used_in_place() {
             (0, &x, 4096),
             (0, &x, 4097),
             (0, &x, usize::MAX),
+            (1, &y, 4096 - 32),
             (0, &queue, 0),
             (1, &x, 0),
             (2, &queue, 0),
@@ -247,6 +248,17 @@ fn memory_of_the_caller_is_used_in_place() {
         }
         let mut other = null_mut();
         assert_eq!(dbx_import_host(model, null_mut(), 4096, &mut other), -6);
+        for (at, size) in [(0, 0), (0, 100), (8, 4096), (0, 4097), (0, usize::MAX)] {
+            let memory = pages.cast::<u8>().add(at).cast();
+            let code = dbx_import_host(model, memory, size, &mut other);
+            assert_eq!(code, -6, "{at} {size}: {}", error());
+        }
+        assert_eq!(dbx_import_host(model, pages.cast(), 100, &mut other), -6);
+        assert!(
+            error().contains("expected whole pages of 4096 bytes, found 100 bytes at 0x"),
+            "{}",
+            error()
+        );
         // The processor takes pages of the process alone.
         assert_eq!(dbx_import_dmabuf(model, 0, 4096, &mut other), -6);
         assert_eq!(dbx_import_opencl(model, null_mut(), 4096, &mut other), -6);
@@ -256,7 +268,7 @@ fn memory_of_the_caller_is_used_in_place() {
         ok(dbx_run(model, 60_000));
         frames.into_iter().for_each(|frame| dbx_release(frame));
         dbx_release(null_mut());
-        dbx_free(model);
+        ok(dbx_free(model));
         drop(Box::from_raw(pages.cast::<[Page; 2]>()));
     }
 }
@@ -331,8 +343,8 @@ fn a_bundle_is_opened_placed_and_run() {
         assert!(error().contains("expected one of x"), "{}", error());
         assert_eq!(dbx_run(null_mut(), 1), -6);
         checks_come_before_memory(model);
-        dbx_free(model);
-        dbx_free(null_mut());
+        ok(dbx_free(model));
+        ok(dbx_free(null_mut()));
         let mut again = null_mut();
         assert_eq!(
             dbx_open_memory(file.as_ptr().cast(), file.len() - 1, &mut again),

@@ -191,11 +191,11 @@ fn memory_that_a_model_cannot_use_is_refused() {
     for (memory, part) in [
         (
             &foreign,
-            "memory of CPU:0 from elsewhere: import it into the model's device",
+            "expected memory of the model's own handle of CPU:0, found memory of another handle of CPU:0: import it by",
         ),
         (
             &small,
-            "expected 64 bytes or more, found memory of 63 bytes",
+            "expected 64 bytes or more, found memory of 63 bytes: import at least 64 from the offset on",
         ),
         (&odd, "expected memory at a multiple of 64 bytes"),
     ] {
@@ -215,7 +215,8 @@ fn memory_that_a_model_cannot_use_is_refused() {
     model.bind_input("x", &buffer).unwrap();
     let error = model.bind_output("y", &buffer).unwrap_err().to_string();
     assert!(
-        error.contains("memory that no other input of the model has"),
+        error.contains("memory that no other input of the model has")
+            && error.contains("input \"x\" has"),
         "{error}"
     );
     let apart = buffer.slice(64, 64).unwrap();

@@ -4,12 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+#[cfg(feature = "twin")]
 use doorbell::Setup;
 use doorbell_run::{Chain, ModelBundle};
 #[cfg(feature = "twin")]
 use drivers::{env::Settings, select::parse_chain};
+#[cfg(feature = "twin")]
 use hcq::mem::view::View;
-use hcq::{AllocSpec, Import};
+#[cfg(feature = "twin")]
+use hcq::{AllocSpec, Buffer, Import};
 use tensor::io::npy;
 use tensor::onnx::Dim;
 use tensor::onnx::write::{self, Writer};
@@ -133,72 +136,147 @@ fn runs_on(bundle: &ModelBundle, chain: Chain, count: u64) -> Vec<Vec<u8>> {
     all
 }
 
+/// A simulated Adreno, and a chain of it alone.
+#[cfg(feature = "twin")]
+fn simulated(dev: &str, config: &str) -> (std::sync::Arc<twin_qcom::machine::TwinMachine>, Chain) {
+    let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
+    let twin: drivers::Twin = machine.clone();
+    let target = parse_chain("DEV", dev).unwrap().remove(0);
+    let chain = Chain::of(target, Settings::default(), Some(twin));
+    (machine, chain)
+}
+
+/// Memory of the caller: pages with a pointer of the caller, or a buffer of the device.
+#[cfg(feature = "twin")]
+struct Given(Option<View>, Buffer);
+
+#[cfg(feature = "twin")]
+impl Given {
+    fn of(model: &doorbell_run::Model) -> Given {
+        let view = View::alloc(4096, 4096).unwrap();
+        match model.device().import(&Import::Host(view.clone())) {
+            Err(hcq::Error::Unsupported { .. }) => {
+                let own = model.device().alloc(AllocSpec::device(4096));
+                Given(None, own.unwrap())
+            }
+            made => Given(Some(view), made.unwrap()),
+        }
+    }
+
+    fn put(&self, at: usize, bytes: &[u8]) {
+        match &self.0 {
+            Some(view) => view.copy_from_slice(at, bytes).unwrap(),
+            None => self.1.write(at as u64, bytes).unwrap(),
+        }
+    }
+
+    fn found(&self, bytes: usize) -> Vec<u8> {
+        let mut found = vec![0; bytes];
+        match &self.0 {
+            Some(view) => view.copy_to_slice(0, &mut found).unwrap(),
+            None => self.1.read(0, &mut found).unwrap(),
+        }
+        found
+    }
+}
+
 /// Frames of a ring are read where they are, and an output is written where the caller has it: over KGSL pages of the process, over
 /// msm buffers of the device.
+#[cfg(feature = "twin")]
 #[test]
 fn inputs_and_outputs_are_in_memory_of_the_caller() {
     let place = place(&[("mlp.onnx", mlp())]);
     let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
-    args.extend([
+    for target in ["QCOM::a630", "QCOM::a643", "CPU"] {
+        args.extend(["--target", target]);
+    }
+    succeed(&place, &args, CPU);
+    let bundle = bundle(&place, "mlp.dbx");
+    bound(&bundle, "CPU", &Setup::of("CPU").unwrap().chain());
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let (machine, chain) = simulated(dev, config);
+        bound(&bundle, dev, &chain);
+        assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
+    }
+}
+
+#[cfg(feature = "twin")]
+fn bound(bundle: &ModelBundle, dev: &str, chain: &Chain) {
+    let limit = Duration::from_secs(3600);
+    let x = |n| weights(&[4, 64], 100 + n).to_bytes().unwrap();
+    let mut model = chain.place(bundle).unwrap().model;
+    let mut copied = Vec::new();
+    for n in 0..4 {
+        model.write_input("x", &x(n)).unwrap();
+        model.run(limit).unwrap();
+        let [mut y, mut c] = [vec![0; 4 * 10 * 4], vec![0; 4 * 96 * 4]];
+        model.read_output("y", &mut y).unwrap();
+        model.read_output("c", &mut c).unwrap();
+        copied.push([y, c]);
+    }
+    let [first, second, out] = [(); 3].map(|()| Given::of(&model));
+    model.bind_output("c", &out.1).unwrap();
+    for (n, [y, c]) in copied.iter().enumerate() {
+        let frame = [&first, &second][n % 2];
+        frame.put(0, &x(n as u64));
+        model.bind_input("x", &frame.1).unwrap();
+        model.run(limit).unwrap();
+        let mut y_found = vec![0; y.len()];
+        model.read_output("y", &mut y_found).unwrap();
+        assert!(y_found == *y && out.found(c.len()) == *c, "{dev}: run {n}");
+    }
+    // A part of the memory, which begins elsewhere.
+    first.put(1024, &x(2));
+    let part = first.1.slice(1024, 1024).unwrap();
+    model.bind_input("x", &part).unwrap();
+    // An output has whole lines: 160 bytes are two and a half.
+    let lines = |bytes| second.1.slice(0, bytes).unwrap();
+    let error = model.bind_output("y", &lines(160)).unwrap_err().to_string();
+    assert!(
+        error.contains("expected 192 bytes or more, whole lines of 64, found memory of 160"),
+        "{error}"
+    );
+    model.bind_output("y", &lines(192)).unwrap();
+    model.run(limit).unwrap();
+    assert!(second.found(160) == copied[2][0], "{dev}: a part");
+    // The model's own still has what it had.
+    model.unbind_input("x").unwrap();
+    model.unbind_output("c").unwrap();
+    model.unbind_output("y").unwrap();
+    model.run(limit).unwrap();
+    let mut y = vec![0; copied[3][0].len()];
+    model.read_output("y", &mut y).unwrap();
+    assert!(y == copied[3][0], "{dev}: its own");
+}
+
+/// A run that hangs may still use memory of the caller: the end of the model says so.
+#[cfg(feature = "twin")]
+#[test]
+fn the_end_of_a_model_tells_of_a_run_that_has_not_ended() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let args = [
+        "compile",
+        "mlp.onnx",
+        "-o",
+        "mlp.dbx",
         "--target",
         "QCOM::a630",
-        "--target",
-        "QCOM::a643",
-        "--target",
-        "CPU",
-    ]);
+    ];
     succeed(&place, &args, CPU);
     let bundle = bundle(&place, "mlp.dbx");
     let limit = Duration::from_secs(3600);
-    let x = |n| weights(&[4, 64], 100 + n).to_bytes().unwrap();
-    for dev in ["CPU", "TWINKGSL+QCOM::a630", "TWINMSM+QCOM::a643"] {
-        let setup = Setup::of(dev).unwrap();
-        let mut model = setup.chain().place(&bundle).unwrap().model;
-        let mut copied = Vec::new();
-        for n in 0..4 {
-            model.write_input("x", &x(n)).unwrap();
-            model.run(limit).unwrap();
-            let [mut y, mut c] = [vec![0; 4 * 10 * 4], vec![0; 4 * 96 * 4]];
-            model.read_output("y", &mut y).unwrap();
-            model.read_output("c", &mut c).unwrap();
-            copied.push([y, c]);
-        }
-        let memory = || {
-            let pages = Import::Host(View::alloc(4096, 4096).unwrap());
-            match model.device().import(&pages) {
-                Err(hcq::Error::Unsupported { .. }) => {
-                    model.device().alloc(AllocSpec::device(4096))
-                }
-                made => made,
-            }
-        };
-        let [first, second, out] = [memory().unwrap(), memory().unwrap(), memory().unwrap()];
-        model.bind_output("c", &out).unwrap();
-        for (n, [y, c]) in copied.iter().enumerate() {
-            let frame = [&first, &second][n % 2];
-            frame.write(0, &x(n as u64)).unwrap();
-            model.bind_input("x", frame).unwrap();
-            model.run(limit).unwrap();
-            let [mut y_found, mut c_found] = [vec![0; y.len()], vec![0; c.len()]];
-            model.read_output("y", &mut y_found).unwrap();
-            out.read(0, &mut c_found).unwrap();
-            assert!(y_found == *y && c_found == *c, "{dev}: run {n}");
-        }
-        // A part of the memory, which begins elsewhere.
-        let part = first.slice(1024, 1024).unwrap();
-        part.write(0, &x(2)).unwrap();
-        model.bind_input("x", &part).unwrap();
-        model.run(limit).unwrap();
-        let mut y = vec![0; copied[2][0].len()];
-        model.read_output("y", &mut y).unwrap();
-        assert!(y == copied[2][0], "{dev}: a part");
-        // The model's own still has what it had.
-        model.unbind_input("x").unwrap();
-        model.unbind_output("c").unwrap();
-        model.run(limit).unwrap();
-        model.read_output("y", &mut y).unwrap();
-        assert!(y == copied[3][0], "{dev}: its own");
-    }
+    let config = "chip=a630,timeout=100,fault=hang:6";
+    let (_machine, chain) = simulated("TWINKGSL+QCOM::a630", config);
+    let mut model = chain.place(&bundle).unwrap().model;
+    let frame = Given::of(&model);
+    model.bind_input("x", &frame.1).unwrap();
+    let ended = (0..8).all(|_| model.run(limit).is_ok());
+    assert!(!ended);
+    let error = model.close().unwrap_err();
+    assert!(matches!(error, doorbell_run::Error::Device(_)), "{error}");
 }
 
 /// What the host does not reach: one run writes it, the next one reads it.
@@ -215,10 +293,7 @@ fn inputs_and_outputs_are_in_a_dma_buf() {
         ("TWINKGSL+QCOM::a630", "chip=a630"),
         ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
     ] {
-        let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
-        let twin: drivers::Twin = machine.clone();
-        let target = parse_chain("DEV", dev).unwrap().remove(0);
-        let chain = Chain::of(target, Settings::default(), Some(twin));
+        let (machine, chain) = simulated(dev, config);
         let mut model = chain.place(&bundle).unwrap().model;
         let fd = machine.process().foreign_dmabuf(8192).unwrap();
         let frame = model.device().import(&Import::DmaBuf(fd, 8192)).unwrap();
@@ -457,6 +532,14 @@ fn a_bundle_is_inspected_and_run() {
         "{text}"
     );
 
+    // What is refused makes no folder.
+    let refused = ["run", "mlp.dbx", "--output", "new", "--profile", "p.json"];
+    assert_eq!(place.run(&refused, CPU).code, 2);
+    let refused = ["run", "other.dbx", "--output", "new"];
+    assert_ne!(place.run(&refused, CPU).code, 0);
+    let refused = ["run", "mlp.onnx", "--output", "new", "--limit", "9"];
+    assert_eq!(place.run(&refused, CPU).code, 2);
+    assert!(!place.path("work").join("new").exists());
     let args = [
         "run", "mlp.dbx", "--input", "x=0.25", "--output", "out", "--repeat", "3",
     ];

@@ -1,5 +1,7 @@
 //! Bytes between the host and the device, and between two devices.
 
+use std::sync::Arc;
+
 use hcq::{Buffer, Command};
 
 use super::DeviceExecutor;
@@ -32,7 +34,9 @@ impl DeviceExecutor {
         let Some(Storage::Device(from)) = source.storage() else {
             return Ok(None);
         };
-        if from.bytes() == 0 || !self.device.reaches(&from) {
+        // Of engines of one device, too, the host copies: it does not wait for the queue of the other one with a turn of it held.
+        let is_same = Arc::ptr_eq(&self.device, &other.device);
+        if from.bytes() == 0 || is_same || !self.device.reaches(&from) {
             return Ok(None);
         }
         let to = self.alloc(from.bytes())?;

@@ -119,21 +119,38 @@ pub(super) fn exceeds(value: &Tensor) -> bool {
 /// What usual numbers may be divided by: 1/1024.
 const DIVISOR: f32 = 1.0 / 1024.0;
 
-/// Whether a divisor is taken to be apart from zero: numbers and weights that are, roots (of a variance, which make usual
-/// numbers of what they divide), sums of powers (of a softmax), and what has such a number added or as a limit.
+/// Whether a divisor is apart from zero, as far as its operation says: numbers and weights that are, sums of powers (of a softmax), what
+/// has such a number added to what is never below zero (also under a root, as a variance has) or as a limit.
 fn is_apart(divisor: &Tensor) -> bool {
     let (at, _) = super::product::base(divisor);
     if at.storage().is_some() {
-        return true;
+        return stored(&at, |value| value.abs() >= DIVISOR);
     }
     let sources = at.node().src();
     match (&at.node().op, &*sources) {
-        (Op::Const(_), _) => is_number(&at),
-        // Counts.
-        (Op::Cast, [below]) if below.dtype().is_int() => true,
+        (Op::Const(_), _) => number(&at).is_some_and(|value| value.abs() >= DIVISOR),
         (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => is_apart(below),
-        (Op::Unary(Unary::Sqrt), _) => true,
+        (Op::Unary(Unary::Neg | Unary::Abs), [below]) => is_apart(below),
+        (Op::Unary(Unary::Sqrt), [below]) => is_above(below, DIVISOR * DIVISOR),
         (Op::Reduce(ReduceOp::Add, _), [below]) => is_power(below),
+        (Op::Binary(Binary::Add | Binary::Max), _) => is_above(&at, DIVISOR),
+        _ => false,
+    }
+}
+
+/// Whether it is never below a number above zero, as far as its operation says.
+fn is_above(value: &Tensor, least: f32) -> bool {
+    let (at, _) = super::product::base(value);
+    if at.storage().is_some() {
+        return stored(&at, |value| value >= least);
+    }
+    let is_number = |value: &Tensor| number(value).is_some_and(|value| value >= least);
+    let sources = at.node().src();
+    match (&at.node().op, &*sources) {
+        (Op::Const(_), _) => is_number(&at),
+        (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => {
+            is_above(below, least)
+        }
         (Op::Binary(Binary::Add), [a, b]) => {
             is_number(a) && is_positive(b) || is_number(b) && is_positive(a)
         }
@@ -142,12 +159,21 @@ fn is_apart(divisor: &Tensor) -> bool {
     }
 }
 
-/// Whether it is a number that usual ones may be divided by.
-fn is_number(value: &Tensor) -> bool {
+/// Whether all values in memory are of a kind. What cannot be read is not.
+fn stored(at: &Tensor, is_such: impl Fn(f32) -> bool) -> bool {
+    at.dtype() == DType::F32
+        && at.to_bytes().is_ok_and(|bytes| {
+            let mut words = bytes.chunks_exact(4);
+            words.all(|b| is_such(f32::from_le_bytes([b[0], b[1], b[2], b[3]])))
+        })
+}
+
+/// Its value, of a number that the graph has.
+fn number(value: &Tensor) -> Option<f32> {
     let (at, _) = super::product::base(value);
     match at.node().op {
-        Op::Const(bits) if at.dtype() == DType::F32 => f32::from_bits(bits as u32) >= DIVISOR,
-        _ => false,
+        Op::Const(bits) if at.dtype() == DType::F32 => Some(f32::from_bits(bits as u32)),
+        _ => None,
     }
 }
 
@@ -160,10 +186,22 @@ fn is_power(value: &Tensor) -> bool {
 /// Whether it is never below zero, as far as its operation says.
 fn is_positive(value: &Tensor) -> bool {
     let (at, _) = super::product::base(value);
+    if at.storage().is_some() {
+        return stored(&at, |value| value >= 0.0);
+    }
     let sources = at.node().src();
     match (&at.node().op, &*sources) {
+        (Op::Const(_), _) => number(&at).is_some_and(|value| value >= 0.0),
         (Op::Unary(Unary::Exp | Unary::Exp2 | Unary::Abs | Unary::Sqrt), _) => true,
-        (Op::Binary(Binary::Mul), [a, b]) => a.id() == b.id(),
+        (Op::Unary(Unary::Recip), [below]) => is_positive(below),
+        (Op::Binary(Binary::Mul), [a, b]) if a.id() == b.id() => true,
+        (Op::Binary(Binary::Mul | Binary::FDiv | Binary::Add), [a, b]) => {
+            is_positive(a) && is_positive(b)
+        }
+        (Op::Binary(Binary::Max), [a, b]) => is_positive(a) || is_positive(b),
+        // Of a mean of squares.
+        (Op::Reduce(ReduceOp::Add | ReduceOp::Max, _), [below]) => is_positive(below),
+        (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => is_positive(below),
         _ => false,
     }
 }
@@ -210,6 +248,7 @@ mod tests {
         let e = Engine::reference();
         let of = |dtype| Tensor::make(&e, Op::Given, &[], &[4, 4], dtype);
         let x = of(DType::F32);
+        let weights = |values: [f32; 4]| Tensor::from_slice(&e, &values, &[4]);
         let all = |of: &[crate::Result<Tensor>]| -> Vec<bool> {
             of.iter().map(|t| exceeds(t.as_ref().unwrap())).collect()
         };
@@ -226,8 +265,14 @@ mod tests {
             x.reciprocal(),
             x.div(&of(DType::F32)),
             x.square().and_then(|y| x.div(&y.add(1e-6)?)),
+            // Roots of anything, limits below zero, counts, weights of which one is near zero.
+            of(DType::F32).sqrt().and_then(|y| x.div(&y)),
+            x.square().and_then(|y| x.div(&y.add(1e-9)?.sqrt()?)),
+            of(DType::F32).maximum(-6.0).and_then(|y| x.div(&y)),
+            of(DType::I32).cast(DType::F32).and_then(|y| x.div(&y)),
+            weights([1.0, 1e-5, 2.0, 3.0]).and_then(|y| x.div(&y)),
         ];
-        assert_eq!(all(&wide), [true; 12]);
+        assert_eq!(all(&wide), [true; 17]);
         let usual = [
             x.softmax(1),
             x.mean(&[1], true),
@@ -238,11 +283,14 @@ mod tests {
             of(DType::U8).cast(DType::F32),
             Ok(x.clone()),
             x.div(6.0),
+            x.div(-6.0),
+            of(DType::F32).maximum(6.0).and_then(|y| x.div(&y)),
+            weights([1.0, -0.5, 2.0, 3.0]).and_then(|y| x.div(&y)),
             x.exp().and_then(|y| x.div(&y.add(1.0)?)),
             x.exp().and_then(|y| y.div(&y.sum(&[1], true)?)),
             x.square()
                 .and_then(|y| x.div(&y.mean(&[1], true)?.add(1e-5)?.sqrt()?)),
         ];
-        assert_eq!(all(&usual), [false; 12]);
+        assert_eq!(all(&usual), [false; 15]);
     }
 }

@@ -48,17 +48,18 @@ pub fn once(model: &mut Model, limit: Duration) -> Result<(), Error> {
     }
 }
 
-/// Runs a bundle `repeat` times, each in `limit`; its outputs.
+/// Runs a bundle `repeat` times, each in `limit`, once it can be read and what `ready` looks at is so; its outputs.
 pub fn run(
     path: &Path,
     inputs: &InputArgs,
-    repeat: u32,
-    limit: Option<Duration>,
+    (repeat, limit): (u32, Option<Duration>),
     setup: &Setup,
+    ready: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Outputs, Error> {
     let start = Instant::now();
     let bundle = ModelBundle::open(path).map_err(crate::Error::from)?;
     inputs.check_ports(bundle.inputs())?;
+    ready()?;
     let mut model = placed(&bundle, setup)?;
     let loaded = start.elapsed().as_secs_f64();
     let engine = Engine::reference();

@@ -54,6 +54,20 @@ pub struct Files {
     profile: Option<PathBuf>,
 }
 
+impl Files {
+    /// The folder of outputs, which takes files: looked at before what takes long, and behind what refuses the command.
+    fn make_folder(&self) -> Result<(), Error> {
+        let Some(folder) = &self.output else {
+            return Ok(());
+        };
+        std::fs::create_dir_all(folder).map_err(|source| Error::File {
+            path: folder.display().to_string(),
+            source,
+        })?;
+        Ok(takes_files(folder)?)
+    }
+}
+
 /// Loads, runs, prints or writes.
 pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     model(&args.model, &args.inputs, &args.work, &args.files, setup)
@@ -67,14 +81,6 @@ pub fn model(
     files: &Files,
     setup: &Setup,
 ) -> Result<(), Error> {
-    // Before what takes long.
-    if let Some(folder) = &files.output {
-        std::fs::create_dir_all(folder).map_err(|source| Error::File {
-            path: folder.display().to_string(),
-            source,
-        })?;
-        takes_files(folder)?;
-    }
     if bundle::is_one(path) {
         if files.profile.is_some() {
             return Err(Error::Usage(
@@ -82,7 +88,8 @@ pub fn model(
             ));
         }
         let limit = work.limit.map(|ms| Duration::from_millis(ms.into()));
-        let outputs = bundle::run(path, inputs, work.repeat, limit, setup)?;
+        let ready = || files.make_folder();
+        let outputs = bundle::run(path, inputs, (work.repeat, limit), setup, ready)?;
         return shown(&outputs, work, files, inputs);
     }
     if work.limit.is_some() {
@@ -100,6 +107,7 @@ pub fn model(
     let start = Instant::now();
     steps.show("loading");
     let model = Model::load(path)?;
+    files.make_folder()?;
     let setup = setup.clone().profile(files.profile.is_some());
     let opened = setup.observe(steps.observer()).open()?;
     let engine = &opened.engine;
