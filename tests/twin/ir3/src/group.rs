@@ -269,6 +269,7 @@ fn start(launch: &Launch, id: [u32; 3], number: u32, seat: u32) -> Result<Wave> 
         hazards: Hazards::new(),
         flow: Flow::new(pc, active, launch.branch_stack),
         predication: None,
+        nops: 0,
         in_preamble: false,
         cycle: 0,
         counts: Counts::default(),

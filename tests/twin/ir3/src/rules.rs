@@ -284,6 +284,15 @@ pub static PREDICATED_FLOW: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// Too little time behind predication.
+pub static PREDICATION_NOPS: Rule = Rule {
+    name: "IR3-PREDICATION-NOPS",
+    text: "six nops follow prede from A650 on, and four the second one of predt and predf from A660 on",
+    source: "Mesa src/freedreno/ir3/ir3_legalize.c, add_predication_workaround; freedreno_devices.py, \
+           prede_nop_quirk, predtf_nop_quirk",
+    proof: Proof::Sourced,
+};
+
 /// Calls deeper than the stack, or returns without a call.
 pub static CALL_STACK: Rule = Rule {
     name: "IR3-CALL-STACK",
@@ -448,6 +457,7 @@ pub static ALL: &[&Rule] = &[
     &BRANCH_STACK,
     &BARRIER_DIVERGENT,
     &PREDICATED_FLOW,
+    &PREDICATION_NOPS,
     &CALL_STACK,
     &UNIFORM,
     &PREAMBLE,

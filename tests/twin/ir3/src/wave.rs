@@ -71,6 +71,8 @@ pub struct Wave {
     pub flow: Flow,
     /// The predication mask and whether its fibers run, else the others.
     pub predication: Option<(Mask, bool)>,
+    /// Nops that predication still needs behind it.
+    pub nops: u64,
     /// Whether it runs the preamble.
     pub in_preamble: bool,
     pub cycle: u64,

@@ -181,6 +181,11 @@ fn compare(word: u64, ours: &Inst, theirs: &other::Inst) {
     );
 }
 
+/// What Mesa's compiler writes behind prede, and Mesa's disassembler has no text for.
+fn has_no_text(inst: &Inst) -> bool {
+    inst.op == Op::Nop && inst.repeat == 6
+}
+
 #[test]
 fn the_decoder_sees_what_mesa_shows() {
     let mut seen = BTreeSet::new();
@@ -196,6 +201,7 @@ fn the_decoder_sees_what_mesa_shows() {
                 seen.insert(ours.op.name());
             }
             (Err(_), Err(_)) => refused += 1,
+            (Ok(ours), Err(_)) if has_no_text(&ours) => refused += 1,
             (ours, theirs) => panic!("{word:016x} {text:?}: {ours:?} {theirs:?}"),
         }
     }
@@ -240,6 +246,7 @@ fn they_agree_on_reserved_bits() {
             match (decode(word), other::decode(word)) {
                 (Ok(ours), Ok(theirs)) => compare(word, &ours, &theirs),
                 (Err(_), Err(_)) => {}
+                (Ok(ours), Err(_)) if has_no_text(&ours) => {}
                 // The size of what is discarded has no text: the other decoder takes the one that its encoder writes.
                 (Ok(ours), Err(other::DecodeError::Hidden { bits, .. }))
                     if bits == 1 << 46 && ours.dsts.iter().any(discards) => {}

@@ -4,6 +4,7 @@
 mod support;
 
 use support::{IN, Machine, OUT, each, launch, values};
+use twin::fires::fires;
 use twin_ir3::launch::{Private, ThreadSize};
 
 fn floats(values: &[f32]) -> Vec<u32> {
@@ -181,6 +182,63 @@ fn predicated_code() {
             .enumerate()
             .all(|(n, v)| *v == if n >= 32 { 1 } else { 2 })
     );
+}
+
+#[test]
+fn predication_has_nops_behind_it() {
+    let body = |predf: &str, prede: &str| {
+        format!(
+            "cmps.u.ge p0.x, r0.x, 32; (rpt5)nop; predt; mov.u32u32 r3.x, 1
+             predf; {predf}mov.u32u32 r3.x, 2; prede; {prede}mov.u32u32 r4.x, 3"
+        )
+    };
+    let run = |text: &str, chip| {
+        let machine = Machine::new(&each(text)).input(&[0; 64]);
+        machine.with(|launch| launch.chip = support::chip(chip))
+    };
+    let (four, six) = ("(rpt3)nop; ", "(rpt5)nop; ");
+    for (chip, predf, prede) in [("A630", "", ""), ("A650", "", six), ("A660", four, six)] {
+        let out = run(&body(predf, prede), chip).out(64);
+        assert_eq!((out[31], out[32]), (2, 1), "{chip}");
+    }
+    for (chip, predf, prede) in [
+        ("A650", "", ""),
+        ("A650", "", "(rpt4)nop; "),
+        ("A660", "(rpt2)nop; ", six),
+        ("A660", four, ""),
+    ] {
+        let broken = run(&body(predf, prede), chip).breaks();
+        fires("IR3-PREDICATION-NOPS").only(&[broken]);
+    }
+    // Mesa writes seven, as one word.
+    assert!(Machine::words(vec![0x0000_0600_0000_0000]).run().is_ok());
+    let broken = Machine::words(vec![0x0000_0700_0000_0000]).breaks();
+    fires("IR3-ENCODING").only(&[broken]);
+}
+
+#[test]
+fn what_chips_from_a660_on_add() {
+    let run = |body: &str| {
+        let machine = Machine::new(&each(body)).input(&[100; 64]);
+        machine.with(|launch| {
+            launch.chip = support::chip("A660");
+            launch.constants[4] = Some(5);
+        })
+    };
+    // A sum of three, of which the second may be taken away.
+    assert_eq!(run("sad.s32 r3.x, r2.x, r2.x, c1.x").out(1), [205]);
+    assert_eq!(run("sad.s32 r3.x, c1.x, (neg)r2.x, r2.x").out(1), [5]);
+    fires("IR3-OPERANDS").only(&[run("sad.s32 r3.x, (neg)r2.x, r2.x, r2.x").breaks()]);
+    let shared = "mov.u32u32 r51.x, c1.x; sad.s32 r51.y, c1.x, r51.x, c1.x; mov.u32u32 r3.x, 1";
+    fires("IR3-OPERANDS").only(&[run(shared).breaks()]);
+    // A choice of floats.
+    let choice = "sel.b32 r3.x, (neg)r2.x, r2.x, c1.x";
+    assert_eq!(run(choice).out(1), [100 | 1 << 31]);
+    let earlier = run(choice).with(|launch| launch.chip = support::chip("A650"));
+    fires("IR3-OPERANDS").only(&[earlier.breaks()]);
+    // Two constants of the scalar ALU.
+    let both = "add.u r51.x, c1.x, c1.x; (ss)mov.u32u32 r3.x, r51.x";
+    assert_eq!(run(both).out(1), [10]);
 }
 
 #[test]

@@ -289,6 +289,20 @@ fn buffers_of_16_bits_are_accessed_by_32_where_there_are_such() {
 }
 
 #[test]
+fn offsets_of_buffers_are_of_chips_that_have_them() {
+    let words: Vec<u32> = (100..164).collect();
+    let run = |name| {
+        let text =
+            "mov.u32u32 r4.x, 3; (rpt5)nop; ldib.b.untyped.1d.u32.1.imm r3.x, r4.x+4, 0; (sy)nop";
+        let buffer = Texture::buffer(Format::R32Uint, 64, IN);
+        let machine = machine(text, buffer, Sampler::PIXELS).input(&words);
+        machine.with(|launch| launch.chip = chip(name))
+    };
+    assert_eq!(run("A660").out(1), [107]);
+    fires("IR3-COMPUTE").only(&[run("A650").breaks(), run("A630").breaks()]);
+}
+
+#[test]
 fn textures_go_through_their_cache() {
     let (texture, words) = pixels(Format::Rgba32Float);
     let text =

@@ -112,6 +112,8 @@ pub fn three(op: Op) -> Option<Three> {
         Op::MadU24 => |a, b, c, _| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c),
         Op::MadS24 => |a, b, c, _| (signed24(a).wrapping_mul(signed24(b)) as u32).wrapping_add(c),
         Op::SelB16 | Op::SelB32 => |a, b, c, _| if b != 0 { a } else { c },
+        // Mesa ir3_compiler_nir.c, iadd3: what else it may do with signs is not documented.
+        Op::SadS16 | Op::SadS32 => |a, b, c, full| cut(a.wrapping_add(b).wrapping_add(c), full),
         Op::Shrm => |a, b, c, full| b >> amount(a, full) & c,
         Op::Shlm => |a, b, c, full| cut(b << amount(a, full), full) & c,
         Op::Shrg => |a, b, c, full| b >> amount(a, full) | c,
@@ -306,6 +308,8 @@ mod tests {
         assert_eq!(f(Op::Andg, 0xf0, 0xff, 1), 0xf1);
         assert_eq!((f(Op::SelB32, 1, 5, 2), f(Op::SelB32, 1, 0, 2)), (1, 2));
         assert_eq!(f(Op::MadS24, 0xff_ffff, 3, 10), 7);
+        assert_eq!(f(Op::SadS32, u32::MAX, 3, 10), 12);
+        assert_eq!(three(Op::SadS16).unwrap()(0xffff, 0xfffe, 1, false), 0xfffe);
         assert_eq!(f(Op::MadU24, 0xff_ffff, 3, 10), 3 * 0xff_ffff + 10);
         assert_eq!(
             three(Op::MadU16).unwrap()(300, 300, 1, false),

@@ -5,6 +5,8 @@ pub mod float;
 pub mod integer;
 pub mod sfu;
 
+use drivers_spec::qcom::chip::{Chip, Gen};
+
 use crate::fault::{Result, broken};
 use crate::inst::{Cond, Inst};
 use crate::op::Op;
@@ -39,6 +41,8 @@ pub enum Signs {
     Integer,
     /// The bit of (neg) is a bitwise not.
     Not,
+    /// (neg) alone, which turns the highest bit.
+    Top,
 }
 
 /// What holds of an operation of categories 2 and 3.
@@ -71,12 +75,23 @@ pub fn facts(op: Op) -> Option<Facts> {
         ClzB => (Kind::Signed, Signs::Not),
         MadF16 | MadF32 => (Kind::Float, Signs::FloatNeg),
         MadU16 | MadU24 | MadshM16 | SelB16 | SelB32 => (Kind::Unsigned, Signs::Plain),
-        MadS16 | MadS24 => (Kind::Signed, Signs::Plain),
+        MadS16 | MadS24 | SadS16 | SadS32 => (Kind::Signed, Signs::Plain),
         Shrm | Shlm | Shrg | Shlg | Andg => (Kind::Unsigned, Signs::Plain),
         Dp2acc | Dp4acc => (Kind::Signed, Signs::Plain),
         _ => return None,
     };
     Some(Facts { kind, signs })
+}
+
+/// The signs that the n-th source of an operation of category 3 may have.
+///
+/// Source: Mesa src/freedreno/ir3/ir3.c, `ir3_cat3_absneg`; freedreno_devices.py, `has_sel_b_fneg`.
+pub fn signs_of(op: Op, chip: &Chip, n: usize, facts: Facts) -> Signs {
+    match op {
+        Op::SelB16 | Op::SelB32 if chip.generation >= Gen::Gen4 => Signs::Top,
+        Op::SadS16 | Op::SadS32 if n == 1 => Signs::Integer,
+        _ => facts.signs,
+    }
 }
 
 /// Applies the signs of a source.
@@ -87,7 +102,7 @@ pub fn signed(signs: Signs, full: bool, abs: bool, neg: bool, mut values: Lanes)
     let sign: u32 = if full { 1 << 31 } else { 1 << 15 };
     let allowed = match signs {
         Signs::Float | Signs::Integer => true,
-        Signs::FloatNeg | Signs::Not => !abs,
+        Signs::FloatNeg | Signs::Not | Signs::Top => !abs,
         Signs::Plain => false,
     };
     if !allowed {

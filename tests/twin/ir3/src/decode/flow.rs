@@ -8,6 +8,9 @@ use crate::op::Op;
 /// Mesa's assembler repeats a nop at most 5 times: ir3_legalize.c, `legalize_block`.
 const MAX_REPEAT: u64 = 5;
 
+/// But six times behind prede: ir3_legalize.c, `add_predication_workaround`.
+const MOST_NOPS: u64 = 6;
+
 pub(super) fn category0(b: &mut Bits) -> Result<Inst, DecodeError> {
     let mut marks = b.marks();
     marks.ss = b.flag(44);
@@ -30,7 +33,11 @@ pub(super) fn category0(b: &mut Bits) -> Result<Inst, DecodeError> {
     };
     marks.eq = b.flag(48);
     let repeat = b.take(42, 40);
-    if repeat > MAX_REPEAT {
+    let most = match plain {
+        Op::Nop => MOST_NOPS,
+        _ => MAX_REPEAT,
+    };
+    if repeat > most {
         return Err(b.value("repetition", repeat));
     }
     Ok(Inst {

@@ -111,6 +111,10 @@ impl Wave {
         if inst.srcs.get(1).is_some_and(is_shared) && !writes_shared {
             return broken(&rules::OPERANDS, "the second source is shared");
         }
+        if writes_shared && matches!(inst.op, Op::SadS16 | Op::SadS32) {
+            // Mesa ir3_compiler_nir.c, iadd3.
+            return broken(&rules::OPERANDS, "the scalar ALU has no sad");
+        }
         let full = is_full(inst);
         let third = match inst.op {
             Op::MadU16
@@ -127,6 +131,8 @@ impl Wave {
             let mut values = [[0; crate::regs::LANES]; 3];
             for (n, (value, operand)) in values.iter_mut().zip(&inst.srcs).enumerate() {
                 let later = u64::from(k) + if n == 2 { third } else { 0 };
+                let signs = arith::signs_of(inst.op, chip, n, facts);
+                let facts = Facts { signs, ..facts };
                 *value = self.operand(core, operand, k, facts, full, later)?;
             }
             let [a, b, c] = &values;
@@ -270,7 +276,8 @@ fn check_two(inst: &Inst, facts: Facts, full: bool) -> Result<()> {
     }
     let uniform = |o: &Operand| constant(o) || is_shared(o);
     let writes_shared = inst.dsts.first().is_some_and(is_shared);
-    if constant(a) && constant(b) || uniform(a) && uniform(b) && !writes_shared {
+    // The scalar ALU takes two: Mesa 26.2, ir3.c, ir3_valid_flags; older versions gave it no two constants.
+    if uniform(a) && uniform(b) && !writes_shared {
         return broken(
             &rules::OPERANDS,
             "both sources are constants or shared registers",

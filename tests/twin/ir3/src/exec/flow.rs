@@ -1,5 +1,7 @@
 //! Category 0: control flow.
 
+use drivers_spec::qcom::chip::Gen;
+
 use crate::fault::{Result, broken};
 use crate::inst::{Inst, Operand, Value};
 use crate::op::Op;
@@ -26,7 +28,7 @@ impl Wave {
                     Event::Next
                 });
             }
-            Op::Predt | Op::Predf | Op::Prede => return self.predicate(inst),
+            Op::Predt | Op::Predf | Op::Prede => return self.predicate(inst, core),
             Op::Call => {
                 let target = self.target(inst);
                 self.flow.call(target, core.launch.private.stack as usize)?;
@@ -93,7 +95,13 @@ impl Wave {
     /// Predicated code: the mask is p0.x, the mode says which fibers of it run.
     ///
     /// Source: Mesa src/freedreno/isa/ir3-cat0.xml, documentation of predt.
-    fn predicate(&mut self, inst: &Inst) -> Result<Event> {
+    fn predicate(&mut self, inst: &Inst, core: &Core<'_>) -> Result<Event> {
+        let generation = core.launch.chip.generation;
+        self.nops = match (inst.op, self.predication) {
+            (Op::Prede, _) if generation >= Gen::Gen3 => 6,
+            (Op::Predt | Op::Predf, Some(_)) if generation >= Gen::Gen4 => 4,
+            _ => 0,
+        };
         self.predication = match inst.op {
             Op::Prede => None,
             op => {
@@ -105,6 +113,18 @@ impl Wave {
         };
         self.flow.next();
         Ok(Event::Next)
+    }
+
+    /// Counts the nops behind predication.
+    ///
+    /// Source: Mesa src/freedreno/ir3/ir3_legalize.c, `add_predication_workaround`.
+    pub(super) fn settle(&mut self, inst: &Inst) -> Result<()> {
+        if self.nops > 0 && inst.op != Op::Nop {
+            let what = format!("{} comes {} nops early", inst.op.name(), self.nops);
+            return broken(&rules::PREDICATION_NOPS, what);
+        }
+        self.nops = self.nops.saturating_sub(u64::from(inst.repeat) + 1);
+        Ok(())
     }
 
     /// One wave runs the preamble; the others wait and jump over it.

@@ -1,5 +1,6 @@
 //! Images and buffers that may be written: ldib.b, stib.b, resinfo.
 
+use drivers_spec::qcom::chip::Gen;
 use drivers_spec::qcom::descriptor as spec;
 
 use crate::fault::{Cause, Result, broken};
@@ -60,9 +61,11 @@ impl Wave {
         if inst.mods.dims > 3 {
             return broken(&rules::MEANING, "four coordinates of an image");
         }
-        if inst.mods.offset != 0 && !core.launch.chip.facts().storage_16bit {
-            // Mesa freedreno_devices.py, has_ssbo_imm_offsets: not before A650.
-            return broken(&rules::COMPUTE, "an offset of ldib.b or stib.b");
+        let chip = core.launch.chip;
+        if inst.mods.offset != 0 && chip.generation < Gen::Gen4 {
+            // Mesa freedreno_devices.py, has_ssbo_imm_offsets.
+            let what = format!("an offset of ldib.b or stib.b on {}", chip.name);
+            return broken(&rules::COMPUTE, what);
         }
         for (n, values) in coordinates
             .iter_mut()

@@ -108,6 +108,7 @@ impl Wave {
     /// Runs the instruction at the wave's address.
     pub fn step(&mut self, inst: &Inst, core: &mut Core<'_>) -> Result<Event> {
         self.flow.arrive(inst.marks.jp)?;
+        self.settle(inst)?;
         let scalar = is_scalar(inst, core.launch.chip);
         self.hazards.unit(scalar);
         let (ss, sy) = self.hazards.begin(inst, self.cycle)?;
