@@ -13,8 +13,9 @@ program() {
     chmod +x "$1.$$"
     mv "$1.$$" "$1"
 }
+# Other shells drop variables with a hyphen in their name: CARGO_BIN_EXE_doorbell-run.
 program "$cross/bin/rustc" << END
-#!/bin/sh
+#!/bin/bash
 exec $host/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 --library-path $host/lib/x86_64-linux-gnu $host/bin/rustc --sysroot $host "\$@"
 END
 program "$cross/bin/link/cc" << END
@@ -40,6 +41,9 @@ END
 # The lints are those of the pinned compiler.
 unset RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS
 export RUSTC=$cross/bin/rustc CARGO_TARGET_DIR=$cross/target CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
+# What is built of these has the same features, whichever of them it is, so that scripts build each crate once. cargo tests build it: their
+# crates have the features that tests need. `file` has it build the program doorbell-run, `preload` the library that is preloaded, in deps.
+packages=(--locked --target "$target" --no-default-features -p hcq -p drivers-cpu -p tensor -p doorbell-run -p twin-preload)
 # What is built takes longer than what is run.
 export CARGO_PROFILE_DEV_OPT_LEVEL=0
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=$cross/bin/link/cc CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$cross/bin/run

@@ -349,7 +349,7 @@ macro_rules! structs {
             $(#[$doc])*
             #[derive(
                 Clone, Copy, Debug, PartialEq, Eq, zerocopy::FromBytes, zerocopy::IntoBytes,
-                zerocopy::Immutable, zerocopy::KnownLayout,
+                zerocopy::Immutable,
             )]
             #[repr(C)]
             pub struct $name {

@@ -69,7 +69,6 @@ pub const FSP_CHANNEL: u32 = 1024;
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
     zerocopy::Unaligned,
 )]
 #[repr(C)]
@@ -109,7 +108,6 @@ const _: () = assert!(size_of::<NvdmPayloadCot>() == 0x35c);
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
     zerocopy::Unaligned,
 )]
 #[repr(C)]

@@ -81,7 +81,6 @@ pub const fn graphics(arch: Arch) -> Call {
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct BufferInfo {
@@ -105,7 +104,6 @@ pub const NO_BUFFER: u32 = u32::MAX;
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct DeviceEntry {
@@ -143,7 +141,6 @@ pub const DEVICE_ENTRIES: u32 = 32;
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct PromoteEntry {
@@ -178,7 +175,6 @@ pub const VRAM_UNCACHED: u32 = 4;
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct MemdescInfo {
@@ -205,7 +201,6 @@ pub struct MemdescInfo {
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct PageLevel {
@@ -373,7 +368,6 @@ pub const NAME: usize = 64;
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct Region {

@@ -117,7 +117,6 @@ pub mod semaphore {
     zerocopy::FromBytes,
     zerocopy::IntoBytes,
     zerocopy::Immutable,
-    zerocopy::KnownLayout,
 )]
 #[repr(C)]
 pub struct Notification {

@@ -13,8 +13,8 @@
 //! - `system`: the system itself, past the hooks.
 //!
 //! `DOORBELL_TWIN_SERVER` is the folder of a server (`doorbell twin exec` sets it), whose machine all processes
-//! share; `DOORBELL_TWIN_CONFIG` the config string of a machine in each process; without them, files of devices are
-//! the real ones. `DOORBELL_RECORD` names a file for the record. With neither, nothing is changed.
+//! share; `DOORBELL_TWIN_CONFIG` the config string of a machine in each process (feature `nv`); without them, files of
+//! devices are the real ones. `DOORBELL_RECORD` names a file for the record. With neither, nothing is changed.
 //!
 //! What the twin itself asks of the system, on the calling thread or on one of its own, passes through: a
 //! thread that is inside has a mark, and so have the threads that it starts.
@@ -27,6 +27,7 @@ mod end;
 mod hooks;
 mod host;
 mod memory;
+#[cfg(feature = "nv")]
 mod nv;
 mod own;
 mod paths;

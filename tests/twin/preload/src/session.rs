@@ -16,7 +16,6 @@ use twin::wire;
 use crate::driver::{Driver, Map, Result};
 use crate::host::Host;
 use crate::memory::Memory;
-use crate::nv::Nv;
 use crate::record::Record;
 use crate::remote::Remote;
 use crate::system::{self, Inside};
@@ -108,6 +107,21 @@ pub fn begun() -> bool {
     BEGUN.load(Ordering::Acquire)
 }
 
+/// A machine in this process.
+#[cfg(feature = "nv")]
+fn machine(config: &str) -> std::result::Result<Box<dyn Driver>, String> {
+    Ok(Box::new(crate::nv::Nv::new(config)?))
+}
+
+/// There is none.
+#[cfg(not(feature = "nv"))]
+fn machine(config: &str) -> std::result::Result<Box<dyn Driver>, String> {
+    Err(format!(
+        "DOORBELL_TWIN_CONFIG={config}: this library has no machine of its own: run the program by `doorbell twin exec`, or \
+         build twin-preload with its feature nv"
+    ))
+}
+
 /// What stands for the path of a descriptor that an ioctl has made.
 const MADE: &str = "";
 
@@ -119,7 +133,7 @@ impl Session {
         let record = std::env::var_os("DOORBELL_RECORD");
         let driver: Box<dyn Driver> = match (&server, &config) {
             (Some(folder), _) => Box::new(Remote::new(Path::new(folder))?),
-            (None, Some(config)) => Box::new(Nv::new(config)?),
+            (None, Some(config)) => machine(config)?,
             (None, None) if record.is_some() => Box::new(Host),
             (None, None) => return Ok(None),
         };
