@@ -436,14 +436,27 @@ impl Bus {
     /// A dword of configuration space, for a function that shows it elsewhere, too; none where nothing is modelled.
     pub fn configuration(&self, offset: u16) -> Option<u32> {
         let space = lock(&self.space).upgrade()?;
-        if !Space::knows(offset, 4) {
+        let mut space = lock(&space);
+        if !space.knows(offset, 4) {
             return None;
         }
-        let mut space = lock(&space);
         if offset == PCI_COMMAND {
             space.set_command(self.command());
         }
         Some(space.read(offset, AccessWidth::W32))
+    }
+
+    /// Writes a register there that is the vendor's own, for the same. Whether it is one.
+    pub fn set_configuration(&self, offset: u16, value: u32) -> bool {
+        let Some(space) = lock(&self.space).upgrade() else {
+            return false;
+        };
+        let mut space = lock(&space);
+        let owns = space.owns(offset);
+        if owns {
+            space.write(offset, AccessWidth::W32, value);
+        }
+        owns
     }
 
     /// The function was reset: nothing of before goes on.

@@ -1,14 +1,14 @@
 //! Configuration space: a header of type 0, capabilities, and what of them can be written.
 //!
 //! The capabilities are those without which nobody drives a card: power management, PCI Express with a function
-//! level reset, MSI, and the resizable BAR with one size. Source: PCI Local Bus Specification 3.0, 6.1, 6.7, 6.8.1;
-//! PCI Express Base Specification 5.0, 7.5.3, 7.8.6; PCI Power Management 1.2, 3.2. Where they lie is as lspci shows
-//! of an RX 7900 XTX.
+//! level reset, MSI, and resizable BARs with one size each. Source: PCI Local Bus Specification 3.0, 6.1, 6.7, 6.8.1;
+//! PCI Express Base Specification 5.0, 7.5.3, 7.8.6, 7.9.1; PCI Power Management 1.2, 3.2. Where they lie depends on the
+//! vendor: [`RADEON`], [`GEFORCE`].
 
 use drivers_spec::pci::{
     CONFIG_BYTES, PCI_BASE_ADDRESS_0, PCI_BASE_ADDRESS_MEM_PREFETCH, PCI_BASE_ADDRESS_MEM_TYPE_64,
     PCI_CAPABILITY_LIST, PCI_CLASS_REVISION, PCI_COMMAND, PCI_DEVICE_ID, PCI_STATUS,
-    PCI_STATUS_CAP_LIST, PCI_VENDOR_ID,
+    PCI_STATUS_CAP_LIST, PCI_VENDOR_ID, VENDOR_NVIDIA,
 };
 use hcq::mem::window::AccessWidth;
 
@@ -17,22 +17,82 @@ use super::{Bar, Identity};
 /// Bits of the command register that can be written: decoding, mastership, errors, and no INTx.
 const COMMAND: u16 = 0x0547;
 
-const POWER: u16 = 0x50;
-const EXPRESS: u16 = 0x64;
-const MSI: u16 = 0xa0;
-const VENDOR: u16 = 0x100;
-const RESIZE: u16 = 0x200;
-/// Where a list of capabilities ends, and what is modelled of each.
-const CAPABILITIES: [(u16, u16); 5] = [
-    (POWER, 8),
-    (EXPRESS, 0x3c),
-    (MSI, 14),
-    (VENDOR, 16),
-    (RESIZE, 12),
-];
+/// What is modelled of capabilities, in bytes.
+const POWER: u16 = 8;
+const EXPRESS: u16 = 0x3c;
+const MSI: u16 = 14;
+/// Where extended capabilities begin.
+const FIRST: u16 = 0x100;
 /// Of the express capability: the device's control, and its bit that resets the function.
-const DEVICE_CONTROL: u16 = EXPRESS + 8;
+const DEVICE_CONTROL: u16 = 8;
 const RESET: u16 = 1 << 15;
+
+/// Where a vendor's functions have their capabilities, in the order of their list, and what they have beside.
+struct Layout {
+    /// Power management.
+    power: u16,
+    /// PCI Express.
+    express: u16,
+    /// Messages.
+    msi: u16,
+    /// The word and the one behind it of the first extended capability, without the offset of the next; its bytes.
+    first: [u32; 2],
+    first_bytes: u16,
+    /// Resizable BARs.
+    resize: u16,
+    /// Which BARs those are.
+    resizable: &'static [u8],
+    /// Registers outside of capabilities, and which of their bits hold what was written.
+    own: &'static [(u16, u32)],
+}
+
+/// Source: lspci of an RX 7900 XTX.
+static RADEON: Layout = Layout {
+    power: 0x50,
+    express: 0x64,
+    msi: 0xa0,
+    // Vendor specific.
+    first: [0x0001_000b, 0x0101_0001],
+    first_bytes: 16,
+    resize: 0x200,
+    resizable: &[0],
+    own: &[],
+};
+
+/// `NV_XVE`, up to Ada; Hopper and later are taken to be like it. Its own registers switch what the expansion ROM shows, switch
+/// the function for audio on, which is not modelled, and end a message, so that the next can be sent.
+///
+/// Source: OGKM, published/maxwell/gm107/dev_nv_xve.h (MSI_CTRL, VCCAP_HDR), turing/tu102 (DEVICE_CAPABILITY, in the
+/// express capability), ampere/ga100 (RESIZE_BAR1_CTRL 0xbc0, the second of the BARs 0, 1 and 3); lspci of an RTX 3090; Linux,
+/// drivers/gpu/drm/nouveau/nvkm/subdev/pci/{base,gp100}.c, nvkm_pci_rom_shadow, gp100_pci_msi_rearm;
+/// drivers/pci/quirks.c, quirk_nvidia_hda.
+static GEFORCE: Layout = Layout {
+    power: 0x60,
+    express: 0x78,
+    msi: 0x68,
+    // Virtual channels, of which there is one.
+    first: [0x0001_0002, 0],
+    first_bytes: 0x1c,
+    resize: 0xbb0,
+    resizable: &[0, 1, 3],
+    own: &[(0x50, 1), (0x488, 1 << 25), (0x704, 0)],
+};
+
+impl Layout {
+    fn of(vendor: u16) -> &'static Layout {
+        match vendor {
+            VENDOR_NVIDIA => &GEFORCE,
+            _ => &RADEON,
+        }
+    }
+
+    /// Where the capability lies that follows one in the list; the first one follows 0.
+    fn next(&self, at: u16) -> u16 {
+        let all = [self.power, self.express, self.msi];
+        let later = all.into_iter().filter(|other| *other > at);
+        later.min().unwrap_or(0)
+    }
+}
 
 /// What a write did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,15 +108,23 @@ pub(super) enum Wrote {
 pub(super) struct Space {
     image: Vec<u8>,
     writable: Vec<u8>,
+    layout: &'static Layout,
+    /// How many BARs can be resized.
+    resizable: u16,
 }
 
 impl Space {
     /// As firmware leaves it: BARs at 0, nothing enabled.
     pub(super) fn new(identity: Identity, bars: &[Bar]) -> Space {
         let zeros = vec![0; usize::from(CONFIG_BYTES)];
+        let layout = Layout::of(identity.vendor);
+        let resizable = |bar: &&Bar| layout.resizable.contains(&bar.number);
+        let resizable: Vec<&Bar> = bars.iter().filter(resizable).collect();
         let mut space = Space {
             image: zeros.clone(),
             writable: zeros,
+            layout,
+            resizable: resizable.len() as u16,
         };
         let Identity {
             vendor,
@@ -91,30 +159,57 @@ impl Space {
                 space.put(at + 4, 4, 0, (address >> 32) as u32);
             }
         }
-        space.put(PCI_CAPABILITY_LIST, 1, POWER.into(), 0);
-        // Version 3, no wake events; the power state.
-        space.put(POWER, 4, 0x0003_0001 | u32::from(EXPRESS) << 8, 0);
-        space.put(POWER + 4, 4, 0x8, 0x3);
-        // A legacy endpoint, version 2; it can be reset by itself; 16 GT/s by 16 lanes, and so it runs.
-        space.put(EXPRESS, 4, 0x0012_0010 | u32::from(MSI) << 8, 0);
-        space.put(EXPRESS + 4, 4, 0x1000_8fa1, 0);
-        space.put(DEVICE_CONTROL, 2, 0x2810, 0x7fff);
-        space.put(EXPRESS + 0xc, 4, 0x0040_0d04, 0);
-        space.put(EXPRESS + 0x10, 4, 0x1104_0000, 0x0fff);
-        space.put(EXPRESS + 0x28, 2, 0, 0xffff);
-        // One message, an address of 64 bits.
-        space.put(MSI, 4, 0x0080_0005, 0x0071_0000);
-        space.put(MSI + 4, 4, 0, !3);
-        space.put(MSI + 8, 4, 0, u32::MAX);
-        space.put(MSI + 12, 2, 0, 0xffff);
-        space.put(VENDOR, 4, 0x0001_000b | u32::from(RESIZE) << 20, 0);
-        space.put(VENDOR + 4, 4, 0x0101_0001, 0);
-        let memory = bars.iter().find(|bar| bar.number == 0);
-        let mib = memory.map_or(0, |bar| (bar.bytes >> 20).max(1).trailing_zeros());
-        space.put(RESIZE, 4, 0x0001_0015, 0);
-        space.put(RESIZE + 4, 4, 1 << (mib + 4), 0);
-        space.put(RESIZE + 8, 4, mib << 8 | 1 << 5, 0);
+        space.capabilities();
+        space.resizable(&resizable);
+        for &(at, writable) in layout.own {
+            space.put(at, 4, 0, writable);
+        }
         space
+    }
+
+    fn capabilities(&mut self) {
+        let &Layout {
+            power,
+            express,
+            msi,
+            first: [header, body],
+            resize,
+            ..
+        } = self.layout;
+        let next = |at: u16| u32::from(self.layout.next(at)) << 8;
+        let [after_power, after_express, after_msi] = [power, express, msi].map(next);
+        let head = u32::from(self.layout.next(0));
+        self.put(PCI_CAPABILITY_LIST, 1, head, 0);
+        // Version 3, no wake events; the power state.
+        self.put(power, 4, 0x0003_0001 | after_power, 0);
+        self.put(power + 4, 4, 0x8, 0x3);
+        // A legacy endpoint, version 2; it can be reset by itself; 16 GT/s by 16 lanes, and so it runs.
+        self.put(express, 4, 0x0012_0010 | after_express, 0);
+        self.put(express + 4, 4, 0x1000_8fa1, 0);
+        self.put(express + DEVICE_CONTROL, 2, 0x2810, 0x7fff);
+        self.put(express + 0xc, 4, 0x0040_0d04, 0);
+        self.put(express + 0x10, 4, 0x1104_0000, 0x0fff);
+        self.put(express + 0x28, 2, 0, 0xffff);
+        // One message, an address of 64 bits.
+        self.put(msi, 4, 0x0080_0005 | after_msi, 0x0071_0000);
+        self.put(msi + 4, 4, 0, !3);
+        self.put(msi + 8, 4, 0, u32::MAX);
+        self.put(msi + 12, 2, 0, 0xffff);
+        self.put(FIRST, 4, header | u32::from(resize) << 20, 0);
+        self.put(FIRST + 4, 4, body, 0);
+    }
+
+    /// Resizable BARs: each with the size that it has, and no other.
+    fn resizable(&mut self, bars: &[&Bar]) {
+        let resize = self.layout.resize;
+        self.put(resize, 4, 0x0001_0015, 0);
+        // The first says how many there are.
+        let counts = std::iter::once((bars.len() as u32) << 5).chain(std::iter::repeat(0));
+        for ((at, bar), count) in (resize + 4..).step_by(8).zip(bars).zip(counts) {
+            let mib = (bar.bytes >> 20).max(1).trailing_zeros();
+            self.put(at, 4, 1 << (mib + 4), 0);
+            self.put(at + 4, 4, mib << 8 | count | u32::from(bar.number), 0);
+        }
     }
 
     fn put(&mut self, at: u16, bytes: usize, value: u32, writable: u32) {
@@ -124,10 +219,27 @@ impl Space {
     }
 
     /// Whether all of an access is of something that is modelled.
-    pub(super) fn knows(offset: u16, bytes: u16) -> bool {
-        let header = offset + bytes <= 0x40;
-        let mut capabilities = CAPABILITIES.iter();
-        header || capabilities.any(|(at, len)| *at <= offset && offset + bytes <= at + len)
+    pub(super) fn knows(&self, offset: u16, bytes: u16) -> bool {
+        let layout = self.layout;
+        let header = (0, 0x40);
+        let fixed = [
+            header,
+            (layout.power, POWER),
+            (layout.express, EXPRESS),
+            (layout.msi, MSI),
+            (FIRST, layout.first_bytes),
+            (layout.resize, 4 + 8 * self.resizable),
+        ];
+        let own = layout.own.iter().map(|&(at, _)| (at, 4));
+        fixed
+            .into_iter()
+            .chain(own)
+            .any(|(at, len)| at <= offset && offset + bytes <= at + len)
+    }
+
+    /// Whether a register is one of the vendor's own, outside of capabilities.
+    pub(super) fn owns(&self, offset: u16) -> bool {
+        self.layout.own.iter().any(|(at, _)| *at == offset)
     }
 
     /// The value at an offset.
@@ -146,7 +258,7 @@ impl Space {
             let mask = self.writable[at];
             self.image[at] = self.image[at] & !mask | new & mask;
         }
-        let high = DEVICE_CONTROL + 1;
+        let high = self.layout.express + DEVICE_CONTROL + 1;
         let byte = high.checked_sub(offset).map(usize::from);
         let byte = byte.and_then(|byte| value.to_le_bytes()[..width.bytes()].get(byte).copied());
         if byte.is_some_and(|byte| u16::from(byte) & RESET >> 8 != 0) {

@@ -109,6 +109,11 @@ pub trait Target: Send {
         let _ = at;
     }
 
+    /// A register of configuration space that is the vendor's own was written.
+    fn configured(&mut self, offset: u16, value: u32) {
+        let _ = (offset, value);
+    }
+
     /// The function was reset.
     fn reset(&mut self, kind: ResetKind);
 
@@ -334,16 +339,17 @@ impl Pci for Function {
         let operation = self.aligned("write", offset, width)?;
         let identity = [PCI_VENDOR_ID, PCI_DEVICE_ID, PCI_STATUS, PCI_HEADER_TYPE];
         let fixed = identity.contains(&offset) || (PCI_CLASS_REVISION..0x0c).contains(&offset);
-        let broken = match Space::knows(offset, width.bytes() as u16) {
+        let mut space = lock(&self.space);
+        let broken = match space.knows(offset, width.bytes() as u16) {
             _ if fixed => Some(&READ_ONLY),
             true => None,
             false => Some(&UNMODELLED),
         };
         if let Some(rule) = broken {
+            drop(space);
             let what = format!("{operation}, value {value:#x}");
             return Err(self.fail(operation, rule, what));
         }
-        let mut space = lock(&self.space);
         let wrote = space.write(offset, width, value);
         if wrote == Wrote::Reset {
             // 6.6.2: configuration starts anew with the function.
@@ -357,7 +363,13 @@ impl Pci for Function {
             .iter()
             .map(|slot| space.place(slot.number))
             .collect();
+        let owns = space.owns(offset);
         drop(space);
+        if owns {
+            for slot in &self.slots {
+                lock(&slot.target).configured(offset, value);
+            }
+        }
         self.show(&places);
         if wrote == Wrote::Reset {
             self.journal.event("function level reset".into());
