@@ -446,6 +446,19 @@ impl Bus {
         Some(space.read(offset, AccessWidth::W32))
     }
 
+    /// Writes a register there that is the vendor's own, for the same. Whether it is one.
+    pub fn set_configuration(&self, offset: u16, value: u32) -> bool {
+        let Some(space) = lock(&self.space).upgrade() else {
+            return false;
+        };
+        let mut space = lock(&space);
+        let owns = space.owns(offset);
+        if owns {
+            space.write(offset, AccessWidth::W32, value);
+        }
+        owns
+    }
+
     /// The function was reset: nothing of before goes on.
     pub fn was_reset(&self) {
         *lock(&self.withdrawn) = None;

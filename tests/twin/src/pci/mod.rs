@@ -111,6 +111,11 @@ pub trait Target: Send {
         let _ = at;
     }
 
+    /// A register of configuration space that is the vendor's own was written.
+    fn configured(&mut self, offset: u16, value: u32) {
+        let _ = (offset, value);
+    }
+
     /// The function was reset.
     fn reset(&mut self, kind: ResetKind);
 
@@ -185,7 +190,7 @@ impl Function {
         bus: Arc<Bus>,
         journal: Arc<Journal>,
     ) -> Function {
-        Function::with(name, (identity, Capabilities::USUAL), bars, bus, journal)
+        Function::with(name, (identity, Capabilities::RADEON), bars, bus, journal)
     }
 
     /// The same, with capabilities where a card has them.
@@ -350,17 +355,17 @@ impl Pci for Function {
         let operation = self.aligned("write", offset, width)?;
         let identity = [PCI_VENDOR_ID, PCI_DEVICE_ID, PCI_STATUS, PCI_HEADER_TYPE];
         let fixed = identity.contains(&offset) || (PCI_CLASS_REVISION..0x0c).contains(&offset);
-        let is_known = lock(&self.space).knows(offset, width.bytes() as u16);
-        let broken = match is_known {
+        let mut space = lock(&self.space);
+        let broken = match space.knows(offset, width.bytes() as u16) {
             _ if fixed => Some(&READ_ONLY),
             true => None,
             false => Some(&UNMODELLED),
         };
         if let Some(rule) = broken {
+            drop(space);
             let what = format!("{operation}, value {value:#x}");
             return Err(self.fail(operation, rule, what));
         }
-        let mut space = lock(&self.space);
         let wrote = space.write(offset, width, value);
         if wrote == Wrote::Reset {
             // 6.6.2: configuration starts anew with the function.
@@ -374,7 +379,13 @@ impl Pci for Function {
             .iter()
             .map(|slot| space.place(slot.number))
             .collect();
+        let owns = space.owns(offset);
         drop(space);
+        if owns {
+            for slot in &self.slots {
+                lock(&slot.target).configured(offset, value);
+            }
+        }
         self.show(&places);
         if wrote == Wrote::Reset {
             self.journal.event("function level reset".into());

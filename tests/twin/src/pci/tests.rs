@@ -3,7 +3,9 @@
 use super::*;
 use crate::fires::fires;
 use crate::host::Mapping;
-use drivers_spec::pci::{Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD};
+use drivers_spec::pci::{
+    Command, PCI_BASE_ADDRESS_0, PCI_CAPABILITY_LIST, VENDOR_AMD, VENDOR_NVIDIA,
+};
 use hcq::addr::Domain;
 use std::os::fd::AsFd;
 use std::sync::Barrier;
@@ -34,31 +36,43 @@ impl Target for Scratch {
         self.0 = v as u32;
         Ok(())
     }
+    fn configured(&mut self, offset: u16, value: u32) {
+        self.0 = u32::from(offset) << 16 | value;
+    }
     fn reset(&mut self, _: ResetKind) {
         self.0 = 0;
     }
 }
 
 fn function() -> (Function, Arc<Journal>) {
+    of(VENDOR_AMD, &[(0, 1 << 28)])
+}
+
+/// A function of a vendor with BARs: their numbers, and bytes.
+fn of(vendor: u16, bars: &[(u8, u64)]) -> (Function, Arc<Journal>) {
     let journal = Arc::new(Journal::new());
     let identity = Identity {
-        vendor: VENDOR_AMD,
+        vendor,
         device: 0x744c,
         class: 0x030000,
         revision: 0xc8,
     };
-    let bar = Bar {
-        number: 0,
-        bytes: 1 << 28,
-        wide: true,
+    let bar = |&(number, bytes)| Bar {
+        number,
+        bytes,
+        wide: number != 0 || bars.len() == 1,
         prefetch: true,
-        target: Box::new(Scratch(0)),
+        target: Box::new(Scratch(0)) as _,
+    };
+    let capabilities = match vendor {
+        VENDOR_NVIDIA => Capabilities::GEFORCE,
+        _ => Capabilities::RADEON,
     };
     (
-        Function::new(
+        Function::with(
             "0000:03:00.0",
-            identity,
-            vec![bar],
+            (identity, capabilities),
+            bars.iter().map(bar).collect(),
             Bus::new(&HostMemory::new()),
             journal.clone(),
         ),
@@ -187,6 +201,39 @@ fn capabilities_are_a_list_and_a_reset_is_one_of_them() {
     f.config_write(PCI_COMMAND, AccessWidth::W16, command.into())
         .unwrap();
     assert_eq!(bar.read::<u32>(0), Ok(0));
+    assert!(journal.violations().is_empty());
+}
+
+#[test]
+fn vendors_have_their_own_layout() {
+    let (f, journal) = of(VENDOR_NVIDIA, &[(0, 1 << 24), (1, 1 << 28), (3, 1 << 25)]);
+    let read = |at| f.config_read(at, AccessWidth::W32).unwrap();
+    let mut at = f.config_read(PCI_CAPABILITY_LIST, AccessWidth::W8).unwrap() as u16;
+    let mut found = Vec::new();
+    while at != 0 {
+        found.push((read(at) & 0xff, at));
+        at = (read(at) >> 8 & 0xff) as u16;
+    }
+    assert_eq!(found, [(1, 0x60), (5, 0x68), (0x10, 0x78)]);
+    assert_eq!(read(0x100), 0xbb0 << 20 | 0x0001_0002);
+    // Three BARs: 16, 256 and 32 MiB.
+    assert_eq!(read(0xbb0), 0x0001_0015);
+    let sizes = [0xbb4, 0xbbc, 0xbc4].map(read);
+    assert_eq!(sizes, [1 << 8, 1 << 12, 1 << 9]);
+    let controls = [0xbb8, 0xbc0, 0xbc8].map(read);
+    assert_eq!(controls, [4 << 8 | 3 << 5, 8 << 8 | 1, 5 << 8 | 3]);
+    // Its own registers: one holds a bit, of the other the function is told.
+    f.config_write(PCI_COMMAND, AccessWidth::W16, Command::MEMORY.bits().into())
+        .unwrap();
+    let write = |at, value| f.config_write(at, AccessWidth::W32, value).unwrap();
+    let told = || f.bar(0).unwrap().read::<u32>(0).unwrap();
+    write(0x50, 3);
+    assert_eq!((read(0x50), told()), (1, 0x50_0003));
+    write(0x704, 7);
+    assert_eq!((read(0x704), told()), (0, 0x704_0007));
+    assert!(f.bus().set_configuration(0x50, 0));
+    assert!(!f.bus().set_configuration(0x04, 0));
+    assert_eq!(read(0x50), 0);
     assert!(journal.violations().is_empty());
 }
 

@@ -22,8 +22,9 @@ use super::wait::Wait;
 /// Registers are dwords.
 static WIDTH: Rule = Rule {
     name: "NV-PCI-WIDTH",
-    text: "registers are read and written with 32 bits, aligned; the ROM is also read by bytes",
-    source: "OGKM, src/nvidia/src/kernel/gpu/gpu_access.c, regRead032 and regWrite032; kernel_gsp_vbios_tu102.c, s_romImgReadGeneric",
+    text: "registers are read and written with 32 bits, aligned; the ROM is also read by bytes, and ports of VGA are bytes",
+    source: "OGKM, src/nvidia/src/kernel/gpu/gpu_access.c, regRead032 and regWrite032; kernel_gsp_vbios_tu102.c, s_romImgReadGeneric; \
+             Linux, drivers/gpu/drm/nouveau/nvkm/engine/disp/vga.c, nvkm_rdport",
     proof: Proof::Sourced,
 };
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub gone_after: Option<u64>,
     /// A driver can wait for its interrupts.
     pub interrupts: bool,
+    /// Registers show the ROM with what lies before its first image, as on an A100: other cards skip that.
+    pub ifr_shown: bool,
     /// GSP says while it starts that it locks itself up, and that it is done with that.
     pub lockdown: bool,
     /// An RPC fails: which function, and the result.
@@ -95,6 +98,7 @@ impl Config {
             begun: Arc::default(),
             gone_after: None,
             interrupts: false,
+            ifr_shown: false,
             lockdown: false,
             rpc_error: None,
             rpc_nth: None,
@@ -170,7 +174,7 @@ impl Card {
     }
 }
 
-/// Where a chip has its capabilities. Of most it is not known.
+/// Where a chip has its capabilities.
 ///
 /// Source: OGKM, hopper/gh100/dev_xtl_ep_pcfg_gpu.h, NV_EP_PCFG_GPU_MSI_64_HEADER, DEVICE_CAPABILITIES, MSIX_CAP_HEADER; dev_vm.h,
 /// NV_VIRTUAL_FUNCTION_PRIV_MSIX_TABLE_*; blackwell/gb100/dev_vm.h, MSIX_PBA; power management: as lspci shows of an H100.
@@ -186,8 +190,9 @@ fn capabilities(chip: &Chip) -> Capabilities {
                 table: 0xb9_0000,
                 pending: 0xba_0000,
             }),
+            ..Capabilities::GEFORCE
         },
-        _ => Capabilities::USUAL,
+        _ => Capabilities::GEFORCE,
     }
 }
 
@@ -207,13 +212,19 @@ impl Target for Registers {
             AccessWidth::W8 | AccessWidth::W16 if state.is_rom(at) => {
                 Ok(state.rom(at, width.bytes()))
             }
+            AccessWidth::W8 => match state.read_byte(at) {
+                Some(byte) => Ok(byte.into()),
+                None => Err(wrong_width("read", offset, width)),
+            },
             _ => Err(wrong_width("read", offset, width)),
         }
     }
 
     fn write(&mut self, offset: u64, width: AccessWidth, value: u64) -> Result<(), Broken> {
+        let mut state = lock(&self.state);
         match width {
-            AccessWidth::W32 => lock(&self.state).write(offset as u32, value as u32),
+            AccessWidth::W32 => state.write(offset as u32, value as u32),
+            AccessWidth::W8 if state.write_byte(offset as u32, value as u8) => Ok(()),
             _ => Err(wrong_width("write", offset, width)),
         }
     }
@@ -246,6 +257,10 @@ impl Target for Registers {
 
     fn placed(&mut self, at: u64) {
         lock(&self.state).bars[0] = at;
+    }
+
+    fn configured(&mut self, offset: u16, _: u32) {
+        lock(&self.state).configured(offset);
     }
 
     fn reset(&mut self, kind: ResetKind) {

@@ -73,6 +73,9 @@ static START: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+/// The interrupt of messages, in all registers of interrupts.
+const SWGEN0: u32 = 1 << 6;
+
 /// Which processor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Engine {
@@ -99,6 +102,7 @@ pub(super) struct Falcon {
     /// `NV_PFALCON_FALCON_OS`.
     pub(super) os: u32,
     rm: u32,
+    itfen: u32,
     debug: u32,
     scratch: [u32; 16],
     pub(super) bootvec: u32,
@@ -138,6 +142,7 @@ impl Falcon {
             mailbox: [0; 2],
             os: 0,
             rm: 0,
+            itfen: 0,
             debug: 0,
             scratch: [0; 16],
             bootvec: 0,
@@ -183,7 +188,18 @@ impl Falcon {
 
     /// Interrupt `SWGEN0`: there is a message.
     pub(super) fn swgen0(&mut self) {
-        self.irqstat |= 1 << 6;
+        self.irqstat |= SWGEN0;
+    }
+
+    /// What runs on the RISC-V core lets messages interrupt the host.
+    pub(super) fn allows_messages(&mut self) {
+        self.irqmask |= SWGEN0;
+        self.irqdest[1] |= SWGEN0;
+    }
+
+    /// Whether an interrupt is pending that the host is to get.
+    pub(super) fn interrupts(&self) -> bool {
+        self.irqstat & self.irqmask & self.irqdest[1] != 0
     }
 
     fn is_scrubbed(&self, what: &str) -> Result<(), Broken> {
@@ -270,6 +286,7 @@ pub(super) fn read(state: &mut State, engine: Engine, offset: u32) -> Result<u32
         reg::MAILBOX1 => falcon.mailbox[1],
         reg::OS => falcon.os,
         reg::RM => falcon.rm,
+        reg::ITFEN => falcon.itfen,
         reg::DEBUGINFO => falcon.debug,
         // RISCV, MEM_SCRUBBING, RESET_READY.
         reg::HWCFG2 => {
@@ -340,11 +357,17 @@ pub(super) fn write(
         reg::IRQMCLR => falcon.irqmask &= !value,
         reg::IRQDEST => falcon.irqdest[0] = value,
         reg::RISCV_IRQDEST => falcon.irqdest[1] = value,
-        _ if index(offset, reg::RETRIGGER, 2).is_some() => {}
+        // A pending interrupt counts as if it had come now: Linux, nvkm/falcon/ga100.c, ga100_flcn_intr_retrigger.
+        _ if index(offset, reg::RETRIGGER, 2).is_some() => {
+            if engine == Engine::Gsp {
+                super::gsp::interrupt(state);
+            }
+        }
         reg::MAILBOX0 => falcon.mailbox[0] = value,
         reg::MAILBOX1 => falcon.mailbox[1] = value,
         reg::OS => falcon.os = value,
         reg::RM => falcon.rm = value,
+        reg::ITFEN => falcon.itfen = value & 3,
         reg::DEBUGINFO => falcon.debug = value,
         reg::BOOTVEC => falcon.bootvec = value,
         reg::DMACTL => falcon.dmactl = value & 1,

@@ -17,6 +17,7 @@
 //! | `resets` | what the machine can reset cards by: `bus` (default), or `none` |
 //! | `gone` | after how many accesses to registers the card has left the bus |
 //! | `irq` | `on`: a driver can wait for interrupts, as VFIO lets it; default: `off`, as by sysfs |
+//! | `ifr` | `shown`: registers show the ROM with what lies before its first image, as on an A100; default: `skipped` |
 //! | `lockdown` | `on`: GSP says that it locks itself up for a moment while it starts; default: `off` |
 //! | `rpc` | an RPC that fails: function and result, `76:0x51`; the third call of it alone: `76:0x51:3` |
 //! | `channel` | `hangs:N` or `dies:N`: what a channel does when the N-th doorbell is rung |
@@ -40,7 +41,7 @@ use super::wait::WAITS;
 
 /// Keys of a config string.
 const KEYS: &str =
-    "chip, gpus, bar1, before, looks, never, stuck, resets, gone, irq, lockdown, rpc, channel";
+    "chip, gpus, bar1, before, looks, never, stuck, resets, gone, irq, ifr, lockdown, rpc, channel";
 
 /// The cards of a machine.
 struct Slots {
@@ -92,6 +93,7 @@ fn parse(text: &str) -> Result<(Config, usize), Wrong> {
                 config.resets = part.word(&[("bus", bus), ("none", Vec::new())])?;
             }
             "gone" => config.gone_after = Some(part.number()?),
+            "ifr" => config.ifr_shown = part.word(&[("shown", true), ("skipped", false)])?,
             "irq" => config.interrupts = part.word(&[("on", true), ("off", false)])?,
             "lockdown" => config.lockdown = part.word(&[("on", true), ("off", false)])?,
             "rpc" => {

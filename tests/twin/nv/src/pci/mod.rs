@@ -6,6 +6,7 @@
 //! - `memory`: its memory, and the way to that of the host; `mmu`: page tables, and what is remembered of them; [`wait`]: what takes its time;
 //! - `falcon`: the processors GSP and SEC2; `ports`: their memory; `flush`: what their resets need; `brom`: what starts
 //!   code with privileges;
+//! - `interrupts`: leaves, top and message;
 //! - `fwsec`, `booter`: what that code does, from the structures that it is given; `meta`, `radix`: these structures;
 //! - `fsp`: what starts GSP where falcons do not;
 //! - `gsp`: the firmware that runs on GSP then; `runner`: what runs the channels that it has made.
@@ -23,6 +24,7 @@ mod flush;
 mod fsp;
 mod fwsec;
 mod gsp;
+mod interrupts;
 pub mod machine;
 mod memory;
 mod meta;

@@ -18,8 +18,12 @@ pub(super) const SCRATCH_FRTS: u32 = PBUS_SCRATCH + 4 * 0x0e;
 pub(super) const SCRATCH_SB: u32 = PBUS_SCRATCH + 4 * 0x15;
 /// `NV_PBUS_BAR0_WINDOW`: BASE 23:0 in units of 64 KiB, TARGET 25:24.
 pub(super) const PBUS_BAR0_WINDOW: u32 = 0x1700;
+/// `NV_PTIMER_INTR_EN_0`: the alarm.
+pub(super) const PTIMER_INTR_EN: u32 = 0x9140;
 pub(super) const PTIMER_TIME_0: u32 = 0x9400;
 pub(super) const PTIMER_TIME_1: u32 = 0x9410;
+/// In configuration space, up to Ada: what ends a message. Linux, nvkm/subdev/pci/gp100.c, gp100_pci_msi_rearm.
+pub(super) const XVE_MESSAGE_END: u16 = 0x704;
 /// Bytes of configuration space, which registers show.
 pub(super) const PCFG_BYTES: u32 = 0x1000;
 /// `NV_UFLUSH_FB_FLUSH` and `NV_UFLUSH_L2_FLUSH_DIRTY`, gm107/dev_flush.h; nvkm/subdev/bar/g84.c, g84_bar_flush.
@@ -28,6 +32,8 @@ pub(super) const UFLUSH_L2_FLUSH_DIRTY: u32 = 0x7_0010;
 /// `NV_VIRTUAL_FUNCTION_PRIV_L2_SYSMEM_INVALIDATE`.
 pub(super) const L2_SYSMEM_INVALIDATE: u32 = 0xb8_0f00;
 pub(super) const PFB_FLUSH_SYSMEM: u32 = 0x10_0c10;
+/// `NV_PEXTDEV_BOOT_0`: resistors of the board. Linux, nvkm/engine/device/base.c: bits 6 and 22 are the crystal.
+pub(super) const PEXTDEV_BOOT_0: u32 = 0x10_1000;
 pub(super) const PFB_FLUSH_SYSMEM_HI: u32 = 0x10_0c40;
 /// Who may read the two behind it.
 pub(super) const PFB_MMU_LOCK_MASK: u32 = 0x1f_a7c8;
@@ -44,6 +50,9 @@ pub(super) const PGC6_GFW: u32 = 0x11_8234;
 pub(super) const PGC6_FB_MIB: u32 = 0x11_83a4;
 pub(super) const PROM: u32 = 0x30_0000;
 pub(super) const PROM_END: u32 = 0x40_0000;
+/// `NV_PDISP`'s VGA ports 3d4 and 3d5, of bytes: the index, and the CRTC's register. Linux, nvkm/engine/disp/vga.c, nvkm_rdport.
+pub(super) const PDISP_CRTC_INDEX: u32 = 0x60_13d4;
+pub(super) const PDISP_CRTC: u32 = 0x60_13d5;
 pub(super) const PDISP_VGA_WORKSPACE: u32 = 0x62_5f04;
 pub(super) const PRAMIN: u32 = 0x70_0000;
 pub(super) const PRAMIN_END: u32 = 0x80_0000;
@@ -54,6 +63,8 @@ pub(super) const FUSE_NVDEC: u32 = 0x82_4100;
 pub(super) const FUSE_SEC2: u32 = 0x82_4140;
 pub(super) const FUSE_GSP: u32 = 0x82_41c0;
 pub(super) const FUSES: u32 = 16;
+/// `NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR_LEAF(0)`, which the others follow.
+pub(super) const CPU_INTR: u32 = 0xb8_1000;
 /// `NV_VIRTUAL_FUNCTION_PRIV_FUNC_BAR1_BLOCK` and of BAR 2, two words each: MODE 31, of the first.
 pub(super) const BAR1_BLOCK: u32 = 0xb8_0f40;
 pub(super) const BAR2_BLOCK: u32 = 0xb8_0f48;
@@ -83,6 +94,8 @@ pub(super) mod falcon {
     pub(in crate::pci) const IRQDEST: u32 = 0x1c;
     pub(in crate::pci) const MAILBOX0: u32 = 0x40;
     pub(in crate::pci) const MAILBOX1: u32 = 0x44;
+    /// `NV_PFALCON_FALCON_ITFEN`: Linux, nvkm/falcon/gm200.c, gm200_flcn_disable.
+    pub(in crate::pci) const ITFEN: u32 = 0x48;
     pub(in crate::pci) const OS: u32 = 0x80;
     pub(in crate::pci) const RM: u32 = 0x84;
     pub(in crate::pci) const DEBUGINFO: u32 = 0x94;

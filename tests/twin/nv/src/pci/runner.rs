@@ -42,6 +42,23 @@ const REST: Duration = Duration::from_millis(1);
 /// A channel: its runlist, and its number there.
 pub(super) type Key = (u32, u32);
 
+/// What a turn came to.
+struct Turned {
+    moved: bool,
+    /// It has told the host something.
+    noticed: bool,
+    died: Option<(Error, Option<Cause>)>,
+}
+
+/// What a round came to.
+#[derive(Default)]
+struct Round {
+    moved: bool,
+    /// Engines whose channels have told the host something.
+    noticed: Vec<u32>,
+    died: Vec<Died>,
+}
+
 /// The machine behind engines, and how many of its broken rules have been passed on.
 pub(super) struct Notes {
     pub(super) machine: Arc<Machine>,
@@ -74,6 +91,8 @@ pub(super) struct Died {
 
 /// A channel that can run.
 pub(super) struct Live {
+    /// Whose channel it is.
+    pub(super) engine: u32,
     pub(super) channel: Channel,
     pub(super) physical: Physical,
     pub(super) tlb: Arc<Mutex<Tlb>>,
@@ -117,13 +136,8 @@ impl Live {
         differs.is_none()
     }
 
-    /// Lets it run. Whether anything moved, and of what it died.
-    fn turn(
-        &mut self,
-        machine: &Machine,
-        gpu: &mut Gpu,
-        journal: &Arc<Journal>,
-    ) -> (bool, Option<(Error, Option<Cause>)>) {
+    /// Lets it run.
+    fn turn(&mut self, machine: &Machine, gpu: &mut Gpu, journal: &Arc<Journal>) -> Turned {
         let who: Arc<str> = self.channel.who().into();
         if !self.is_whole(journal) {
             let error = Error {
@@ -148,8 +162,7 @@ impl Live {
             userd: Some(&userd),
         };
         let turn = self.channel.step(&mut around, METHODS);
-        // The interrupts of engines are not modelled.
-        drop(self.channel.take_notices());
+        let noticed = !self.channel.take_notices().is_empty();
         self.active = matches!(turn, Turn::Ran | Turn::Waits);
         let error = self.channel.error().filter(|_| !self.dead).cloned();
         self.dead |= error.is_some();
@@ -157,7 +170,11 @@ impl Live {
             let cause = error.fault.and_then(|fault| bus.cause(fault.va));
             (error, cause)
         });
-        (turn == Turn::Ran, died)
+        Turned {
+            moved: turn == Turn::Ran,
+            noticed,
+            died,
+        }
     }
 }
 
@@ -272,26 +289,27 @@ impl Side {
         }
     }
 
-    /// A turn for each. Whether anything moved, and who has died.
-    fn round(&mut self, journal: &Arc<Journal>) -> (bool, Vec<Died>) {
+    /// A turn for each.
+    fn round(&mut self, journal: &Arc<Journal>) -> Round {
+        let mut round = Round::default();
         let Some((notes, gpu)) = &mut self.around else {
-            return (false, Vec::new());
+            return round;
         };
-        let (mut moved, mut died) = (false, Vec::new());
         for (key, live) in &mut self.live {
             if !live.active {
                 continue;
             }
-            let (ran, error) = live.turn(&notes.machine, gpu, journal);
-            moved |= ran;
-            died.extend(error.map(|(error, cause)| Died {
+            let turned = live.turn(&notes.machine, gpu, journal);
+            round.moved |= turned.moved;
+            round.noticed.extend(turned.noticed.then_some(live.engine));
+            round.died.extend(turned.died.map(|(error, cause)| Died {
                 key: *key,
                 error,
                 cause,
             }));
         }
         notes.tell(journal);
-        (moved, died)
+        round
     }
 }
 
@@ -325,22 +343,29 @@ impl Work {
     /// Rounds until nothing moves. Whether a channel waits.
     fn rounds(&self, state: &Weak<Mutex<State>>) -> bool {
         loop {
-            let (moved, died, waits) = {
+            let (round, waits) = {
                 let mut side = lock(&self.side);
                 side.hear(&self.rung);
-                let (moved, died) = side.round(&self.journal);
+                let round = side.round(&self.journal);
                 let waits = side.live.values().any(|live| live.active);
-                (moved, died, waits)
+                (round, waits)
             };
-            if !died.is_empty() {
+            if !round.died.is_empty() || !round.noticed.is_empty() {
                 let Some(state) = state.upgrade() else {
                     return false;
                 };
                 let mut state = lock(&state);
-                for one in died {
-                    super::gsp::died(&mut state, &one);
+                for engine in round.noticed {
+                    super::gsp::noticed(&mut state, engine);
                 }
-            } else if !moved {
+                for one in &round.died {
+                    super::gsp::died(&mut state, one);
+                }
+                if !round.died.is_empty() {
+                    continue;
+                }
+            }
+            if !round.moved {
                 return waits;
             }
         }

@@ -11,6 +11,7 @@ use super::card::{Before, Config, Trouble};
 use super::falcon::{Engine, Falcon};
 use super::gsp::Gsp;
 use super::gsp::core::Core;
+use super::interrupts::Interrupts;
 use super::memory::{Aperture, Host, Physical, Place, Vram};
 use super::mmu::invalidate::{self, Pending};
 use super::mmu::tlb::Tlb;
@@ -62,6 +63,10 @@ pub(super) struct State {
     pub(super) pending: Pending,
     /// Caches that the host has told to be flushed. There are none here; it waits all the same.
     flushes: BTreeMap<u32, Looks>,
+    interrupts: Interrupts,
+    /// Of the CRTC of VGA: which register its port shows, and what they hold.
+    crtc_index: u8,
+    crtc: [u8; 256],
     /// How many doorbells were rung.
     rings: u64,
     /// Where registers, memory and instance memory are.
@@ -117,6 +122,9 @@ impl State {
             tlb: Arc::new(Mutex::new(Tlb::of(config.chip))),
             pending: Pending::default(),
             flushes: BTreeMap::new(),
+            interrupts: Interrupts::new(config.chip.fsp.is_some()),
+            crtc_index: 0,
+            crtc: [0; 256],
             rings: 0,
             bars: [0; 3],
             prom: config.chip.rom.as_ref().map(vbios::Card::rom),
@@ -147,6 +155,8 @@ impl State {
         self.tlb = Arc::new(Mutex::new(Tlb::of(self.config.chip)));
         self.pending = Pending::default();
         self.flushes.clear();
+        self.interrupts = Interrupts::new(self.config.chip.fsp.is_some());
+        self.crtc = [0; 256];
         self.vram.wpr2 = None;
         self.vram.plain_heap = None;
         self.gsp = Falcon::new(Engine::Gsp);
@@ -209,10 +219,14 @@ impl State {
         self.prom.is_some() && (PROM..PROM_END).contains(&at)
     }
 
-    /// Bytes of the ROM; what lies behind it reads as erased flash.
+    /// Bytes of the ROM; what lies behind it reads as erased flash. The card's own hardware has read what lies before the first
+    /// image, and skips it (Linux, Documentation/gpu/nova/core/vbios.rst, IFR Header).
     pub(super) fn rom(&self, at: u32, bytes: usize) -> u64 {
         let at = (at - PROM) as usize;
-        let shown = self.prom.as_ref().map_or(&[][..], |rom| &rom.bytes);
+        let shown = self.prom.as_ref().map_or(&[][..], |rom| {
+            let skipped = if self.config.ifr_shown { 0 } else { rom.start };
+            &rom.bytes[skipped..]
+        });
         let byte = |i: usize| shown.get(at + i).copied().unwrap_or(0xff);
         (0..bytes)
             .rev()
@@ -328,6 +342,9 @@ impl State {
         }
         self.passes();
         let chip = self.config.chip;
+        if let Some(value) = self.interrupts.read(at) {
+            return Ok(value);
+        }
         if let Some(facts) = &chip.fsp {
             return fsp::read(self, facts, at);
         }
@@ -365,6 +382,8 @@ impl State {
                 self.gfw_has_started("NV_USABLE_FB_SIZE_IN_MB")?;
                 chip.twin.vram_mib as u32
             }
+            // A crystal of 27 MHz.
+            PEXTDEV_BOOT_0 => 1 << 22,
             // No workspace is valid.
             PDISP_VGA_WORKSPACE | FUSE_DISPLAY => 0,
             FUSE_GSP_DEBUG_DIS => 1,
@@ -408,6 +427,10 @@ impl State {
         }
         self.passes();
         let chip = self.config.chip;
+        if let Some(due) = self.interrupts.write(at, value) {
+            self.tells(due);
+            return Ok(());
+        }
         if let Some(facts) = &chip.fsp {
             return fsp::write(self, facts, at, value);
         }
@@ -435,15 +458,76 @@ impl State {
                 invalidate::write(self, at, value)?;
             }
             DOORBELL | PRIV_DOORBELL => self.rings(value)?,
+            // An alarm is not modelled: it is off.
+            PTIMER_INTR_EN if value == 0 => {}
             UFLUSH_FB_FLUSH | UFLUSH_L2_FLUSH_DIRTY | L2_SYSMEM_INVALIDATE if value == 1 => {
                 let looks = self.waits(Wait::Flush);
                 self.flushes.insert(at, looks);
             }
             _ if (PRAMIN..PRAMIN_END).contains(&at) => self.write_window(at, value)?,
+            _ if self.shows_own(at, value) => {}
             _ if HELD.contains(&at) => self.hold(at, value),
             _ => return Err((&REGISTER, format!("write of {value:#x} to {at:#x}"))),
         }
         Ok(())
+    }
+
+    /// The host writes a register of configuration space where registers show it. Whether it is one that it may write there.
+    fn shows_own(&mut self, at: u32, value: u32) -> bool {
+        let place = at.checked_sub(self.config.chip.mirror());
+        let Some(place) = place.filter(|place| *place < PCFG_BYTES) else {
+            return false;
+        };
+        let owns = self.bus.set_configuration(place as u16, value);
+        if owns {
+            self.configured(place as u16);
+        }
+        owns
+    }
+
+    /// A register of configuration space that is NVIDIA's own was written.
+    pub(super) fn configured(&mut self, offset: u16) {
+        if offset == XVE_MESSAGE_END {
+            let due = self.interrupts.end();
+            self.tells(due);
+        }
+    }
+
+    /// Something has happened that the host can be interrupted for.
+    pub(super) fn raise(&mut self, vector: u32) {
+        let due = self.interrupts.raise(vector);
+        self.tells(due);
+    }
+
+    fn tells(&self, due: bool) {
+        if due {
+            self.bus.interrupt(0);
+        }
+    }
+
+    /// The host reads a byte: of a port of VGA, if there is one.
+    pub(super) fn read_byte(&mut self, at: u32) -> Option<u8> {
+        self.accesses += 1;
+        if self.is_gone() {
+            return Some(u8::MAX);
+        }
+        match at {
+            PDISP_CRTC_INDEX => Some(self.crtc_index),
+            PDISP_CRTC => Some(self.crtc[usize::from(self.crtc_index)]),
+            _ => None,
+        }
+    }
+
+    /// The host writes a byte: whether there is a port.
+    pub(super) fn write_byte(&mut self, at: u32, value: u8) -> bool {
+        self.accesses += 1;
+        match at {
+            _ if self.is_gone() => {}
+            PDISP_CRTC_INDEX => self.crtc_index = value,
+            PDISP_CRTC => self.crtc[usize::from(self.crtc_index)] = value,
+            _ => return false,
+        }
+        true
     }
 
     /// A register that is not modelled.

@@ -269,6 +269,45 @@ fn wrong_semaphores_are_named() {
     }
 }
 
+/// SEMAPHOREA to SEMAPHORED.
+fn older(va: u64, payload: u32, operation: u32) -> Vec<u32> {
+    let words = [(va >> 32) as u32, va as u32, payload, operation];
+    inc(0, 0x10, &words)
+}
+
+#[test]
+fn semaphores_have_older_methods() {
+    // Of Linux's nouveau: with a time, when the engine is idle; and the wait for it.
+    let mut rig = Rig::new("ga102");
+    rig.go(&older(DATA, 7, 2));
+    assert_eq!(rig.ram.long(DATA), 7);
+    assert!(rig.ram.long(DATA + 8) > 0);
+    assert_eq!(rig.go(&older(DATA, 6, 4 | 1 << 12)), Turn::Idle);
+    rig.ram.put(DATA + 4, &[9; 4]);
+    rig.go(&older(DATA, 5, 2 | 1 << 20 | 1 << 24));
+    assert_eq!(rig.ram.long(DATA), 0x0909_0909_0000_0005);
+    rig.go(&older(DATA, 3, 0x10 | 1 << 24 | 5 << 27 | 1 << 31));
+    assert_eq!(rig.ram.long(DATA) as u32, 8);
+    assert_eq!(rig.go(&older(DATA, 8, 1)), Turn::Idle);
+    assert_eq!(rig.go(&older(DATA, 9, 1)), Turn::Waits);
+    assert_eq!(rig.broken(), [""; 0]);
+    for (va, operation, rule, xid) in [
+        (DATA, 3, "HOST-SEMAPHORE", Some(32)),
+        (DATA + 4, 2, "HOST-SEMAPHORE", Some(32)),
+        (DATA, 2 | 1 << 12, "HOST-SEMAPHORE-BITS", None),
+        (DATA + 1, 2 | 1 << 24, "HOST-METHOD-BITS", None),
+        (DATA | 1 << 40, 2 | 1 << 24, "HOST-METHOD-BITS", None),
+    ] {
+        let (broken, found) = after("ad102", &older(va, 0, operation));
+        fires(rule).only(&broken);
+        assert_eq!(found, xid, "{operation:#x}");
+    }
+    // Hopper has them no more.
+    let (rule, (broken, found)) = ("HOST-METHOD", after("h100", &older(DATA, 7, 2)));
+    fires(rule).only(&broken);
+    assert_eq!(found, Some(32));
+}
+
 #[test]
 fn subchannels_have_engines() {
     let dies = Some(32);

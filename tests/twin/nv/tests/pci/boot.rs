@@ -350,11 +350,11 @@ impl Boot {
     /// FWSEC's microcode as the ROM has it: code, and data.
     pub fn fwsec_code(&self) -> Hs {
         let rom = self.rig.chip.rom.as_ref().unwrap().rom();
-        let mut prom = vec![0; rom.bytes.len()];
+        let mut prom = vec![0; rom.bytes.len() - rom.start];
         self.rig.registers.read_bytes(0x30_0000, &mut prom).unwrap();
-        let descriptor = words(&prom[rom.start + rom.descriptor..][..44]);
+        let descriptor = words(&prom[rom.descriptor..][..44]);
         let code = descriptor[5] as usize;
-        let (code, data) = prom[rom.start + rom.ucode..][..descriptor[1] as usize].split_at(code);
+        let (code, data) = prom[rom.ucode..][..descriptor[1] as usize].split_at(code);
         Hs {
             code: code.to_vec(),
             data: data.to_vec(),

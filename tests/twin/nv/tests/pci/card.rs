@@ -1,5 +1,8 @@
 //! Windows and registers, and the mistakes that can be made with them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use drivers_spec::pci::PCI_COMMAND;
 use hcq::mem::window::AccessWidth;
 use hcq::transport::Pci;
@@ -7,7 +10,8 @@ use twin::fires::fires;
 use twin_nv::pci::card::Config;
 use twin_nv::pci::chip::{CHIPS, Chip};
 
-use super::boot::Boot;
+use super::boot::{Boot, words};
+use super::client::{Client, SUBDEVICE};
 use super::rig::{GSP, Rig};
 
 #[test]
@@ -32,12 +36,18 @@ fn a_card_says_what_it_is() {
         assert!(time(&rig) > before);
         rig.wait_gfw();
         assert_eq!(u64::from(rig.get(0x11_83a4)) << 20, chip.vram());
-        // The ROM, by dwords and by bytes.
-        let rom = rom.rom().bytes;
-        let mut read = vec![0; rom.len()];
-        rig.registers.read_bytes(0x30_0000, &mut read).unwrap();
-        assert!(read == rom);
-        assert_eq!(rig.registers.read::<u8>(0x30_0001).unwrap(), rom[1]);
+        // The ROM, by dwords and by bytes: from its first image on, or all of it.
+        let made = rom.rom();
+        let mut config = Config::of(chip);
+        for (shown, start) in [(false, made.start), (true, 0)] {
+            config.ifr_shown = shown;
+            let (rig, rom) = (Rig::new(&config), &made.bytes[start..]);
+            let mut read = vec![0; rom.len()];
+            rig.registers.read_bytes(0x30_0000, &mut read).unwrap();
+            assert!(read == rom);
+            assert_eq!(rig.registers.read::<u8>(0x30_0001).unwrap(), rom[1]);
+            rig.is_clean();
+        }
         // A fuse is blown up to a version; what it stands for is the highest bit.
         assert_eq!(rig.get(0x82_41e0), 0b11);
         assert_eq!(rig.get(0x82_4148), 0b1);
@@ -147,4 +157,77 @@ fn the_card_starts_first() {
         .config_write(PCI_COMMAND, AccessWidth::W16, 2)
         .unwrap();
     rig.is_clean();
+}
+
+#[test]
+fn boards_have_straps_and_ports_of_vga() {
+    let rig = Rig::started("ga102");
+    assert_eq!(rig.get(0x10_1000), 1 << 22);
+    let port = |at: u64, value: u8| rig.registers.write(at, value).unwrap();
+    port(0x60_13d4, 0x3f);
+    port(0x60_13d5, 0x57);
+    port(0x60_13d4, 0x1f);
+    assert_eq!(rig.registers.read::<u8>(0x60_13d5), Ok(0));
+    port(0x60_13d4, 0x3f);
+    assert_eq!(rig.registers.read::<u8>(0x60_13d5), Ok(0x57));
+    // The alarm of the timer is off.
+    rig.set(0x9140, 0);
+    rig.is_clean();
+    assert!(rig.registers.read::<u8>(0x60_13d0).is_err());
+    fires("NV-PCI-WIDTH").only(&rig.broken());
+}
+
+#[test]
+fn messages_are_ended_where_configuration_space_is_shown() {
+    let told = Arc::new(AtomicUsize::new(0));
+    let client = Client::new("ga102");
+    let rig = &client.boot.rig;
+    let count = told.clone();
+    rig.pci.bus().on_interrupt(Box::new(move |_| {
+        count.fetch_add(1, Ordering::SeqCst);
+    }));
+    // GSP's vector is in the table, and its leaf is enabled, and the top.
+    let (status, table) = client.control(SUBDEVICE, 0x2080_0a5c, &[0; 2068]);
+    let words = words(&table);
+    assert_eq!((status, words[0], words[1] & 0xffff), (0, 7, 50));
+    let vector = u64::from(words[3]);
+    let leaf = vector / 32 * 4;
+    rig.set(GSP + 4, 0x40);
+    rig.set(0xb8_1000 + leaf, u32::MAX);
+    rig.set(0xb8_1200 + leaf, 1 << (vector % 32));
+    rig.set(0xb8_1608, 0xf);
+    assert_eq!(told.load(Ordering::SeqCst), 0);
+    let info = || {
+        client.boot.rpc(65, &[0; 0x678]);
+        client.settle();
+    };
+    info();
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    info();
+    assert_eq!(told.load(Ordering::SeqCst), 1, "the first has not ended");
+    assert_eq!(rig.get(0xb8_1600), 1 << (vector / 64));
+    // As drivers do it: off, the end of the message, cleared at its source, and on.
+    rig.set(0xb8_1610, 0xf);
+    rig.set(0x8_8704, 0);
+    rig.set(0xb8_1000 + leaf, 1 << (vector % 32));
+    rig.set(GSP + 4, 0x40);
+    rig.set(GSP + 0x3e8, 1);
+    rig.set(0xb8_1608, 0xf);
+    assert_eq!(told.load(Ordering::SeqCst), 1);
+    info();
+    assert_eq!(told.load(Ordering::SeqCst), 2);
+    // Pending at its source, it counts as new once it is told to.
+    rig.set(0xb8_1610, 0xf);
+    rig.pci.config_write(0x704, AccessWidth::W32, 0).unwrap();
+    rig.set(0xb8_1000 + leaf, u32::MAX);
+    rig.set(0xb8_1608, 0xf);
+    assert_eq!(told.load(Ordering::SeqCst), 2);
+    rig.set(GSP + 0x3e8, 1);
+    assert_eq!(told.load(Ordering::SeqCst), 3);
+    // What shows the ROM can be switched there, too; nothing else of configuration space is written so.
+    rig.set(0x8_8050, 3);
+    assert_eq!(rig.pci.config_read(0x50, AccessWidth::W32), Ok(1));
+    rig.is_clean();
+    assert!(rig.try_set(0x8_8004, 0).is_err());
+    fires("NV-PCI-REGISTER").only(&rig.broken());
 }

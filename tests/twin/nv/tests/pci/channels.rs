@@ -38,6 +38,15 @@ fn facts_are_asked() {
         assert_eq!((status, &facts[2 * 32..][..2]), (0, &[32, 2][..]));
         let size = client.control(SUBDEVICE, 0x2080_2a08, &[0; 4]);
         assert_eq!((size.0, words(&size.1)[0]), (0, 0x5000));
+        let (status, falcons) = client.control(SUBDEVICE, 0x2080_0a42, &[0; 1284]);
+        assert_eq!((status, words(&falcons)[0]), (0, 0));
+        let (status, table) = client.control(SUBDEVICE, 0x2080_0a5c, &[0; 2068]);
+        let table = words(&table);
+        // GSP, then graphics and copies: which one, stall and notification.
+        assert_eq!((status, table[0]), (0, 1 + 1 + 5));
+        assert_eq!((table[1] & 0xffff, table[4]), (50, u32::MAX));
+        assert_eq!(table[5..9], [84, 0, 0x80, 0]);
+        assert_eq!(table[9..13], [15, 0, 0x81, 1]);
         client.boot.rig.is_clean();
         assert_eq!(client.control(SUBDEVICE, 0x2080_1112, &[0; 8]).0, 0x3a);
         assert_eq!(client.broken(), ["RM-CONTROL-SIZE"]);
@@ -785,4 +794,16 @@ fn debuggers_tell_of_multiprocessors() {
     rig.client.free(COMPUTE);
     assert_eq!(states(0, 1), 0x57);
     assert_eq!(debugger(COMPUTE), 0x57);
+}
+
+#[test]
+fn a_channel_wakes_who_waits() {
+    let engine = COPY;
+    let rig = Rig::with_channel("ga102", engine);
+    let card = &rig.client.boot.rig;
+    // Its notification: vector 3.
+    rig.go(engine, &super::client::inc(0, 0x20, &[0]));
+    rig.client
+        .until("its notification", || card.get(0xb8_1000) == 1 << 3);
+    card.is_clean();
 }

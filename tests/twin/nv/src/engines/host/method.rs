@@ -10,6 +10,7 @@ use twin::rule::{Proof, Rule};
 use super::super::Notice;
 use super::super::error::{Result, Stop, xid};
 use super::super::port::Port;
+use super::older::{self, Older};
 use super::push::Method;
 use super::semaphore::Semaphore;
 
@@ -20,7 +21,7 @@ static METHOD: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static BITS: Rule = Rule {
+pub(super) static BITS: Rule = Rule {
     name: "HOST-METHOD-BITS",
     text: "bits of a host method without a field are 0",
     source: "open-gpu-doc, classes/host/clc56f.h",
@@ -45,6 +46,7 @@ static NOT_MODELLED: Rule = Rule {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Registers {
     semaphore: Semaphore,
+    older: Older,
     /// What MEM_OP_A, B and C hold since the last D.
     operation: [Option<u32>; 3],
 }
@@ -64,6 +66,10 @@ impl Registers {
     /// Does a method other than SET_OBJECT. `idle` is whether all work is done.
     pub fn execute(&mut self, port: &Port, method: Method, idle: bool) -> Result<Effect> {
         let value = method.value;
+        if older::has(port, method.dword) {
+            self.older.execute(port, method, idle)?;
+            return Ok(Effect::None);
+        }
         let Some(named) = chip::method(host::METHODS, port.arch, method.dword) else {
             let what = format!("{:#x} with {value:#x}", method.dword * 4);
             return Err(port.dead(&METHOD, xid::PBDMA, what));

@@ -2,13 +2,14 @@
 //! hands the others to the engine of their subchannel.
 //!
 //! - `entry`: entries of the ring; `push`: headers and methods;
-//! - `method`: the host's methods; `semaphore`: the largest of them; `race`: work, and what must wait for it.
+//! - `method`: the host's methods; `semaphore`: the largest of them; `older`: those that were before it; `race`: work, and what must wait for it.
 //!
 //! Source: open-gpu-doc, manuals/ampere/ga100/{dev_pbdma,dev_ram}.ref.txt, also for newer chips as far as
 //! the headers of their classes say nothing else.
 
 mod entry;
 mod method;
+mod older;
 mod push;
 mod race;
 mod semaphore;

@@ -10,7 +10,7 @@ use super::super::error::{Result, Stop, Wait, xid};
 use super::super::port::Port;
 use super::super::reduce::Reduction;
 
-static SEMAPHORE: Rule = Rule {
+pub(super) static SEMAPHORE: Rule = Rule {
     name: "HOST-SEMAPHORE",
     text: "a semaphore is at a multiple of its size (4 or 8 bytes, 16 where a release writes a timestamp), and the host \
            supports its operation for words of that size and sign",
@@ -18,9 +18,9 @@ static SEMAPHORE: Rule = Rule {
     proof: Proof::Sourced,
 };
 
-static UNUSED: Rule = Rule {
+pub(super) static UNUSED: Rule = Rule {
     name: "HOST-SEMAPHORE-BITS",
-    text: "bits of SEM_EXECUTE that the operation does not use are 0",
+    text: "bits of SEM_EXECUTE, and of SEMAPHORED, that the operation does not use are 0",
     source: "open-gpu-doc, manuals/ampere/ga100/dev_pbdma.ref.txt, SEM_EXECUTE, \"Undefined bits\"",
     proof: Proof::Sourced,
 };

@@ -327,6 +327,7 @@ fn written(state: &State) -> u32 {
 /// It goes on behind the sequencer.
 fn resumed(state: &mut State) -> Result<(), Failed> {
     state.firmware.phase = Phase::Running;
+    state.gsp.allows_messages();
     window::bind(state);
     state.firmware.announced = event(state, INIT_DONE, Vec::new())?;
     commands(state)
@@ -479,5 +480,17 @@ fn send(state: &mut State, message: &Message) -> Result<bool, Failed> {
 /// The host hears that there is a message.
 fn notify(state: &mut State) {
     state.falcon(Engine::Gsp).swgen0();
-    state.bus.interrupt(0);
+    interrupt(state);
+}
+
+/// The host is interrupted, if one of GSP's interrupts is pending.
+pub(super) fn interrupt(state: &mut State) {
+    if state.gsp.interrupts() {
+        state.raise(objects::GSP_VECTOR);
+    }
+}
+
+/// A channel of an engine tells the host something.
+pub(super) fn noticed(state: &mut State, engine: u32) {
+    state.raise(objects::notification(engine));
 }

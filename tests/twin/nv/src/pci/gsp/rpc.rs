@@ -7,12 +7,13 @@ use std::sync::atomic::Ordering;
 
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::status;
+use hcq::sync::lock;
 use twin::rule::{Proof, Rule};
 
 use super::objects;
 use super::queue::{CONTINUATION, FULL};
 use super::rm::{Answer, INTERNAL, Rm};
-use crate::pci::memory::{long, word};
+use crate::pci::memory::{Place, long, word};
 use crate::pci::mmu::table::Version;
 use crate::pci::mmu::window::Window;
 use crate::pci::state::State;
@@ -166,6 +167,9 @@ fn bar_entry(state: &State, payload: &[u8]) -> Answer {
     match directory {
         Some(directory) if payload.len() == 24 && Some(shift) == first && leads => {
             state.vram.put(directory, &entry.to_le_bytes());
+            // It is firmware that has changed the entry, and whose directory this is.
+            let root = Place::vram(directory);
+            lock(&state.tlb).invalidate(|other| other == root, 0);
             Ok(payload.to_vec())
         }
         _ => {

@@ -378,6 +378,7 @@ impl Call<'_> {
             physical.write(*place, &word.to_le_bytes(), "GSP, an instance block");
         }
         let live = Live {
+            engine: made.engine,
             channel: host::Channel::new(&made, chip),
             physical,
             tlb: self.state.tlb.clone(),

@@ -1,7 +1,7 @@
 //! What a driver asks before it makes channels: engines and their runlists, sizes of buffers. Numbers that differ between cards are
 //! this model's choice.
 //!
-//! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/
+//! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/intr/engine_idx.h of each branch; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/
 //! ctrl0080fifo.h; Linux, nvkm/subdev/gsp/rm/r535/{fifo,gr}.c.
 
 use drivers_spec::nv::abi::Branch;
@@ -32,6 +32,10 @@ const DEVICE_INFO_TABLE: u32 = 0x2080_1112;
 const CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
 /// `NV2080_CTRL_CMD_INTERNAL_STATIC_KGR_GET_INFO`.
 const GRAPHICS_INFO: u32 = 0x2080_0a2a;
+/// `NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE`.
+const INTERRUPTS: u32 = 0x2080_0a5c;
+/// `NV2080_CTRL_CMD_INTERNAL_GET_CONSTRUCTED_FALCON_INFO`.
+const FALCONS: u32 = 0x2080_0a42;
 /// `NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE`.
 const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 
@@ -39,13 +43,15 @@ const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
 
 /// Controls of objects that are not here, which are answered here.
-pub(super) const KNOWN: [u32; 9] = [
+pub(super) const KNOWN: [u32; 11] = [
     SET_PAGE_DIRECTORY,
     PROMOTE_CTX,
     DISABLE_CHANNELS,
     DEVICE_INFO_TABLE,
     CONTEXT_BUFFERS_INFO,
     GRAPHICS_INFO,
+    INTERRUPTS,
+    FALCONS,
     METHOD_BUFFER_SIZE,
     UPDATE_CLASS_DB,
     FLUSH_WITH_SYSMEMBAR,
@@ -102,7 +108,62 @@ const RUNLISTS: u32 = 0xc0_0000;
 const CHANNELS: u32 = 0xc8_0000;
 const APART: u32 = 0x1_0000;
 
+/// `NV2080_CTRL_CMD_INTERNAL_MAX_CONSTRUCTED_FALCONS`, and bytes of one.
+const MOST_FALCONS: usize = 0x40;
+const FALCON: usize = 20;
+
+/// `NV2080_CTRL_INTERNAL_INTR_MAX_TABLE_SIZE`, and bytes of an entry; behind them seven pairs of bytes, which subtrees a category has.
+const VECTORS: usize = 128;
+const VECTOR: usize = 16;
+const SUBTREES: usize = 4 + VECTORS * VECTOR;
+const TABLE: usize = (SUBTREES + 2 * 7).next_multiple_of(4);
+/// The first vector of interrupts that stop an engine, in leaf 4; that of engine N is N behind it, and its notification is N.
+const STALL: u32 = 0x80;
+/// The vector of GSP's messages.
+pub(in crate::pci::gsp) const GSP_VECTOR: u32 = STALL + 0x1b;
+
+/// The vector of what channels of an engine tell the host.
+pub(in crate::pci::gsp) fn notification(engine: u32) -> u32 {
+    match engine.checked_sub(class::engine::COPY0) {
+        Some(copy) => copy + 1,
+        None => 0,
+    }
+}
+
 impl Call<'_> {
+    /// `MC_ENGINE_IDX_*`, and vectors.
+    fn interrupts(&self, given: &mut [u8]) -> Result<(), u32> {
+        self.has_size(given, TABLE)?;
+        given.fill(0);
+        let (gsp, graphics) = match self.branch {
+            Branch::R535 => (49, 82),
+            _ => (50, 84),
+        };
+        let chip = self.state.config.chip.twin;
+        let engines = chip.engines().map(|engine| {
+            let index = match engine.checked_sub(class::engine::COPY0) {
+                Some(copy) => 15 + copy,
+                None => graphics,
+            };
+            let vector = notification(engine);
+            [index, STALL + vector, vector]
+        });
+        let all: Vec<[u32; 3]> = std::iter::once([gsp, GSP_VECTOR, u32::MAX])
+            .chain(engines)
+            .collect();
+        given[..4].copy_from_slice(&(all.len() as u32).to_le_bytes());
+        for ([index, stall, other], place) in all.iter().zip(given[4..].chunks_mut(VECTOR)) {
+            // No bits of the registers that cards had before.
+            for (word, at) in [index, &0, stall, other].into_iter().zip((0..).step_by(4)) {
+                place[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            }
+        }
+        // NV2080_INTR_CATEGORY_ESCHED_DRIVEN_ENGINE, its notifications, and none of the others.
+        given[SUBTREES..SUBTREES + 14].fill(0xff);
+        given[SUBTREES + 2..SUBTREES + 6].copy_from_slice(&[2, 2, 0, 0]);
+        Ok(())
+    }
+
     /// The other controls.
     pub(super) fn fact(&self, object: u32, cmd: u32, given: &mut [u8]) -> Result<(), u32> {
         if KNOWN.contains(&cmd) {
@@ -112,6 +173,13 @@ impl Call<'_> {
             DEVICE_INFO_TABLE => self.devices(given),
             CONTEXT_BUFFERS_INFO => self.buffers(given),
             GRAPHICS_INFO => self.graphics(given),
+            INTERRUPTS => self.interrupts(given),
+            // Engines whose contexts are memory of the host: there are none here.
+            FALCONS => {
+                self.has_size(given, 4 + MOST_FALCONS * FALCON)?;
+                given.fill(0);
+                Ok(())
+            }
             FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
             UPDATE_CLASS_DB => {
                 self.has_size(given, 4)?;

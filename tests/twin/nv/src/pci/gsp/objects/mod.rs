@@ -36,6 +36,7 @@ use crate::pci::runner::Key;
 use crate::pci::state::State;
 use crate::rm::alloc::{self, is_channel, is_engine, is_usermode};
 use channel::{Channel, Group};
+pub(super) use facts::{GSP_VECTOR, notification};
 pub(super) use memory::{PAGES, pages};
 pub(super) use recovery::died;
 use space::Space;
