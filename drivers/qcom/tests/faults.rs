@@ -395,7 +395,8 @@ fn a_submission_over_msm_has_as_many_buffers_as_it_has_room_for() {
     for count in [0, 1, most] {
         words.window.as_ref().unwrap().fill(0, 4096, 0).unwrap();
         context.submit(&buffers[..count]).unwrap();
-        let ended = (0..60).any(|_| context.sleep(Duration::from_secs(1)).unwrap() == Progress::Idle);
+        let ended =
+            (0..60).any(|_| context.sleep(Duration::from_secs(1)).unwrap() == Progress::Idle);
         assert!(ended, "{count} buffers");
         let mut found = vec![0u32; most + 1];
         let window = words.window.as_ref().unwrap();

@@ -188,6 +188,9 @@ mod tests {
         );
         ranges.remove(0x10000);
         let text = ranges.describe(0x10008);
-        assert!(text.ends_with("the most recent free: use after free"), "{text}");
+        assert!(
+            text.ends_with("the most recent free: use after free"),
+            "{text}"
+        );
     }
 }
