@@ -39,15 +39,16 @@ pub struct Capabilities {
     pub msi: u16,
     /// MSI-X, if there is one.
     pub msix: Option<MsiX>,
-    /// The word and the one behind it of the first extended capability, without the offset of the next; its bytes.
-    first: [u32; 2],
-    first_bytes: u16,
+    /// The word and the one behind it of the first extended capability, without the offset of the next.
+    pub first: [u32; 2],
+    /// Bytes of that capability.
+    pub first_bytes: u16,
     /// Resizable BARs.
-    resize: u16,
+    pub resize: u16,
     /// Which BARs those are.
-    resizable: &'static [u8],
+    pub resizable: &'static [u8],
     /// Registers outside of capabilities, and which of their bits hold what was written.
-    own: &'static [(u16, u32)],
+    pub own: &'static [(u16, u32)],
 }
 
 /// Interrupts by a table in BAR 0. Its entries are not modelled: nobody can enable it.
