@@ -162,7 +162,7 @@ fn is_free(gpu: &PciFunction) -> bool {
     matches!(gpu.driver.as_deref(), None | Some("vfio-pci"))
 }
 
-/// The GPUs of NVIDIA on the bus, and the kernel driver of each.
+/// The GPUs of NVIDIA on the bus, and the drivers that have them.
 fn nvidia(gpus: &[&PciFunction]) -> Row {
     const CHECK: &str = "nv.pci";
     if gpus.is_empty() {

@@ -12,7 +12,7 @@ use drivers_nv::{NvDevice, Options};
 use drivers_spec::nv::status;
 use drivers_spec::pci::{Command, PCI_COMMAND};
 use hcq::mem::window::AccessWidth;
-use hcq::transport::{Clock, Machine, ResetKind};
+use hcq::transport::{Clock, Machine};
 use hcq::{Deadline, Device, Error, MemoryKind, QueueKind, Result, Stream, Val};
 use twin_nv::pci::card::{Config, Trouble};
 use twin_nv::pci::machine::PciMachine;
@@ -27,9 +27,9 @@ use stand::{Rig, VAIN, WILD, exec, kernel, options};
 /// Every chip that is modelled.
 const CHIPS: [&str; 4] = ["ga102", "ad102", "gh100", "gb202"];
 
-/// Of the sweeps of calls, and of those of waits, one in so many runs.
+/// Of the sweeps of calls, and of accesses, one in so many runs.
 const PARTS: usize = 8;
-const WAITS: usize = 32;
+const ACCESSES: usize = 32;
 
 /// Opens a card of a machine.
 fn open(
@@ -342,47 +342,11 @@ fn is_whole(error: &Error, what: &str) {
 }
 
 #[test]
-fn whatever_is_never_done_is_told_and_the_next_device_works() {
-    let (firmware, part) = (Firmware::made(), Part::chosen());
-    for chip in CHIPS {
-        let (mut number, mut failures) = (0, 0);
-        loop {
-            number += 1;
-            if !part.has(number, WAITS) {
-                continue;
-            }
-            let what = format!("{chip}, stuck={number}");
-            let mut begun = None;
-            let machine = firmware.machine(chip, |config| {
-                config.stuck = Some(number as u64);
-                begun = Some(config.begun.clone());
-            });
-            let done = life(&firmware, &machine);
-            let begun = begun.map_or(0, |begun| begun.load(Ordering::Relaxed));
-            if let Err(error) = done {
-                println!("{what}: {error}");
-                is_whole(&error, &what);
-                failures += 1;
-            }
-            is_left(&machine, &[VAIN], &what);
-            if begun < number as u64 {
-                break;
-            }
-            // Of GFW, which starts with power, only a reset helps.
-            let pci = machine.open_pci("0000:01:00.0").unwrap();
-            pci.reset(ResetKind::Bus).unwrap();
-            works(&firmware, &machine.again(), 1);
-        }
-        println!("{chip}: {failures} of {number} waits fail");
-    }
-}
-
-#[test]
 fn a_card_that_leaves_the_bus_while_it_works_is_told() {
     let (firmware, part) = (Firmware::made(), Part::chosen());
     for (chip, from) in [("gh100", 250), ("gb202", 250)] {
         for (index, accesses) in (from..).step_by(97).enumerate() {
-            if !part.has(index, WAITS) {
+            if !part.has(index, ACCESSES) {
                 continue;
             }
             let what = format!("{chip}, gone after {accesses} accesses");

@@ -100,6 +100,11 @@ pub enum Cause {
     /// A register.
     #[error(transparent)]
     Register(#[from] RegError),
+    /// The MMU, which keeps what it has read of page tables.
+    #[error(
+        "{0}. Drop all handles of the card, and open it again, which resets it; if it fails again, power-cycle the machine"
+    )]
+    Tlb(RegError),
     /// Memory.
     #[error(transparent)]
     Memory(#[from] Error),
@@ -532,7 +537,9 @@ impl Cause {
     pub fn is_gone(&self) -> bool {
         match self {
             Cause::Gone => true,
-            Cause::Register(error) => matches!(*error.fault, RegFault::Left { .. }),
+            Cause::Register(error) | Cause::Tlb(error) => {
+                matches!(*error.fault, RegFault::Left { .. })
+            }
             Cause::Call(error) => error.is_gone(),
             _ => false,
         }

@@ -21,7 +21,8 @@ use crate::gsp::{Card, Cause};
 /// How long an invalidation may take. The vendor's driver allows 4 s and, where it repeats, a second.
 const INVALIDATE: Duration = Duration::from_secs(4);
 
-/// Has every TLB forget everything, once an invalidation that is under way (RM on GSP makes some, too) has ended, and waits for that, and for accesses that are on their way to the host.
+/// Has every TLB forget everything, once an invalidation that is under way (RM on GSP makes some, too) has ended, and waits
+/// for that, and for accesses that are on their way to the host.
 ///
 /// # Errors
 /// The register's, with its last value.
@@ -38,14 +39,16 @@ pub(super) fn invalidate(card: &Card) -> Result<(), Cause> {
 }
 
 fn ended(card: &Card, what: &str) -> Result<(), Cause> {
-    card.io().poll(
-        &NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE,
-        card.clock(),
-        card.within(INVALIDATE),
-        what,
-        |value| value.get(mmu_invalidate::TRIGGER) == 0,
-    )?;
-    Ok(())
+    card.io()
+        .poll(
+            &NV_VIRTUAL_FUNCTION_PRIV_MMU_INVALIDATE,
+            card.clock(),
+            card.within(INVALIDATE),
+            what,
+            |value| value.get(mmu_invalidate::TRIGGER) == 0,
+        )
+        .map(drop)
+        .map_err(Cause::Tlb)
 }
 
 /// What the addresses of a card go through.
