@@ -49,6 +49,11 @@ fn arithmetic_of_each_category() {
     let product = "mull.u r3.y, r2.x, r2.x; (rpt1)nop; madsh.m16 r3.z, r2.x, r2.x, r3.y
                    (rpt1)nop; madsh.m16 r3.x, r2.x, r2.x, r3.z";
     assert_eq!(values(product, &input), all(|v| v.wrapping_mul(v)));
+    let some = "mov.u32u32 r4.x, 3; (rpt2)nop; madsh.m16 r3.x, r4.x, r2.x, r4.x";
+    assert_eq!(
+        values(some, &input),
+        all(|v| (3u32.wrapping_mul(v >> 16) << 16).wrapping_add(3))
+    );
     let f = [1.5, -2.25, 0.0, 1e-40, 3e38];
     let squares = f.map(|v: f32| if v.is_subnormal() { 0.0 } else { v * v });
     assert_eq!(

@@ -299,7 +299,9 @@ fn offsets_of_buffers_are_of_chips_that_have_them() {
         machine.with(|launch| launch.chip = chip(name))
     };
     assert_eq!(run("A660").out(1), [107]);
-    fires("IR3-COMPUTE").only(&[run("A650").breaks(), run("A630").breaks()]);
+    for earlier in ["A650", "A630"] {
+        fires("IR3-COMPUTE").only(&[run(earlier).breaks()]);
+    }
 }
 
 #[test]

@@ -267,7 +267,7 @@ static void wide(void) {
     struct buffer a = buffer(N * 8), b = buffer(N * 2);
     uint64_t *x = a.at, before[N];
     int16_t *y = b.at, small[N];
-    for (int i = 0; i < N; i++) before[i] = x[i] = 0x123456789ull * (i + 1), small[i] = y[i] = i * 71 - 4000;
+    for (int i = 0; i < N; i++) before[i] = x[i] = 0x123456789ull * (i + 1), small[i] = y[i] = i * 71;
     struct given given[] = {STORAGE(&a), STORAGE(&b)};
     struct kernel wide = kernel("wide", given, 2, 0, NULL);
     once(&wide, NULL, 0, N / 64, 1, 1);

@@ -107,8 +107,9 @@ type Three = fn(u32, u32, u32, bool) -> u32;
 pub fn three(op: Op) -> Option<Three> {
     Some(match op {
         Op::MadU16 | Op::MadS16 => |a, b, c, full| cut(a.wrapping_mul(b).wrapping_add(c), full),
-        // The upper half of the first, the lower of the second.
-        Op::MadshM16 => |a, b, c, _| ((a >> 16).wrapping_mul(b & 0xffff) << 16).wrapping_add(c),
+        // The lower half of the first, the upper of the second: ir3_compiler_nir.c, imadsh_mix16 for shared registers, and
+        // nir_opt_algebraic.py, which drops it where these are zero. The text of nir_opcodes.py has them the other way round.
+        Op::MadshM16 => |a, b, c, _| ((a & 0xffff).wrapping_mul(b >> 16) << 16).wrapping_add(c),
         Op::MadU24 => |a, b, c, _| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c),
         Op::MadS24 => |a, b, c, _| (signed24(a).wrapping_mul(signed24(b)) as u32).wrapping_add(c),
         Op::SelB16 | Op::SelB32 => |a, b, c, _| if b != 0 { a } else { c },
@@ -295,7 +296,8 @@ mod tests {
                 assert_eq!(mix(b, a, t, true), a.wrapping_mul(b));
             }
         }
-        assert_eq!(mix(0x3_0000, 5, 7, true), 0xf_0007);
+        assert_eq!(mix(5, 0x3_0000, 7, true), 0xf_0007);
+        assert_eq!(mix(0x3_0000, 5, 7, true), 7);
     }
 
     #[test]
