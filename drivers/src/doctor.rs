@@ -157,6 +157,15 @@ fn functions(gpus: &[&PciFunction]) -> Vec<String> {
     gpus.iter().map(one).collect()
 }
 
+/// How a function that vfio-pci has goes to NVIDIA's kernel driver: the override would keep others off, and a module that is
+/// loaded probes nothing by itself.
+fn back_to_nvidia(address: &str) -> String {
+    format!(
+        "`sudo modprobe nvidia; cd /sys/bus/pci; echo | sudo tee devices/{address}/driver_override; echo {address} | \
+         sudo tee drivers/vfio-pci/unbind drivers_probe`"
+    )
+}
+
 /// Whether no kernel driver has a GPU of NVIDIA, so that it can be opened without one.
 fn is_free(gpu: &PciFunction) -> bool {
     matches!(gpu.driver.as_deref(), None | Some("vfio-pci"))
@@ -189,8 +198,8 @@ fn nvidia(gpus: &[&PciFunction]) -> Row {
         None => format!("`sudo modprobe nvidia` for NVIDIA's kernel driver; without it, {opens}"),
         // It would find no card that is free.
         Some(_) => format!(
-            "{opens}; for NVIDIA's kernel driver: `echo {address} | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind`, then \
-             `sudo modprobe nvidia`"
+            "{opens}; for NVIDIA's kernel driver: {}",
+            back_to_nvidia(address)
         ),
     })
 }
@@ -281,7 +290,7 @@ mod tests {
         assert!(found.fix.contains("RTX 30, 40, 50 or Hopper"), "{found:?}");
         let found = driven("vfio-pci");
         assert_eq!(found.status, Status::Warn);
-        let unbind = "echo 0000:03:00.0 | sudo tee /sys/bus/pci/drivers/vfio-pci/unbind";
+        let unbind = "echo 0000:03:00.0 | sudo tee drivers/vfio-pci/unbind drivers_probe";
         assert!(found.fix.contains(unbind), "{found:?}");
         assert!(found.fix.contains("opens 0000:03:00.0"), "{found:?}");
         let found = driven("nouveau");

@@ -6,7 +6,7 @@ use hcq::transport::errno::ENOENT;
 use hcq::transport::{Fault, Machine};
 
 use super::owner::Owner;
-use super::{Row, Status};
+use super::{Row, Status, back_to_nvidia};
 
 const DRIVER: &str = "nv.nvk";
 const WHAT: &str = "NVIDIA GPUs through NVIDIA's kernel driver";
@@ -171,8 +171,8 @@ fn told(why: &Unusable, owner: &dyn Fn(&str) -> Option<Owner>) -> (String, Strin
                               update-initramfs -u`) and reboot"
                     .into(),
                 "vfio-pci" => format!(
-                    "if no virtual machine needs it: `echo {place} | sudo tee \
-                      /sys/bus/pci/drivers/vfio-pci/unbind`, then `sudo modprobe nvidia`"
+                    "if no virtual machine needs it: {}",
+                    back_to_nvidia(place)
                 ),
                 other => format!(
                     "`echo {place} | sudo tee /sys/bus/pci/drivers/{other}/unbind`, then `sudo modprobe nvidia`"

@@ -1,5 +1,5 @@
 /* A program on nouveau's render node: it has the GPU copy memory of the machine to that of the card and back, on a channel of a
- * copy engine and on one of graphics, and waits for it as programs do, which needs the card's interrupts.
+ * copy engine and on one of graphics, and waits for it as programs do.
  *
  * Source: Linux, include/uapi/drm/nouveau_drm.h (structs; numbers of ioctls); nouveau_abi16.c, nouveau_abi16_ioctl_channel_alloc (how an
  * engine is chosen); NVIDIA, open-gpu-doc, classes/dma-copy/clc7b5.h (methods). */

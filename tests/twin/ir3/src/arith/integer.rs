@@ -108,7 +108,7 @@ pub fn three(op: Op) -> Option<Three> {
     Some(match op {
         Op::MadU16 | Op::MadS16 => |a, b, c, full| cut(a.wrapping_mul(b).wrapping_add(c), full),
         // The lower half of the first, the upper of the second: ir3_compiler_nir.c, imadsh_mix16 for shared registers, and
-        // nir_opt_algebraic.py, which drops it where these are zero. The text of nir_opcodes.py has them the other way round.
+        // nir_opt_algebraic.py, which drops it where these are zero.
         Op::MadshM16 => |a, b, c, _| ((a & 0xffff).wrapping_mul(b >> 16) << 16).wrapping_add(c),
         Op::MadU24 => |a, b, c, _| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c),
         Op::MadS24 => |a, b, c, _| (signed24(a).wrapping_mul(signed24(b)) as u32).wrapping_add(c),

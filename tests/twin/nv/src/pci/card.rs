@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use drivers_spec::nv::chip::Arch;
 use drivers_spec::pci::VENDOR_NVIDIA;
 use hcq::mem::window::AccessWidth;
 use hcq::sync::lock;
@@ -11,7 +10,7 @@ use hcq::transport::ResetKind;
 use twin::pci::{Bar, Broken, Bus, Capabilities, Function, HostMemory, Identity, MsiX, Target};
 use twin::rule::{Journal, Proof, Rule};
 
-use super::chip::{Chip, INSTANCES};
+use super::chip::{Chip, Family, INSTANCES};
 use super::gsp::core::Core;
 use super::mmu::window;
 use super::runner::Runner;
@@ -174,23 +173,37 @@ impl Card {
     }
 }
 
-/// Where a chip has its capabilities.
+/// Where a chip has its capabilities. From Hopper on there is none of the registers of `NV_XVE` beside them.
 ///
-/// Source: OGKM, hopper/gh100/dev_xtl_ep_pcfg_gpu.h, NV_EP_PCFG_GPU_MSI_64_HEADER, DEVICE_CAPABILITIES, MSIX_CAP_HEADER; dev_vm.h,
-/// NV_VIRTUAL_FUNCTION_PRIV_MSIX_TABLE_*; blackwell/gb100/dev_vm.h, MSIX_PBA; power management: as lspci shows of an H100.
+/// Source: OGKM, hopper/gh100/dev_xtl_ep_pcfg_gpu.h, NV_EP_PCFG_GPU_MSI_64_HEADER, DEVICE_CAPABILITIES, MSIX_CAP_HEADER,
+/// PF_RESIZE_BAR_CAP (138); blackwell/gb202/dev_xtl_ep_pcfg_gpu.h, DEVICE_CAPABILITIES_2 (84, in the express capability);
+/// dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_MSIX_TABLE_*; blackwell/gb100/dev_vm.h, MSIX_PBA; power management: as lspci shows of an
+/// H100. What else GB202 has is taken to be Hopper's.
 fn capabilities(chip: &Chip) -> Capabilities {
-    match chip.twin.arch {
-        Arch::Gh100 => Capabilities {
-            power: 0x40,
-            msi: 0x48,
-            express: 0x60,
-            msix: Some(MsiX {
-                at: 0xb0,
-                entries: 9,
-                table: 0xb9_0000,
-                pending: 0xba_0000,
-            }),
-            ..Capabilities::GEFORCE
+    let msix = MsiX {
+        at: 0xb0,
+        entries: 9,
+        table: 0xb9_0000,
+        pending: 0xba_0000,
+    };
+    let hopper = Capabilities {
+        power: 0x40,
+        msi: 0x48,
+        express: 0x60,
+        resize: 0x134,
+        own: &[],
+        ..Capabilities::GEFORCE
+    };
+    match chip.family {
+        Family::Gh100 => Capabilities {
+            msix: Some(msix),
+            // BAR 0 takes two registers: this is BAR 1.
+            resizable: &[2],
+            ..hopper
+        },
+        Family::Gb20x => Capabilities {
+            resizable: &[1],
+            ..hopper
         },
         _ => Capabilities::GEFORCE,
     }

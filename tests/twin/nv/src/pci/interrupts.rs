@@ -3,10 +3,10 @@
 //!
 //! A leaf holds what has happened until the host clears it. The top shows pairs of leaves in which something is pending that
 //! is enabled. A message is sent when the top shows something that is enabled there, and the next one when the host has ended
-//! the last.
+//! the last: by a register of its own (`NV_XVE_CYA_2`) up to Ada, by the top from Hopper on.
 //!
 //! Source: OGKM, ampere/ga102/dev_vm.h and hopper/gh100/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR; intr_tu102.c,
-//! intrRetriggerTopLevel_TU102; Linux, drivers/gpu/drm/nouveau/nvkm/subdev/vfn/tu102.c; nvkm/core/intr.c, nvkm_intr (order); nvkm/subdev/
+//! intrRetriggerTopLevel_TU102; kernel_bif_gm107.c, kbifRearmMSI_GM107, which no chip later than Ada has; Linux, drivers/gpu/drm/nouveau/nvkm/subdev/vfn/tu102.c; nvkm/core/intr.c, nvkm_intr (order); nvkm/subdev/
 //! pci/gp100.c, gp100_pci_msi_rearm (the end of a message).
 
 use super::registers::CPU_INTR;
@@ -40,6 +40,8 @@ pub(super) struct Interrupts {
     top: u32,
     /// A message was sent that the host has not ended.
     sent: bool,
+    /// There is no register that ends one: what is switched off and on at the top sends the next.
+    ends_by_top: bool,
 }
 
 impl Interrupts {
@@ -51,6 +53,7 @@ impl Interrupts {
             enabled: [0; LEAVES],
             top: 0,
             sent: false,
+            ends_by_top: wide,
         }
     }
 
@@ -106,7 +109,10 @@ impl Interrupts {
             Register::Disable(leaf) => self.enabled[leaf] &= !value,
             Register::Top => return None,
             Register::TopEnable => self.top |= value,
-            Register::TopDisable => self.top &= !value,
+            Register::TopDisable => {
+                self.top &= !value;
+                self.sent &= !self.ends_by_top;
+            }
         }
         Some(self.due())
     }
@@ -147,6 +153,17 @@ mod tests {
         assert_eq!(all.write(CPU_INTR + TOP_ENABLE, 0xf), Some(false));
         assert!(all.raise(0x85));
         assert!(all.end(), "it is still pending");
+    }
+
+    #[test]
+    fn messages_of_hopper_end_by_the_top() {
+        let mut all = Interrupts::new(true);
+        assert_eq!(all.write(CPU_INTR + ENABLE + 0x10, 1 << 5), Some(false));
+        assert_eq!(all.write(CPU_INTR + TOP_ENABLE, 0xf), Some(false));
+        assert!(all.raise(0x85));
+        assert!(!all.raise(0x85), "the first message has not been ended");
+        assert_eq!(all.write(CPU_INTR + TOP_DISABLE, 0xf), Some(false));
+        assert_eq!(all.write(CPU_INTR + TOP_ENABLE, 0xf), Some(true));
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl State {
         self.flushes.clear();
         self.interrupts = Interrupts::new(self.config.chip.fsp.is_some());
         self.crtc = [0; 256];
+        self.crtc_index = 0;
         self.vram.wpr2 = None;
         self.vram.plain_heap = None;
         self.gsp = Falcon::new(Engine::Gsp);
@@ -512,6 +513,8 @@ impl State {
             return Some(u8::MAX);
         }
         match at {
+            // Cards that start by their FSP have no VGA, as far as is known.
+            _ if self.config.chip.fsp.is_some() => None,
             PDISP_CRTC_INDEX => Some(self.crtc_index),
             PDISP_CRTC => Some(self.crtc[usize::from(self.crtc_index)]),
             _ => None,
@@ -523,6 +526,7 @@ impl State {
         self.accesses += 1;
         match at {
             _ if self.is_gone() => {}
+            _ if self.config.chip.fsp.is_some() => return false,
             PDISP_CRTC_INDEX => self.crtc_index = value,
             PDISP_CRTC => self.crtc[usize::from(self.crtc_index)] = value,
             _ => return false,

@@ -167,7 +167,8 @@ fn bar_entry(state: &State, payload: &[u8]) -> Answer {
     match directory {
         Some(directory) if payload.len() == 24 && Some(shift) == first && leads => {
             state.vram.put(directory, &entry.to_le_bytes());
-            // It is firmware that has changed the entry, and whose directory this is.
+            // It is firmware that has changed the entry, and whose directory this is. That it invalidates what it had is a guess:
+            // neither OGKM nor nouveau does after the call.
             let root = Place::vram(directory);
             lock(&state.tlb).invalidate(|other| other == root, 0);
             Ok(payload.to_vec())

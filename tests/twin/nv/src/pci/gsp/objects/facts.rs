@@ -140,7 +140,7 @@ impl Call<'_> {
             _ => (50, 84),
         };
         let chip = self.state.config.chip.twin;
-        let engines = chip.engines().map(|engine| {
+        let engines = engines(chip).map(|engine| {
             let index = match engine.checked_sub(class::engine::COPY0) {
                 Some(copy) => 15 + copy,
                 None => graphics,
