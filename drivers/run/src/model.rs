@@ -21,6 +21,8 @@ pub struct Model {
     loaded: Loaded,
     /// A run may be under way.
     busy: bool,
+    /// A submission failed of which the device may have a part.
+    unsure: bool,
     timeout: Duration,
 }
 
@@ -50,6 +52,7 @@ impl Model {
             device,
             loaded,
             busy: false,
+            unsure: false,
             timeout,
         };
         model.reset()?;
@@ -98,6 +101,9 @@ impl Model {
 
     /// No run is under way, or it is refused: the device may touch the memory.
     fn settle(&mut self) -> Result<()> {
+        if self.unsure {
+            self.device.status()?;
+        }
         if self.busy && !self.loaded.graph.is_over()? {
             return Err(Error::Busy {
                 device: self.device.info().id.to_string(),
@@ -327,8 +333,10 @@ impl Model {
             graph, bindings, ..
         } = &mut self.loaded;
         bindings.hand_over()?;
-        let started = graph.replay(&bindings.values, &[], deadline).map(drop);
-        started.map_err(|e| self.late(limit, e))?;
+        if let Err(error) = graph.replay(&bindings.values, &[], deadline) {
+            self.unsure |= self.device.status().is_err();
+            return Err(self.late(limit, error));
+        }
         self.busy = true;
         Ok(())
     }
@@ -379,6 +387,9 @@ impl Model {
     /// The device may still write to what the host has a view of, and what it has written to memory of the caller is
     /// found by pointers of the host afterwards.
     fn end(&mut self) -> Result<()> {
+        if self.unsure {
+            self.device.status()?;
+        }
         if !std::mem::take(&mut self.busy) {
             return Ok(());
         }

@@ -116,20 +116,42 @@ pub(super) fn exceeds(value: &Tensor) -> bool {
     false
 }
 
+/// The value below what only moves elements: not what adds some, as padding does.
+fn moved(tensor: &Tensor) -> Tensor {
+    let mut at = tensor.clone();
+    while at.storage().is_none()
+        && at.node().op.is_movement()
+        && !matches!(at.node().op, Op::Pad(..))
+    {
+        let Some(below) = at.node().src().first().cloned() else {
+            break;
+        };
+        at = below;
+    }
+    at
+}
+
+/// Whether values are about what they were: those of a cast to or from integers may be zero.
+fn keeps(at: &Tensor, below: &Tensor) -> bool {
+    at.dtype().is_float() && below.dtype().is_float()
+}
+
 /// What usual numbers may be divided by: 1/1024.
 const DIVISOR: f32 = 1.0 / 1024.0;
 
 /// Whether a divisor is apart from zero, as far as its operation says: numbers and weights that are, sums of powers (of a softmax), what
 /// has such a number added to what is never below zero (also under a root, as a variance has) or as a limit.
 fn is_apart(divisor: &Tensor) -> bool {
-    let (at, _) = super::product::base(divisor);
+    let at = moved(divisor);
     if at.storage().is_some() {
         return stored(&at, |value| value.abs() >= DIVISOR);
     }
     let sources = at.node().src();
     match (&at.node().op, &*sources) {
         (Op::Const(_), _) => number(&at).is_some_and(|value| value.abs() >= DIVISOR),
-        (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => is_apart(below),
+        (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => {
+            keeps(&at, below) && is_apart(below)
+        }
         (Op::Unary(Unary::Neg | Unary::Abs), [below]) => is_apart(below),
         (Op::Unary(Unary::Sqrt), [below]) => is_above(below, DIVISOR * DIVISOR),
         (Op::Reduce(ReduceOp::Add, _), [below]) => is_power(below),
@@ -140,7 +162,7 @@ fn is_apart(divisor: &Tensor) -> bool {
 
 /// Whether it is never below a number above zero, as far as its operation says.
 fn is_above(value: &Tensor, least: f32) -> bool {
-    let (at, _) = super::product::base(value);
+    let at = moved(value);
     if at.storage().is_some() {
         return stored(&at, |value| value >= least);
     }
@@ -149,7 +171,7 @@ fn is_above(value: &Tensor, least: f32) -> bool {
     match (&at.node().op, &*sources) {
         (Op::Const(_), _) => is_number(&at),
         (Op::Cast | Op::Contiguous | Op::Detach | Op::Sloped(_), [below, ..]) => {
-            is_above(below, least)
+            keeps(&at, below) && is_above(below, least)
         }
         (Op::Binary(Binary::Add), [a, b]) => {
             is_number(a) && is_positive(b) || is_number(b) && is_positive(a)
@@ -170,7 +192,7 @@ fn stored(at: &Tensor, is_such: impl Fn(f32) -> bool) -> bool {
 
 /// Its value, of a number that the graph has.
 fn number(value: &Tensor) -> Option<f32> {
-    let (at, _) = super::product::base(value);
+    let at = moved(value);
     match at.node().op {
         Op::Const(bits) if at.dtype() == DType::F32 => Some(f32::from_bits(bits as u32)),
         _ => None,
@@ -179,13 +201,13 @@ fn number(value: &Tensor) -> Option<f32> {
 
 /// Whether it is a power of a fixed number.
 fn is_power(value: &Tensor) -> bool {
-    let (at, _) = super::product::base(value);
+    let at = moved(value);
     matches!(at.node().op, Op::Unary(Unary::Exp | Unary::Exp2))
 }
 
 /// Whether it is never below zero, as far as its operation says.
 fn is_positive(value: &Tensor) -> bool {
-    let (at, _) = super::product::base(value);
+    let at = moved(value);
     if at.storage().is_some() {
         return stored(&at, |value| value >= 0.0);
     }
@@ -209,6 +231,7 @@ fn is_positive(value: &Tensor) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PadMode;
     use crate::graph::Engine;
 
     fn held(values: &[f32]) -> bool {
@@ -271,8 +294,14 @@ mod tests {
             of(DType::F32).maximum(-6.0).and_then(|y| x.div(&y)),
             of(DType::I32).cast(DType::F32).and_then(|y| x.div(&y)),
             weights([1.0, 1e-5, 2.0, 3.0]).and_then(|y| x.div(&y)),
+            // Zeros of padding, and of a cast.
+            weights([1.0, 2.0, 3.0, 4.0])
+                .and_then(|y| y.pad(&[(-1, 1)], PadMode::Constant(0.0.into())))
+                .and_then(|y| x.div(&y)),
+            x.maximum(0.5)
+                .and_then(|y| x.div(&y.cast(DType::I32)?.cast(DType::F32)?)),
         ];
-        assert_eq!(all(&wide), [true; 17]);
+        assert_eq!(all(&wide), [true; 19]);
         let usual = [
             x.softmax(1),
             x.mean(&[1], true),

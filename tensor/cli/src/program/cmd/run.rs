@@ -107,12 +107,12 @@ pub fn model(
     let start = Instant::now();
     steps.show("loading");
     let model = Model::load(path)?;
-    files.make_folder()?;
     let setup = setup.clone().profile(files.profile.is_some());
     let opened = setup.observe(steps.observer()).open()?;
     let engine = &opened.engine;
     let note = |n: String| steps.say(&n);
     let given = inputs.all(&model, engine, note, note)?;
+    files.make_folder()?;
     let session = model.on(engine);
     session.on_progress(steps.progress());
     let loaded = start.elapsed().as_secs_f64();
