@@ -231,8 +231,8 @@ fn is_positive(value: &Tensor) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PadMode;
     use crate::graph::Engine;
+    use crate::ops::movement::PadMode;
 
     fn held(values: &[f32]) -> bool {
         held_as(values, &[values.len()])
