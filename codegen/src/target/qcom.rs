@@ -4,8 +4,7 @@
 //! Rates: measurements on an A630 by others (arithmetic of 345 to 468 GFLOPS on `f32` at 710 MHz on two shader
 //! processors, 150 GB/s from the texture cache); none of ours.
 
-use drivers_spec::qcom::chip::{CHIPS, Chip as Row, by_name};
-use drivers_spec::qcom::descriptor::{MAX_SIDE, PITCH_ALIGNMENT};
+use drivers_spec::qcom::chip::{CHIPS, Chip as Row, MAX_SIDE, PITCH_ALIGNMENT, by_name};
 
 use super::{Atomics, GroupCosts, ImageCosts, RegisterFile, Target, TargetKind};
 use crate::dtype::DType;

@@ -83,8 +83,9 @@ int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, s
  * that uses it. The caller keeps the memory until it is released here and neither bound nor used by a run any more; dbx_free
  * ends both if it returns DBX_OK. */
 /* Whole pages of 4096 bytes of the process (CPU, KGSL). They are not touched during a run that they are bound for. What the
- * caller has written before it is cleaned out of the CPU's caches, and what the device has written is found after it. Of
- * an address that was unmapped, new memory is imported only when all that was imported of it is released and unbound. */
+ * caller has written before it is cleaned out of the CPU's caches, and what the device has written is found after it.
+ * The pages are writable, those of an input too. Before pages are unmapped, unbind them (dbx_bind of NULL) in every model and release
+ * them: what is imported later at the same address is taken for the old pages otherwise, and runs read those, without an error. */
 int dbx_import_host(const dbx_model *model, void *memory, size_t size, dbx_buffer **out);
 /* A dma-buf with at least so many bytes (KGSL, msm); the descriptor may be closed then. Who writes or reads it by a mapping
  * does that between the two calls of DMA_BUF_IOCTL_SYNC: nothing is cleaned here. */

@@ -7,6 +7,11 @@
 
 use hcq::reg::Generations;
 
+/// The most pixels along a side of an image, as the vendor's OpenCL has it; the fields hold 15 bits.
+pub const MAX_SIDE: u32 = 16384;
+/// An image of rows is this many pixels wide, or a multiple, in the vendor's OpenCL.
+pub const PITCH_ALIGNMENT: u32 = 64;
+
 /// A sub-generation, as Mesa has them: `a6xx_gen1_low`, `a6xx_gen1` and so on.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Gen {

@@ -18,10 +18,6 @@ pub const TEXTURE_DWORDS: usize = 16;
 pub const SAMPLER_DWORDS: usize = 4;
 /// Dwords of a buffer of constants.
 pub const UBO_DWORDS: usize = 2;
-/// The most pixels along a side, as the vendor's OpenCL has it; the fields hold 15 bits.
-pub const MAX_SIDE: u32 = 16384;
-/// An image of rows is this many pixels wide, or a multiple, in the vendor's OpenCL.
-pub const PITCH_ALIGNMENT: u32 = 64;
 
 words! { Gens;
     /// Format, and which component is which.
