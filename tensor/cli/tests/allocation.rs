@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used)] // A test may panic.
 
 #[path = "program/place/mod.rs"]
-#[allow(dead_code, reason = "each test program uses a part")]
 mod place;
 #[path = "../../../drivers/qcom/tests/timed/mod.rs"]
 #[allow(dead_code, reason = "each test program uses a part")]

@@ -83,11 +83,7 @@ impl Memory {
                         next = place + 1 + body.len() + body[5] as usize;
                     }
                 }
-                (op::INDIRECT_BUFFER, _) => {
-                    if !self.run(wide(body, 0), body[2]) {
-                        return false;
-                    }
-                }
+                (op::INDIRECT_BUFFER, _) if !self.run(wide(body, 0), body[2]) => return false,
                 (op::EVENT_WRITE, 4) => {
                     assert!(packet::event_writes(event_write_0::EVENT.get(body[0])));
                     self.write(wide(body, 1), body[3]);

@@ -286,7 +286,7 @@ mod tests {
             x.cumsum(1),
             of(DType::I32).cast(DType::F32),
             x.reciprocal(),
-            x.div(&of(DType::F32)),
+            x.div(of(DType::F32)),
             x.square().and_then(|y| x.div(&y.add(1e-6)?)),
             // Roots of anything, limits below zero, counts, weights of which one is near zero.
             of(DType::F32).sqrt().and_then(|y| x.div(&y)),
