@@ -113,8 +113,9 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// Bytes in use and free.
     fn memory(&self) -> MemoryStats;
 
-    /// Whether commands of this device may use the addresses of a buffer, possibly of another device: its memory is
-    /// mapped here, and both devices can wait for each other's signals.
+    /// Whether commands of this device may use the addresses of a buffer: one that it has made or imported itself; or
+    /// one of another device, whose memory is mapped here, where both can wait for each other's signals. A device that
+    /// does not say so has none that others may give it.
     fn reaches(&self, buffer: &Buffer) -> bool {
         let _ = buffer;
         false
