@@ -162,6 +162,24 @@ fn pages_of_the_process_are_used_in_place() {
     bench.ends();
 }
 
+/// Memory that is unmapped while it is bound, and mapped again at the same address: the import of the old pages is still there.
+#[test]
+fn pages_of_another_mapping_are_imported_anew() {
+    let bench = Bench::new("");
+    let view = View::alloc(4096, 4096).unwrap();
+    let old = bench.device.import(&Import::Host(view.clone())).unwrap();
+    let import = Import::Host(view.clone().with_guard(()));
+    let new = bench.device.import(&import).unwrap();
+    assert_ne!(old.va(), new.va());
+    assert_eq!(bench.device.import(&import).unwrap().va(), new.va());
+    drop(old);
+    view.copy_from_slice(0, &content(4)).unwrap();
+    new.clean(0, 4096).unwrap();
+    assert_eq!(bench.found(&new, 4096), content(4));
+    drop((new, import, view));
+    bench.ends();
+}
+
 #[test]
 fn pages_that_are_not_cleaned_hold_old_data() {
     let bench = Bench::new("pages=cached");

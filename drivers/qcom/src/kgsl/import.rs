@@ -6,6 +6,9 @@
 //! The kernel takes the cache mode of imported memory from nobody: pages of the process count as write-combined, so its
 //! calls for caches do nothing there. It cleans the pages once, when they are mapped; later the CPU's own instructions do.
 //!
+//! An import pins the pages that are at its address when it is made. Other pages that are mapped there later are imported anew, to
+//! another address of the GPU, whoever still has the old ones: [`View::mapping`] tells them apart.
+//!
 //! Source: KGSL, kgsl.c, `kgsl_ioctl_map_user_mem` ("CACHEMODE is ignored for this call"), `memdesc_sg_virt`,
 //! `_kgsl_gpumem_sync_cache`, `kgsl_ioctl_gpuobj_import`.
 
@@ -29,7 +32,7 @@ use crate::backend::retry::{ioctl, ioctl_with};
 use crate::lines::CacheLines;
 
 impl Memory {
-    /// Memory of others. Pages of the process that are imported already are the same memory.
+    /// Memory of others. Pages of the same mapping of the process that are imported already are the same memory.
     ///
     /// # Errors
     /// The kernel's; nothing is left behind then.
@@ -64,7 +67,8 @@ impl Memory {
         // Held until the new one is known: pages are mapped once.
         let mut imported = lock(&process.imported);
         imported.retain(|(_, memory)| memory.strong_count() > 0);
-        let known = imported.iter().find(|(of, _)| *of == (at, bytes));
+        let pages = (at, bytes, view.mapping());
+        let known = imported.iter().find(|(of, _)| *of == pages);
         if let Some(known) = known.and_then(|(_, memory)| memory.upgrade()) {
             return Ok(known);
         }
@@ -102,7 +106,7 @@ impl Memory {
             }
             Err(error) => return Err(error),
         };
-        imported.push(((at, bytes), Arc::downgrade(&made)));
+        imported.push((pages, Arc::downgrade(&made)));
         Ok(made)
     }
 
