@@ -401,6 +401,20 @@ fn pages_that_the_kernel_refuses_may_be_read_only() {
     bench.ends();
 }
 
+#[test]
+fn a_descriptor_of_another_kind_is_no_dma_buf() {
+    for config in ["version=4.9", "version=5.15", "kernel=msm"] {
+        let bench = Bench::new(config);
+        let error = bench.device.import(&Import::DmaBuf(9999, 4096));
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains("of descriptor 9999, expected that of a dma-buf"),
+            "{config}: {text}"
+        );
+        bench.ends();
+    }
+}
+
 /// KGSL maps a dma-buf anew each time.
 #[test]
 fn dma_bufs_are_used_in_place_by_kgsl() {

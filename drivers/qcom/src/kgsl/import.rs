@@ -29,6 +29,7 @@ use zerocopy::IntoBytes;
 
 use super::memory::{Kind, LINE, Memory, Process, misfit};
 use crate::backend::retry::{ioctl, ioctl_with};
+use crate::backend::unusable::of_dmabuf;
 use crate::lines::CacheLines;
 
 impl Memory {
@@ -127,7 +128,7 @@ impl Memory {
         let file = &*process.file;
         let mut memory = [which.as_mut_bytes()];
         let call = kgsl::by_descriptor::GPUOBJ_IMPORT;
-        ioctl_with(file, call, &mut argument, &mut memory)?;
+        ioctl_with(file, call, &mut argument, &mut memory).map_err(|e| of_dmabuf(fd, e))?;
         // From here on a failure frees it.
         let mut one = Memory::unmapped(process, argument.id, bytes);
         let mut info = GpuobjInfo {
