@@ -183,16 +183,24 @@ fn a_chain_takes_the_first_device_that_can_and_says_once_what_is_lost() {
     );
 }
 
-/// Runs the program `doorbell-run`; the bytes of the output `y`.
-fn by_program(place: &Place, before: &[&str], dev: &str) -> Vec<u8> {
+/// The program, which is built beside this one.
+fn doorbell_run() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_doorbell")).with_file_name("doorbell-run");
     let program = program.to_str().unwrap();
     assert!(
         fs::exists(program).unwrap(),
         "{program}: not there; run cargo build -p doorbell-run first"
     );
+    program.to_owned()
+}
+
+/// Runs the program `doorbell-run`; the bytes of the output `y`.
+fn by_program(place: &Place, before: &[&str], dev: &str) -> Vec<u8> {
+    let program = doorbell_run();
+    let program = program.as_str();
     let args = [
-        "mlp.dbx", "--repeat", "2", "--input", "x=x.bin", "--output", "y=y.bin",
+        "mlp.dbx", "--repeat", "2", "--limit", "600000", "--input", "x=x.bin", "--output",
+        "y=y.bin",
     ];
     let env = [("DEV", dev)];
     let mut command = match before {
@@ -243,5 +251,19 @@ fn the_program_that_runs_bundles_runs_them_on_each_kind() {
         for (a, b) in found.iter().zip(&wanted) {
             assert!((a - b).abs() < 1e-5, "{dev}: {a} {b}");
         }
+    }
+    // Calls take as long as the simulated GPU works: a run that is over after its first one is late all the same.
+    for machine in ["chip=a630", "chip=a660,kernel=msm"] {
+        let exec = ["twin", "exec", "--twin", machine, "--dev", "QCOM", "--"];
+        let program = doorbell_run();
+        let args = [program.as_str(), "mlp.dbx", "--limit", "1"];
+        let ran = place.run(&[&exec[..], &args].concat(), &[]);
+        assert_eq!(ran.code, 5, "{machine}: {}{}", ran.out, ran.err);
+        let said = ["took", "was not over after 1ms"];
+        assert!(
+            said.iter().any(|said| ran.err.contains(said)),
+            "{machine}: {}",
+            ran.err
+        );
     }
 }
