@@ -102,8 +102,8 @@ impl Chain {
     /// Loads a bundle on the first device that can run it.
     ///
     /// # Errors
-    /// A damaged file, whose other targets are not tried then; [`Error::NoDevice`] with the reason of each device. Of a chain of one
-    /// device, its error alone.
+    /// A damaged file, whose other targets are not tried then; [`Error::NoDevice`] with the reason of each device. Of a chain of
+    /// one device, its error alone.
     pub fn place(&self, bundle: &ModelBundle) -> Result<Placement> {
         let mut notes = Vec::new();
         for choice in &self.0 {

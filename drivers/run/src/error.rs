@@ -177,8 +177,8 @@ pub enum Error {
     },
     /// What was submitted before did not end in time, so that this run was not submitted.
     #[error(
-        "{device}: the run before was not over after {limit:?}, and goes on: {}. This one was not submitted: wait for that one, then \
-         run again",
+        "{device}: the run before was not over after {limit:?}, and goes on: {}. This one was not submitted: wait for that \
+         one, then run again",
         progress(.source)
     )]
     Waiting {

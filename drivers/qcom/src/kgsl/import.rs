@@ -100,8 +100,8 @@ impl Memory {
                     Some(own) if !own.is_foreign() => other,
                     _ => TransportError {
                         operation: format!(
-                            "{} of {at:#x}: {bytes:#x} bytes that are not mapped, or read-only (map them writable), or memory of a GPU \
-                             that it has at another address (import that address)",
+                            "{} of {at:#x}: {bytes:#x} bytes that are not mapped, or read-only (map them writable), or memory of a \
+                             GPU that it has at another address (import that address)",
                             error.operation
                         ),
                         ..error

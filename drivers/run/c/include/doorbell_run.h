@@ -94,7 +94,8 @@ int dbx_memory(const dbx_model *model, int kind, const char *name, void **out, s
  * ends both if it returns DBX_OK. */
 /* Whole pages of 4096 bytes of the process (CPU, KGSL). They are not touched during a run that they are bound for. What the
  * caller has written before it is cleaned out of the CPU's caches, and what the device has written is found after it.
- * The pages are mapped for reads and writes, those of an input too: others are refused on each device (KGSL pins them to be written).
+ * The pages are mapped for reads and writes, those of an input too: others are refused, on each device alike (of private pages that
+ * are pinned for reads alone, the GPU would keep the old ones once somebody writes them).
  * Before pages are unmapped, unbind them (dbx_bind of NULL) in every model and release them. What is imported later at the same
  * address is new memory once the old is released, whoever still has that bound: a model that does reads the old pages. */
 int dbx_import_host(const dbx_model *model, void *memory, size_t size, dbx_buffer **out);
@@ -106,9 +107,9 @@ int dbx_import_opencl(const dbx_model *model, void *cl_mem, size_t size, dbx_buf
 /* A model keeps what is bound to it, also if the model is on a device that is lost. */
 void dbx_release(dbx_buffer *buffer);
 /* Uses the memory from offset on in the place of a DBX_INPUT or DBX_OUTPUT: nothing is copied, and nothing is encoded again
- * but for the first memory of an input or output. NULL: the model's own again; offset is not looked at. Runs use it from the next one on; dbx_read,
- * dbx_write and dbx_memory mean it at once, so the output of the last run is read before, and a pointer of dbx_memory is to
- * the memory that was bound when it was asked for.
+ * but for the first memory of an input or output. NULL: the model's own again; offset is not looked at. Runs use
+ * it from the next one on; dbx_read, dbx_write and dbx_memory mean it at once, so the output of the last run is read before,
+ * and a pointer of dbx_memory is to the memory that was bound when it was asked for.
  *
  * The address is a multiple of 64, and an output has whole lines of 64 bytes: the caller does not write to the rest of its
  * last line during a run. No two of a model have the same bytes, unless both are inputs; memory that is imported twice may
@@ -122,7 +123,8 @@ int dbx_bind(dbx_model *model, int kind, const char *name, const dbx_buffer *buf
  * dbx_wait returns DBX_OK in the second case. DBX_NOT_STARTED: the run before goes on, and this one was not submitted: once
  * dbx_wait returns DBX_OK, the outputs are those of that run.
  *
- * With 0, nobody waits: dbx_wait only asks whether the run is over, and dbx_run and dbx_start submit it only if the one before is. */
+ * With 0, nobody waits: dbx_wait only asks whether the run is over, and dbx_run and dbx_start submit it only if the one before
+ * is. */
 int dbx_run(dbx_model *model, uint32_t limit_ms);
 /* The same in two steps. A model has one run under way at most: dbx_start waits for the one before. */
 int dbx_start(dbx_model *model, uint32_t limit_ms);

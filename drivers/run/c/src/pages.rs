@@ -1,8 +1,8 @@
 //! Pages of the process that a C program has imported.
 //!
-//! Rust programs give memory with an owner that keeps it mapped. C programs promise it until they release what they have imported. Then
-//! they may unmap the pages and map others at the same address, while a model still has the old ones bound: those others are
-//! another mapping, with another owner, and drivers import them anew.
+//! Rust programs give memory with an owner that keeps it mapped. C programs promise it until they release what they have
+//! imported. Then they may unmap the pages and map others at the same address, while a model still has the old ones bound: those
+//! others are another mapping, with another owner, and drivers import them anew.
 
 use std::sync::{Arc, Mutex, Weak};
 
@@ -61,8 +61,8 @@ fn unfit_in(maps: &str, at: usize, bytes: usize) -> Option<String> {
         if !rights.starts_with("rw") {
             let rights = rights.split(' ').next().unwrap_or_default();
             return Some(format!(
-                "expected pages that may be read and written, found {rights} at {next:#x}: map them with PROT_READ and PROT_WRITE, those \
-                 of an input as well"
+                "expected pages that may be read and written, found {rights} at {next:#x}: map them with PROT_READ and PROT_WRITE, \
+                 those of an input as well"
             ));
         }
         next = to;
