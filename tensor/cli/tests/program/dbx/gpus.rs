@@ -267,3 +267,51 @@ fn the_program_that_runs_bundles_runs_them_on_each_kind() {
         );
     }
 }
+
+/// A program in C whose camera ends and comes back: other memory at the same addresses, while a frame is still bound.
+#[test]
+fn frames_of_a_camera_that_comes_back_are_read() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend(["--target", "CPU", "--target", "QCOM::a630"]);
+    succeed(&place, &args, CPU);
+    let own = std::env::current_exe().unwrap();
+    let libraries = own.parent().unwrap();
+    let library = libraries.join("libdoorbell_run_c.so");
+    assert!(
+        library.exists(),
+        "{}: not there; run cargo test -p doorbell-run-c --no-run first",
+        library.display()
+    );
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = place.path("work").join("camera");
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("../../drivers/run/c/include"))
+        .arg("-o")
+        .arg(&program)
+        .arg(root.join("tests/program/dbx/camera.c"))
+        .arg("-L")
+        .arg(libraries)
+        .arg("-ldoorbell_run_c")
+        .arg(format!("-Wl,-rpath,{}", libraries.display()));
+    assert!(compiler.status().unwrap().success());
+    let program = program.to_str().unwrap();
+    let on_cpu = std::process::Command::new(program)
+        .args(["mlp.dbx", "CPU"])
+        .current_dir(place.path("work"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&on_cpu.stdout), "all frames\n");
+    for machine in ["chip=a630,version=4.9", "chip=a630,version=5.15"] {
+        let exec = ["twin", "exec", "--twin", machine, "--", program];
+        let ran = place.run(&[&exec[..], &["mlp.dbx", "QCOM"]].concat(), &[]);
+        assert_eq!(
+            (ran.code, &*ran.out),
+            (0, "all frames\n"),
+            "{machine}: {}",
+            ran.err
+        );
+    }
+}
