@@ -49,7 +49,7 @@ pub enum Error {
     /// Not enough device memory.
     #[error(
         "{device} memory: asked for {asked} bytes, {free} of {total} are free{hint}. \
-         Free tensors or use a smaller batch"
+         Free buffers or use a smaller batch"
     )]
     OutOfMemory {
         /// The device.

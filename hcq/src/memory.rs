@@ -52,7 +52,8 @@ impl AllocSpec {
 /// Memory that somebody else has made, to be used as a buffer: see [`crate::Device::import`].
 #[derive(Clone)]
 pub enum Import {
-    /// Memory of this process, whole pages. The buffer keeps the view, and with it the mapping.
+    /// Memory of this process, whole pages. The buffer keeps the view, and with it the mapping: pages of the same mapping may be
+    /// the same memory of the device each time ([`View::mapping`]).
     Host(View),
     /// A dma-buf, by its descriptor in this process, with its bytes. The buffer keeps the memory, not the descriptor.
     DmaBuf(i32, u64),

@@ -7,9 +7,9 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -66,6 +66,8 @@ const ADRENO: &str = "Adreno(TM) ";
 
 /// How long a build may take: those of large kernels take seconds.
 const LIMIT: Duration = Duration::from_secs(300);
+/// How long the first calls may take, which open the GPU.
+const FIRST: Duration = Duration::from_secs(60);
 /// Bytes of the stack of a build, as a program's first thread has them: compilers call themselves.
 const STACK: usize = 8 << 20;
 
@@ -179,16 +181,66 @@ impl Drop for OpenCl {
     }
 }
 
-/// Loads the library, with a context on Qualcomm's GPU.
-fn load(candidates: Vec<PathBuf>, rights: &Rights) -> Result<OpenCl> {
+/// Loads the library, with a context on Qualcomm's GPU. `tries` is told of each file before it is called.
+fn load(candidates: Vec<PathBuf>, rights: &Rights, tries: impl Fn(&Path)) -> Result<OpenCl> {
     // A loader of several vendors' OpenCL may lie in front of Qualcomm's own library.
     let loaded = load_fitting(candidates, rights, |library, path| {
+        tries(&path);
         let name = path.display().to_string();
         let f = Functions::of(library, str::to_owned)
             .map_err(|e| format!("{name} is another library: {e}"))?;
         open(f, path).map_err(|why| format!("{name}: {why}"))
     });
     loaded.map_err(|e| missing(e.message("Qualcomm's libOpenCL"), e.looked_in()))
+}
+
+/// [`load`] on a thread of its own, since the first calls wake the vendor's driver and have no deadline. If it does not end by
+/// `limit`, `stuck` keeps why, and the library is not called again: the thread that is stuck in it keeps it.
+fn load_within(
+    candidates: Vec<PathBuf>,
+    rights: Rights,
+    (limit, stuck): (Duration, &OnceLock<String>),
+) -> Result<OpenCl> {
+    let refused = |why: String| Err(missing(why, String::new()));
+    if let Some(why) = stuck.get() {
+        return refused(format!("{why}. Start the program again"));
+    }
+    let tried = Arc::new(Mutex::new(PathBuf::from("libOpenCL.so")));
+    let (tell, told) = sync_channel(1);
+    let trying = tried.clone();
+    let run = move || {
+        let tries = |path: &Path| {
+            path.clone_into(&mut trying.lock().unwrap_or_else(PoisonError::into_inner))
+        };
+        // Nobody may listen any more.
+        let _ = tell.send(load(candidates, &rights, tries));
+    };
+    let thread = thread::Builder::new()
+        .name("opencl".into())
+        .stack_size(STACK);
+    if let Err(e) = thread.spawn(run) {
+        return refused(format!(
+            "cannot start a thread for Qualcomm's libOpenCL: {e}"
+        ));
+    }
+    let ended = told.recv_timeout(limit);
+    ended.unwrap_or_else(|error| {
+        let tried = tried.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = tried.display();
+        refused(match error {
+            RecvTimeoutError::Timeout => {
+                let why = format!(
+                    "the first calls of {path} (clGetPlatformIDs to clCreateContext) have not ended after {limit:?}, and are not \
+                     waited for: this process does not call it again"
+                );
+                let _ = stuck.set(why.clone());
+                why
+            }
+            RecvTimeoutError::Disconnected => {
+                format!("the thread of {path} has ended without a result")
+            }
+        })
+    })
 }
 
 fn open(f: Functions, path: PathBuf) -> Said<OpenCl> {
@@ -376,9 +428,10 @@ impl OpenClCompiler {
     /// The library, loaded once, to compile for a chip.
     ///
     /// # Errors
-    /// It is not installed, is another one's, or compiles for another chip.
+    /// It is not installed, is another one's, compiles for another chip, or does not answer in a minute.
     pub fn find(t: &Target) -> Result<Self> {
         static LOADED: OnceLock<Arc<OpenCl>> = OnceLock::new();
+        static STUCK: OnceLock<String> = OnceLock::new();
         // Elsewhere it is another vendor's, which would start that one's GPUs.
         if !cfg!(target_arch = "aarch64") {
             let here = std::env::consts::ARCH;
@@ -389,7 +442,8 @@ impl OpenClCompiler {
         let library = match LOADED.get() {
             Some(library) => library.clone(),
             None => {
-                let library = Arc::new(load(candidates(), &Rights::own())?);
+                let library = load_within(candidates(), Rights::own(), (FIRST, &STUCK))?;
+                let library = Arc::new(library);
                 LOADED.get_or_init(|| library).clone()
             }
         };
@@ -402,8 +456,16 @@ impl OpenClCompiler {
     /// # Errors
     /// As [`OpenClCompiler::find`].
     pub fn at(path: impl Into<PathBuf>, t: &Target) -> Result<Self> {
-        let library = Arc::new(load(vec![path.into()], &Rights::own())?);
-        let limit = LIMIT;
+        OpenClCompiler::at_within(path, t, FIRST)
+    }
+
+    /// That of a file, whose first calls may take `limit`.
+    ///
+    /// # Errors
+    /// As [`OpenClCompiler::find`].
+    pub fn at_within(path: impl Into<PathBuf>, t: &Target, limit: Duration) -> Result<Self> {
+        let library = load_within(vec![path.into()], Rights::own(), (limit, &OnceLock::new()))?;
+        let (library, limit) = (Arc::new(library), LIMIT);
         OpenClCompiler { library, limit }.for_chip(t)
     }
 
@@ -557,7 +619,7 @@ mod tests {
     #[test]
     fn what_is_missing_is_named() {
         let paths = ["/nowhere/libOpenCL.so", "libOpenCL.so.nine"].map(PathBuf::from);
-        let load = |paths: Vec<PathBuf>| load(paths, &Rights::own());
+        let load = |paths: Vec<PathBuf>| load(paths, &Rights::own(), |_| ());
         let text = load(paths.into()).err().unwrap().to_string();
         for part in [
             "QCOM:CL",

@@ -444,3 +444,25 @@ fn a_build_that_does_not_end_is_given_up() {
     let other = stand_in.open("a630").unwrap();
     assert!(other.compile(&source, &target).is_ok());
 }
+
+/// The first calls open the GPU, which may hang.
+#[test]
+fn first_calls_that_do_not_end_are_given_up() {
+    let stand_in = StandIn::new(&[]);
+    stand_in.put("asleep", b"");
+    let target = Target::qcom("a630", 0).unwrap();
+    let path = stand_in.path("libOpenCL.so");
+    let short = OpenClCompiler::at_within(&path, &target, Duration::from_millis(50));
+    let text = short.err().unwrap().to_string();
+    for part in [
+        "the first calls of",
+        "libOpenCL.so",
+        "clGetPlatformIDs",
+        "50ms",
+        "QCOM:IR3",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    std::fs::remove_file(stand_in.path("asleep")).unwrap();
+    assert!(OpenClCompiler::at(&path, &target).is_ok());
+}

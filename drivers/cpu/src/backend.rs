@@ -193,7 +193,7 @@ impl Backend for CpuBackend {
 
     fn import(&self, memory: &Import) -> Result<Memory> {
         let Import::Host(view) = memory else {
-            return Err(hcq::cannot_import(&self.id, self.name(), memory));
+            return Err(hcq::cannot_import(&self.id, "the CPU", memory));
         };
         Ok(Memory {
             va: GpuVa(view.as_ptr().expose_provenance() as u64),

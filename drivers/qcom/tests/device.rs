@@ -305,6 +305,15 @@ fn memory_of_the_process_is_mapped_once() {
     assert_eq!(stand.kgsl.state().mapped[&at], 1);
     drop(second);
     assert_eq!(stand.kgsl.state().mapped[&at], 0);
+    // Others may be mapped at the same address while somebody still has the old ones: they are pinned anew.
+    let old = backend.import(&Import::Host(view.clone())).unwrap();
+    let other = view.clone().with_guard(());
+    let new = backend.import(&Import::Host(other.clone())).unwrap();
+    assert_eq!(stand.kgsl.state().mapped[&at], 2);
+    let same = backend.import(&Import::Host(other)).unwrap();
+    assert_eq!(stand.kgsl.state().mapped[&at], 2);
+    drop((old, new, same));
+    assert_eq!(stand.kgsl.state().mapped[&at], 0);
     let odd = view.sub(16, 4096).unwrap();
     assert!(backend.import(&Import::Host(odd)).is_err());
     let msm = self::stand(Way::Msm);

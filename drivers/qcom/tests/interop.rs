@@ -162,6 +162,24 @@ fn pages_of_the_process_are_used_in_place() {
     bench.ends();
 }
 
+/// Memory that is unmapped while it is bound, and mapped again at the same address: the import of the old pages is still there.
+#[test]
+fn pages_of_another_mapping_are_imported_anew() {
+    let bench = Bench::new("");
+    let view = View::alloc(4096, 4096).unwrap();
+    let old = bench.device.import(&Import::Host(view.clone())).unwrap();
+    let import = Import::Host(view.clone().with_guard(()));
+    let new = bench.device.import(&import).unwrap();
+    assert_ne!(old.va(), new.va());
+    assert_eq!(bench.device.import(&import).unwrap().va(), new.va());
+    drop(old);
+    view.copy_from_slice(0, &content(4)).unwrap();
+    new.clean(0, 4096).unwrap();
+    assert_eq!(bench.found(&new, 4096), content(4));
+    drop((new, import, view));
+    bench.ends();
+}
+
 #[test]
 fn pages_that_are_not_cleaned_hold_old_data() {
     let bench = Bench::new("pages=cached");
@@ -373,12 +391,28 @@ fn pages_that_the_kernel_refuses_may_be_read_only() {
     let text = error.to_string();
     for part in [
         "EFAULT",
-        "read-only pages (map them writable)",
+        "not mapped, or read-only (map them writable)",
         "another address",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // The cause, and not that of what was tried then.
+    assert!(!text.contains("SYNC_CACHE"), "{text}");
     bench.ends();
+}
+
+#[test]
+fn a_descriptor_of_another_kind_is_no_dma_buf() {
+    for config in ["version=4.9", "version=5.15", "kernel=msm"] {
+        let bench = Bench::new(config);
+        let error = bench.device.import(&Import::DmaBuf(9999, 4096));
+        let text = error.unwrap_err().to_string();
+        assert!(
+            text.contains("of descriptor 9999, expected that of a dma-buf"),
+            "{config}: {text}"
+        );
+        bench.ends();
+    }
 }
 
 /// KGSL maps a dma-buf anew each time.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use drivers::Twin;
 use drivers::env::{Settings, texts};
-use drivers::select::{DeviceKind, Target, one_cpu, parse_chain};
+use drivers::open::{has_driver, without_cpu};
+use drivers::select::{DeviceKind, SelectError, Target, Transport, one_cpu, parse_chain};
 use hcq::{Device, DeviceInfo};
 
 use crate::bundle::ModelBundle;
@@ -56,7 +57,7 @@ impl Chain {
         let settings = Settings::parse(variables.iter().map(|(k, v)| (k, v)))?;
         let dev = if dev.is_empty() { "CPU" } else { dev };
         let origin = format!("DEV={dev}");
-        let targets = parse_chain(&origin, dev)?;
+        let targets = parse_chain(&origin, dev).map_err(openable)?;
         one_cpu(&origin, &targets)?;
         Ok(Chain::among(targets, &settings))
     }
@@ -66,7 +67,7 @@ impl Chain {
     /// # Errors
     /// A target that is not understood.
     pub fn with(text: &str, settings: Settings) -> Result<Chain> {
-        let targets = parse_chain(&format!("devices {text}"), text)?;
+        let targets = parse_chain("devices", text).map_err(openable)?;
         Ok(Chain::among(targets, &settings))
     }
 
@@ -101,7 +102,8 @@ impl Chain {
     /// Loads a bundle on the first device that can run it.
     ///
     /// # Errors
-    /// A damaged file; [`Error::NoDevice`] with the reason of each device. Of a chain of one device, its error alone.
+    /// A damaged file, whose other targets are not tried then; [`Error::NoDevice`] with the reason of each device. Of a chain of
+    /// one device, its error alone.
     pub fn place(&self, bundle: &ModelBundle) -> Result<Placement> {
         let mut notes = Vec::new();
         for choice in &self.0 {
@@ -114,7 +116,7 @@ impl Chain {
                     return Ok(Placement { model, notes });
                 }
                 Err(e) if self.0.len() == 1 || is_of_the_file(&e) => return Err(e),
-                Err(e) => notes.push(format!("{}: {e}", choice.target)),
+                Err(e) => notes.push(self.note(&choice.target, &e)),
             }
         }
         let names: Vec<String> = self.0.iter().map(|one| one.target.to_string()).collect();
@@ -126,12 +128,69 @@ impl Chain {
     }
 }
 
+impl Chain {
+    /// Why a device was left out: without its name once more, nor advice to use the CPU where it is tried, too.
+    fn note(&self, target: &Target, error: &Error) -> String {
+        let full = error.to_string();
+        let cpu = |one: &Choice| one.target.device == DeviceKind::Cpu;
+        let text = match self.0.iter().any(cpu) {
+            true => without_cpu(&full),
+            false => full.as_str(),
+        };
+        let name = format!("{target}: ");
+        let mut rests = ["", "no device for ", "no permission for "]
+            .into_iter()
+            .filter_map(|before| text.strip_prefix(before));
+        match rests.any(|rest| rest.starts_with(&name)) {
+            true => text.to_owned(),
+            false => format!("{name}{text}"),
+        }
+    }
+}
+
+/// How a program is run on the simulated device of a target, if one can stand in for the files of its kernel driver.
+fn exec(target: &Target) -> String {
+    let kernel = match target.interface.map(|way| way.transport) {
+        Some(Transport::Kfd | Transport::Nvk | Transport::Kgsl) => "",
+        Some(Transport::Msm) => ",kernel=msm",
+        Some(Transport::Pci | Transport::Usb) | None => return String::new(),
+    };
+    // NVIDIA's architectures are none of its chips.
+    let arch = target.arch.as_deref();
+    let chip = arch.filter(|_| target.device != DeviceKind::Nv);
+    format!(
+        ", and `DEV={} doorbell twin exec --twin chip={}{kernel} -- PROGRAM` runs a program with this library on one",
+        target.device.name(),
+        chip.unwrap_or("CHIP"),
+    )
+}
+
+/// Of the kinds of devices that are expected, those that can be opened.
+fn openable(mut error: SelectError) -> SelectError {
+    if let SelectError::Unknown {
+        expected, nearest, ..
+    } = &mut error
+    {
+        let without = |name: &str| {
+            let kind = DeviceKind::ALL.into_iter().find(|kind| kind.name() == name);
+            kind.is_some_and(|kind| !has_driver(kind))
+        };
+        expected.retain(|name| !without(name));
+        if nearest.as_deref().is_some_and(without) {
+            *nearest = None;
+        }
+    }
+    error
+}
+
 impl Choice {
     fn try_one(&self, bundle: &ModelBundle) -> Result<Model> {
         let target = &self.target;
         if !self.simulates && target.interface.is_some_and(|way| way.twin) {
             return Err(Error::Simulated {
                 asked: target.to_string(),
+                device: target.device.name(),
+                exec: exec(target),
             });
         }
         // Before advice to compile for it.
@@ -235,5 +294,10 @@ mod tests {
         for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
             assert!(chain(wrong).is_err(), "{wrong}");
         }
+        // What nothing here opens is not offered.
+        assert_eq!(
+            chain("").err().unwrap().to_string(),
+            "devices: expected a device (CPU, AMD, NV, QCOM), found \"\"; choose one of these"
+        );
     }
 }

@@ -127,12 +127,16 @@ pub enum Error {
     },
     /// A simulated device, asked of who has none.
     #[error(
-        "{asked}: doorbell-run and its library have no simulator. `DEV='{asked}' doorbell run FILE.dbx` and `doorbell \
-         verify FILE.dbx` of a PC have one; on the board, use DEV=QCOM or another device of it"
+        "{asked}: doorbell-run and its library have no simulator. On a PC, `DEV='{asked}' doorbell run FILE.dbx` and `doorbell \
+         verify FILE.dbx` have one{exec}. On the board, use DEV={device} or another device of it"
     )]
     Simulated {
         /// The target.
         asked: String,
+        /// The kind of device.
+        device: &'static str,
+        /// How a program with this library gets one, or nothing.
+        exec: String,
     },
     /// A file to write that is read or written under another name as well.
     #[error(
@@ -151,6 +155,33 @@ pub enum Error {
         progress(.source)
     )]
     Late {
+        /// The device.
+        device: String,
+        /// The deadline.
+        limit: Duration,
+        /// What the queue says.
+        source: Box<hcq::Error>,
+    },
+    /// A run that has ended, but not in time.
+    #[error(
+        "{device}: the run took {took:.1?}, expected {limit:?} at most; it is over, and its outputs are whole. If the model may \
+         take longer, raise the limit: --limit MS, or that of the call"
+    )]
+    Overdue {
+        /// The device.
+        device: String,
+        /// The deadline.
+        limit: Duration,
+        /// How long it took.
+        took: Duration,
+    },
+    /// What was submitted before did not end in time, so that this run was not submitted.
+    #[error(
+        "{device}: the run before was not over after {limit:?}, and goes on: {}. This one was not submitted: wait for that \
+         one, then run again",
+        progress(.source)
+    )]
+    Waiting {
         /// The device.
         device: String,
         /// The deadline.
@@ -229,7 +260,10 @@ impl Error {
             | Error::Select(_)
             | Error::Variable(_) => 2,
             Error::NoDevice { .. } => 3,
-            Error::Late { .. } | Error::Busy { .. } => 5,
+            Error::Late { .. }
+            | Error::Overdue { .. }
+            | Error::Waiting { .. }
+            | Error::Busy { .. } => 5,
             Error::NoCode { .. } | Error::Chip { .. } | Error::Version { .. } => 6,
             Error::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => 4,
             Error::Device(source) | Error::Alone { source, .. } => device_code(source),

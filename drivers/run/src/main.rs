@@ -22,10 +22,11 @@ use words::{Args, Asked};
 const USAGE: &str = "\
 Runs a model bundle, and prints what it took.
 
-usage: doorbell-run FILE.dbx [--repeat N] [--limit MS] [--input NAME=FILE]... [--output NAME=FILE]...
+usage: doorbell-run FILE.dbx [--repeat N] [--limit MS] [--check] [--input NAME=FILE]... [--output NAME=FILE]...
 
   --repeat N            number of runs, the first included; prints their times; default 10
   --limit MS            how long a run may take, and an input from a pipe; default 10000
+  --check               checks all of the file first, also what this device does not use
   --input NAME=FILE     the bytes of an input, in the order of its elements; zeros without it
   --output NAME=FILE    writes the bytes of an output
   --help, --version
@@ -97,6 +98,9 @@ fn once(model: &mut Model, limit: Duration) -> Result<(), Ended> {
 fn run(args: &Args) -> Result<(), Ended> {
     let begin = Instant::now();
     let bundle = ModelBundle::open(&args.file)?;
+    if args.check {
+        bundle.check()?;
+    }
     let opened = begin.elapsed();
     let chain = Chain::from_env()?;
     let inputs = checked(args, &bundle)?;
@@ -172,7 +176,9 @@ fn main() -> ExitCode {
         Ok(Asked::Help) => say(&usage()),
         Ok(Asked::Version) => say(&format!("doorbell-run {}", env!("CARGO_PKG_VERSION"))),
         Err(why) => {
-            complain(&format!("error: {why}\n\n{}", usage()));
+            complain(&format!(
+                "error: {why}; `doorbell-run --help` lists the options"
+            ));
             return ExitCode::from(2);
         }
     };

@@ -1,7 +1,7 @@
 //! A model on a device.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hcq::mem::view::View;
 use hcq::{Buffer, Deadline, Device};
@@ -307,27 +307,34 @@ impl Model {
     }
 
     /// Runs the model once and waits for it: one submission. All of it, the end of a late run before it as well, may take
-    /// `limit` at most.
+    /// `limit` at most. With a limit of 0, nobody waits: a run is submitted if the one before is over.
     ///
     /// # Errors
-    /// [`Error::Late`], where the run goes on; the loss of the device.
+    /// [`Error::Waiting`], where the run before goes on and this one was not submitted; [`Error::Late`], where it goes on;
+    /// [`Error::Overdue`], where it has ended behind the limit; the loss of the device.
     pub fn run(&mut self, limit: Duration) -> Result<()> {
+        let begin = Instant::now();
         let deadline = self.deadline(limit);
         self.start_by(deadline, limit)?;
-        self.wait_by(deadline, limit)
+        self.wait_by(deadline, limit)?;
+        self.in_time(begin, limit)
     }
 
     /// Submits a run, after the one before is over, for which it waits for `limit` at most.
     ///
     /// # Errors
-    /// As [`Model::run`].
+    /// [`Error::Waiting`], where that one goes on and this one was not submitted; the loss of the device.
     pub fn start(&mut self, limit: Duration) -> Result<()> {
         self.start_by(self.deadline(limit), limit)
     }
 
     fn start_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
         if self.busy {
-            self.wait_by(deadline, limit)?;
+            self.loaded
+                .graph
+                .wait(deadline)
+                .map_err(|e| self.waiting(limit, e))?;
+            self.over()?;
         }
         let Loaded {
             graph, bindings, ..
@@ -335,24 +342,44 @@ impl Model {
         bindings.hand_over()?;
         if let Err(error) = graph.replay(&bindings.values, &[], deadline) {
             self.unsure |= self.device.status().is_err();
-            return Err(self.late(limit, error));
+            return Err(self.waiting(limit, error));
         }
         self.busy = true;
         Ok(())
     }
 
-    /// Waits for the last run, for `limit` at most.
+    /// Waits for the last run, for `limit` at most. With a limit of 0, it asks whether the run is over.
     ///
     /// # Errors
-    /// As [`Model::run`].
+    /// [`Error::Late`], where the run goes on; [`Error::Overdue`], where it ended behind the limit of this wait; the loss of the
+    /// device.
     pub fn wait(&mut self, limit: Duration) -> Result<()> {
-        self.wait_by(self.deadline(limit), limit)
+        let begin = Instant::now();
+        let had_one = self.busy;
+        self.wait_by(self.deadline(limit), limit)?;
+        match had_one {
+            true => self.in_time(begin, limit),
+            false => Ok(()),
+        }
     }
 
     fn wait_by(&mut self, deadline: Deadline, limit: Duration) -> Result<()> {
         let over = self.loaded.graph.wait(deadline);
         over.map_err(|e| self.late(limit, e))?;
         self.over()
+    }
+
+    /// What is over may be late: a thread is woken when the machine has time for it, and calls of a driver may take long.
+    fn in_time(&self, begin: Instant, limit: Duration) -> Result<()> {
+        let took = begin.elapsed();
+        match limit.is_zero() || took <= limit {
+            true => Ok(()),
+            false => Err(Error::Overdue {
+                device: self.device.info().id.to_string(),
+                limit,
+                took,
+            }),
+        }
     }
 
     /// For a run of at most `limit`. Whether the device makes progress is of interest after the device's own timeout alone: a
@@ -369,6 +396,22 @@ impl Model {
                 source: Box::new(source),
             },
             other => other.into(),
+        }
+    }
+
+    /// The same before a run is submitted.
+    fn waiting(&self, limit: Duration, error: hcq::Error) -> Error {
+        match self.late(limit, error) {
+            Error::Late {
+                device,
+                limit,
+                source,
+            } => Error::Waiting {
+                device,
+                limit,
+                source,
+            },
+            other => other,
         }
     }
 }

@@ -23,6 +23,8 @@ pub struct Args {
     pub repeat: u32,
     /// How long a run may take.
     pub limit: Duration,
+    /// Whether all of the file is checked first.
+    pub check: bool,
     /// Inputs, each once, with their files.
     pub inputs: Vec<(String, PathBuf)>,
     /// Outputs, each once, with their files.
@@ -76,6 +78,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, String> 
         file: PathBuf::new(),
         repeat: 10,
         limit: Duration::from_secs(10),
+        check: false,
         inputs: Vec::new(),
         outputs: Vec::new(),
     };
@@ -103,6 +106,7 @@ pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Asked, String> 
                 let ms = number(&option, &value()?)?;
                 args.limit = Duration::from_millis(ms.into());
             }
+            "--check" if behind.is_none() => args.check = true,
             "--input" => pair(&option, &value()?, &mut args.inputs)?,
             "--output" => pair(&option, &value()?, &mut args.outputs)?,
             "--help" | "-h" => return Ok(Asked::Help),
@@ -132,12 +136,14 @@ mod tests {
             b"--input",
             b"x=\xfe=1",
             b"--output=y=z.bin",
+            b"--check",
         ]);
         let Ok(Asked::Run(args)) = asked else {
             panic!("not understood");
         };
         assert_eq!(args.file.as_os_str().as_bytes(), b"\xff.dbx");
         assert_eq!((args.repeat, args.limit), (3, Duration::from_millis(50)));
+        assert!(args.check);
         assert_eq!(args.inputs[0].0, "x");
         assert_eq!(args.inputs[0].1.as_os_str().as_bytes(), b"\xfe=1");
         assert_eq!(args.outputs, [("y".to_owned(), PathBuf::from("z.bin"))]);
@@ -171,6 +177,7 @@ mod tests {
             ),
             (&[b"a", b"--\xff"], "unknown option \"--\\xFF\""),
             (&[b"a", b"-x"], "unknown option \"-x\""),
+            (&[b"a", b"--check=1"], "unknown option \"--check=1\""),
         ] {
             let error = words(wrong).err().unwrap();
             assert!(error.contains(said), "{error}");

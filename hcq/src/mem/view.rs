@@ -202,6 +202,12 @@ impl View {
         self.ptr.as_ptr()
     }
 
+    /// The number of the mapping, by its owner: views that share it have the same one, and no two that live at a time have
+    /// the same one else. An address alone does not tell: who unmaps memory may map other memory there.
+    pub fn mapping(&self) -> usize {
+        Arc::as_ptr(&self.owner).cast::<()>().addr()
+    }
+
     /// The part of this view at `offset`, sharing its owner.
     ///
     /// # Errors
@@ -584,6 +590,17 @@ mod tests {
         assert_eq!(seen.load(Ordering::SeqCst), 0);
         drop(part);
         assert_eq!(seen.load(Ordering::SeqCst), 7);
+    }
+
+    #[test]
+    fn a_mapping_is_told_by_its_owner() {
+        let view = View::alloc(16, 16).unwrap();
+        let part = view.sub(8, 8).unwrap();
+        assert_eq!(view.mapping(), part.mapping());
+        // The same bytes, by another owner.
+        let other = view.clone().with_guard(());
+        assert_eq!(view.as_ptr(), other.as_ptr());
+        assert_ne!(view.mapping(), other.mapping());
     }
 
     #[test]

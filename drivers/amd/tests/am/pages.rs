@@ -184,7 +184,7 @@ fn tables_that_do_not_fit_are_refused_with_what_is_there() {
     assert_eq!(
         error.to_string(),
         "AMD:0 memory: asked for 16384 bytes, 12288 of 16384 are free in the BAR from 0x1000 \
-         (page tables must be in the BAR); resize the BAR. Free tensors or use a smaller batch"
+         (page tables must be in the BAR); resize the BAR. Free buffers or use a smaller batch"
     );
     assert!(Tables::new(&device(), &vram, VramAddr(u64::MAX - 4095), TABLE).is_err());
     assert!(Tables::new(&device(), &vram, VramAddr(0x800), TABLE).is_err());

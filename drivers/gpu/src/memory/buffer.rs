@@ -75,6 +75,8 @@ pub fn alloc(core: &Arc<Core>, pool: &Arc<Pool>, spec: AllocSpec) -> Result<Buff
 struct Imported {
     core: Arc<Core>,
     memory: Option<Memory>,
+    /// The number of its range.
+    range: u64,
 }
 
 impl Drop for Imported {
@@ -88,7 +90,7 @@ impl Drop for Imported {
             std::mem::forget(memory);
             return;
         }
-        self.core.ranges().remove(memory.va.0);
+        self.core.ranges().remove(memory.va.0, self.range);
         match lost.runs_on() {
             // Its queues may still use it.
             true => lost.keep(Box::new(memory)),
@@ -111,13 +113,14 @@ pub fn import(core: &Arc<Core>, memory: &Import) -> Result<Buffer> {
             va,
         })),
     };
-    core.ranges().insert(va.0, bytes, "imported memory");
+    let range = core.ranges().insert(va.0, bytes, "imported memory");
     let owned = Owned {
         space: core.backend.space().clone(),
         core: Arc::downgrade(core),
         _memory: Box::new(Imported {
             core: core.clone(),
             memory: Some(imported),
+            range,
         }),
     };
     Ok(Buffer::new(

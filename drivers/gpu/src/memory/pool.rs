@@ -59,6 +59,8 @@ pub struct Piece {
     pool: Arc<Pool>,
     memory: Arc<Memory>,
     va: u64,
+    /// The number of its range.
+    range: u64,
     /// Bytes that it takes of its object.
     size: u64,
     small: bool,
@@ -169,7 +171,7 @@ impl Pool {
             ("", MemoryKind::Control) => "control memory",
             (what, _) => what,
         };
-        self.core.ranges().insert(va, bytes.max(1), name);
+        let range = self.core.ranges().insert(va, bytes.max(1), name);
         if kind == MemoryKind::Device {
             let mut state = self.lock();
             state.used += size;
@@ -180,6 +182,7 @@ impl Pool {
             pool: self.clone(),
             memory,
             va,
+            range,
             size,
             small,
             kind,
@@ -336,7 +339,7 @@ impl Drop for Piece {
             }));
             return;
         }
-        self.pool.core.ranges().remove(self.va);
+        self.pool.core.ranges().remove(self.va, self.range);
         let freed = {
             let mut state = self.pool.lock();
             if self.kind == MemoryKind::Device {

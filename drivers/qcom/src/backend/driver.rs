@@ -155,6 +155,14 @@ fn share(machine: &dyn Machine) -> u64 {
     kib.map_or(FALLBACK, |kib| kib.saturating_mul(1024)) / 4 * 3
 }
 
+/// Bytes of memory of others.
+fn bytes_of(memory: &Import) -> u64 {
+    match memory {
+        Import::Host(view) => view.len() as u64,
+        Import::DmaBuf(_, bytes) | Import::Device { bytes, .. } => *bytes,
+    }
+}
+
 impl<D: Driver> Backend for Opened<D> {
     fn id(&self) -> &DeviceId {
         &self.id
@@ -184,7 +192,7 @@ impl<D: Driver> Backend for Opened<D> {
                 asked: format!("{}: import of {memory:?}", self.id),
                 why,
             },
-            _ => self.full(&error, 0),
+            _ => self.full(&error, bytes_of(memory)),
         })
     }
 

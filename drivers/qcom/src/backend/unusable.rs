@@ -3,7 +3,7 @@
 use drivers_gpu::backend::refused;
 use drivers_gpu::kernel::calls::is_gone;
 use drivers_spec::qcom::chip::Unsupported;
-use hcq::transport::errno::{EACCES, EBUSY, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
+use hcq::transport::errno::{EACCES, EBADF, EBUSY, EINVAL, ENODEV, ENOENT, ENOMEM, ENXIO, EPERM};
 use hcq::transport::{Fault, TransportError};
 use hcq::{DeviceId, Error};
 use thiserror::Error as ThisError;
@@ -109,6 +109,20 @@ pub fn of_call(device: &DeviceId, error: &TransportError, log: &str) -> Error {
         _ => format!("See `dmesg | grep {log}`"),
     };
     refused(device, error, &hint)
+}
+
+/// What a refused import of a dma-buf means: the kernel says of a file of another kind that an argument is invalid.
+pub fn of_dmabuf(fd: i32, error: TransportError) -> TransportError {
+    match error.fault {
+        Fault::Errno(EBADF | EINVAL) => TransportError {
+            operation: format!(
+                "{} of descriptor {fd}, expected that of a dma-buf (a memfd or a shared memory is none)",
+                error.operation
+            ),
+            ..error
+        },
+        _ => error,
+    }
 }
 
 /// The same of a call for `bytes` bytes of memory: where there are none, so that caches are given back.

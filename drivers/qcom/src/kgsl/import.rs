@@ -6,6 +6,9 @@
 //! The kernel takes the cache mode of imported memory from nobody: pages of the process count as write-combined, so its
 //! calls for caches do nothing there. It cleans the pages once, when they are mapped; later the CPU's own instructions do.
 //!
+//! An import pins the pages that are at its address when it is made. Other pages that are mapped there later are imported anew, to
+//! another address of the GPU, whoever still has the old ones: [`View::mapping`] tells them apart.
+//!
 //! Source: KGSL, kgsl.c, `kgsl_ioctl_map_user_mem` ("CACHEMODE is ignored for this call"), `memdesc_sg_virt`,
 //! `_kgsl_gpumem_sync_cache`, `kgsl_ioctl_gpuobj_import`.
 
@@ -26,10 +29,11 @@ use zerocopy::IntoBytes;
 
 use super::memory::{Kind, LINE, Memory, Process, misfit};
 use crate::backend::retry::{ioctl, ioctl_with};
+use crate::backend::unusable::of_dmabuf;
 use crate::lines::CacheLines;
 
 impl Memory {
-    /// Memory of others. Pages of the process that are imported already are the same memory.
+    /// Memory of others. Pages of the same mapping of the process that are imported already are the same memory.
     ///
     /// # Errors
     /// The kernel's; nothing is left behind then.
@@ -64,7 +68,8 @@ impl Memory {
         // Held until the new one is known: pages are mapped once.
         let mut imported = lock(&process.imported);
         imported.retain(|(_, memory)| memory.strong_count() > 0);
-        let known = imported.iter().find(|(of, _)| *of == (at, bytes));
+        let pages = (at, bytes, view.mapping());
+        let known = imported.iter().find(|(of, _)| *of == pages);
         if let Some(known) = known.and_then(|(_, memory)| memory.upgrade()) {
             return Ok(known);
         }
@@ -91,18 +96,21 @@ impl Memory {
                 let window = Lines::window("memory of a library", view, lines);
                 let owner = Arc::new(view.clone());
                 let library = Memory::of_library(process, (at, bytes), Some(window), owner);
-                library.map_err(|other| TransportError {
-                    operation: format!(
-                        "{} of {at:#x}: read-only pages (map them writable), or memory of a GPU at another address (import that \
-                         address): {}: {}",
-                        error.operation, other.operation, other.fault
-                    ),
-                    ..error
+                library.map_err(|other| match process.heap.at(at) {
+                    Some(own) if !own.is_foreign() => other,
+                    _ => TransportError {
+                        operation: format!(
+                            "{} of {at:#x}: {bytes:#x} bytes that are not mapped, or read-only (map them writable), or memory of a \
+                             GPU that it has at another address (import that address)",
+                            error.operation
+                        ),
+                        ..error
+                    },
                 })?
             }
             Err(error) => return Err(error),
         };
-        imported.push(((at, bytes), Arc::downgrade(&made)));
+        imported.push((pages, Arc::downgrade(&made)));
         Ok(made)
     }
 
@@ -120,7 +128,7 @@ impl Memory {
         let file = &*process.file;
         let mut memory = [which.as_mut_bytes()];
         let call = kgsl::by_descriptor::GPUOBJ_IMPORT;
-        ioctl_with(file, call, &mut argument, &mut memory)?;
+        ioctl_with(file, call, &mut argument, &mut memory).map_err(|e| of_dmabuf(fd, e))?;
         // From here on a failure frees it.
         let mut one = Memory::unmapped(process, argument.id, bytes);
         let mut info = GpuobjInfo {

@@ -21,12 +21,13 @@ pub(super) struct Process<M> {
     pub(super) space: Arc<Space>,
     /// Its memory.
     pub(super) heap: Heap<M>,
-    /// Pages of the process that were imported, by their address and bytes.
+    /// Pages of the process that were imported.
     pub(super) imported: Mutex<Vec<Imported<M>>>,
 }
 
-/// Pages by their address and bytes, and what they are mapped as.
-pub(super) type Imported<M> = ((u64, u64), Weak<M>);
+/// Pages by their address, their bytes and the number of their mapping, and what they are mapped as. That keeps the mapping, so
+/// that nobody else has its number.
+pub(super) type Imported<M> = ((u64, u64, usize), Weak<M>);
 
 struct Slot<M>(Mutex<Weak<Process<M>>>);
 

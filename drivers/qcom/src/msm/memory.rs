@@ -20,6 +20,7 @@ use hcq::{GpuVa, Import, MemoryKind};
 use super::process;
 use crate::backend::heap::Object;
 use crate::backend::retry::ioctl;
+use crate::backend::unusable::of_dmabuf;
 
 /// The process, with its memory.
 pub(super) type Process = process::Process<Memory>;
@@ -173,7 +174,7 @@ impl Memory {
             fd,
             ..Default::default()
         };
-        ioctl(&*process.file, drm::PRIME_FD_TO_HANDLE, &mut prime)?;
+        ioctl(&*process.file, drm::PRIME_FD_TO_HANDLE, &mut prime).map_err(|e| of_dmabuf(fd, e))?;
         let known = imported.get(&prime.handle).and_then(Weak::upgrade);
         if let Some(known) = known {
             // Its drop takes the lock.

@@ -9,6 +9,10 @@
 //! submissions write it, so that no write of the host is in a race with a read of the GPU. Where it has come to its end, the
 //! other of two words goes on.
 //!
+//! A submission that the kernel replays finds its condition as it was. With one ring, none that has begun is replayed. With
+//! `msm.enable_preemption=1` (Linux 6.13 and newer, four rings) a hang in another ring replays one that was interrupted from its
+//! start, and no fault is counted for this queue: what such a submission updates in place is updated twice.
+//!
 //! Source: Linux, drivers/gpu/drm/msm/msm_gpu.c, `recover_worker`: "replay all remaining submits"; msm_ringbuffer.c,
 //! `num_hw_submissions`; msm_submitqueue.c, `msm_submitqueue_remove`. Mesa, src/freedreno/registers/adreno/adreno_pm4.xml,
 //! CP_COND_EXEC: not 0, and less than a signed number; src/freedreno/vulkan/tu_query_pool.cc, `emit_copy_query_pool_results`:

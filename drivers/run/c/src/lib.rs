@@ -4,6 +4,8 @@
 //! with a terminating zero; buffers of the given size; one thread at a time per model. No panic crosses the boundary: one
 //! is a bug of the library and is `DBX_BUG` for the caller.
 
+mod pages;
+
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -15,8 +17,10 @@ use std::time::Duration;
 
 use doorbell_run::{Chain, Error, Model, ModelBundle, Placement, Port, opencl};
 use hcq::mem::view::View;
-use hcq::transport::errno::{EBADF, EFAULT, EINVAL};
+use hcq::transport::errno::{EBADF, EFAULT, EINVAL, ENOMEM};
 use hcq::{Buffer, Import};
+
+use pages::{Pages, unfit};
 
 /// A file or argument that cannot be used: `DBX_...` of the header.
 const FILE: c_int = -1;
@@ -28,6 +32,10 @@ const ARGUMENT: c_int = -6;
 const LATE: c_int = -7;
 const DEVICE: c_int = -8;
 const BUG: c_int = -9;
+const NOT_STARTED: c_int = -10;
+const MEMORY: c_int = -11;
+const NO_MAPPING: c_int = -12;
+const DRIVER: c_int = -13;
 
 /// What a call failed with, by code and text.
 struct Failure(c_int, String);
@@ -45,16 +53,31 @@ impl From<Error> for Failure {
             | Error::Simulated { .. }
             | Error::Select(_)
             | Error::Variable(_) => ARGUMENT,
-            Error::Late { .. } | Error::Busy { .. } => LATE,
-            // Of a chain of one device.
-            Error::Device(source) | Error::Alone { source, .. } => match **source {
-                hcq::Error::NoDevice { .. } => NO_DEVICE,
-                hcq::Error::Unsupported { .. } => CHIP,
-                _ => DEVICE,
-            },
-            _ => DEVICE,
+            Error::Late { .. } | Error::Overdue { .. } | Error::Busy { .. } => LATE,
+            Error::Waiting { .. } => NOT_STARTED,
+            // The second is of a chain of one device.
+            Error::Device(source) | Error::Alone { source, .. } => of_device(source),
+            _ => DRIVER,
         };
         Failure(code, e.to_string())
+    }
+}
+
+/// The code of an error of a device.
+fn of_device(e: &hcq::Error) -> c_int {
+    match e {
+        hcq::Error::NoDevice { .. } => NO_DEVICE,
+        hcq::Error::Unsupported { .. } => CHIP,
+        hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => {
+            DEVICE
+        }
+        hcq::Error::OutOfMemory { .. }
+        | hcq::Error::Os {
+            errno: Some(ENOMEM),
+            ..
+        } => MEMORY,
+        hcq::Error::NoHostAccess { .. } => NO_MAPPING,
+        _ => DRIVER,
     }
 }
 
@@ -121,6 +144,8 @@ pub struct Loaded {
 /// Memory of the caller as memory of a model's device, as C holds it.
 pub struct Imported {
     buffer: Buffer,
+    /// Of memory of the process.
+    _pages: Option<Arc<Pages>>,
 }
 
 /// `struct dbx_port` of the header.
@@ -525,14 +550,25 @@ pub unsafe extern "C" fn dbx_memory(
         // SAFETY: the caller's promise.
         let (loaded, name) = unsafe { (shared(model)?, string(name)?) };
         let view = match kind {
-            INPUT => loaded.model.input_memory(name)?,
-            OUTPUT => loaded.model.output_memory(name)?,
+            INPUT => loaded.model.input_memory(name),
+            OUTPUT => loaded.model.output_memory(name),
             _ => return wrong("expected DBX_INPUT or DBX_OUTPUT"),
         };
+        let view = view.map_err(|e| match Failure::from(e) {
+            Failure(NO_MAPPING, _) => Failure(
+                NO_MAPPING,
+                format!(
+                    "{name:?}: {} gives the host no mapping of this memory: use dbx_read and dbx_write, or, of memory that is \
+                     bound, the caller's own pointer",
+                    loaded.model.device().info().id
+                ),
+            ),
+            other => other,
+        })?;
         if out.is_null() || size.is_null() {
             return wrong("expected places for the results, found a null pointer");
         }
-        // SAFETY: the caller's promise. The memory is mapped as long as the model lives.
+        // SAFETY: the caller's promise. The memory is mapped as long as the model, or what the caller has bound, lives.
         unsafe {
             out.write(view.as_ptr().cast());
             size.write(view.len());
@@ -545,7 +581,12 @@ pub unsafe extern "C" fn dbx_memory(
 ///
 /// # Safety
 /// `out` is null or a place for a pointer.
-unsafe fn import(model: &Loaded, memory: &Import, out: *mut *mut Imported) -> Result<(), Failure> {
+unsafe fn import(
+    model: &Loaded,
+    memory: &Import,
+    pages: Option<Arc<Pages>>,
+    out: *mut *mut Imported,
+) -> Result<(), Failure> {
     let made = model.model.device().import(memory);
     let buffer = made.map_err(|e| match e {
         // Not the model is at fault, which is on this device.
@@ -556,8 +597,12 @@ unsafe fn import(model: &Loaded, memory: &Import, out: *mut *mut Imported) -> Re
         } => Failure(ARGUMENT, e.to_string()),
         e => Error::from(e).into(),
     })?;
+    let imported = Imported {
+        buffer,
+        _pages: pages,
+    };
     // SAFETY: the caller's promise.
-    unsafe { give(out, Box::new(Imported { buffer })) }
+    unsafe { give(out, Box::new(imported)) }
 }
 
 /// What a GPU maps of a process: pages of this size, or larger ones.
@@ -593,11 +638,15 @@ pub unsafe extern "C" fn dbx_import_host(
                 ),
             ));
         }
+        if let Some(why) = unfit(at, size) {
+            return wrong(&why);
+        }
+        let pages = Pages::of(at, size);
         // SAFETY: the caller's promise: so many bytes, mapped for reads and writes until what is imported is released and no model
         // uses it, and written by others at no time when they are read here, or as a device would.
-        let view = unsafe { View::new(memory, size, Arc::new(())) };
+        let view = unsafe { View::new(memory, size, pages.owner.clone()) };
         // SAFETY: the caller's promise.
-        unsafe { import(loaded, &Import::Host(view), out) }
+        unsafe { import(loaded, &Import::Host(view), Some(pages), out) }
     })
 }
 
@@ -616,7 +665,7 @@ pub unsafe extern "C" fn dbx_import_dmabuf(
         // SAFETY: the caller's promise.
         let loaded = unsafe { shared(model) }?;
         // SAFETY: the caller's promise.
-        unsafe { import(loaded, &Import::DmaBuf(fd, size as u64), out) }
+        unsafe { import(loaded, &Import::DmaBuf(fd, size as u64), None, out) }
     })
 }
 
@@ -638,7 +687,7 @@ pub unsafe extern "C" fn dbx_import_opencl(
         let found = opencl::import(handle, size as u64, Arc::new(()));
         let found = found.map_err(|e| Failure(ARGUMENT, e.to_string()))?;
         // SAFETY: the caller's promise.
-        unsafe { import(loaded, &found, out) }
+        unsafe { import(loaded, &found, None, out) }
     })
 }
 
@@ -739,4 +788,120 @@ pub unsafe extern "C" fn dbx_wait(model: *mut Loaded, limit_ms: u32) -> c_int {
 pub unsafe extern "C" fn dbx_reset(model: *mut Loaded) -> c_int {
     // SAFETY: the caller's promise.
     guard(|| Ok(unsafe { alone(model) }?.model.reset()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timeout() -> Box<hcq::Error> {
+        Box::new(hcq::Error::Timeout {
+            device: hcq::DeviceId::new("QCOM", 0),
+            what: "compute queue".into(),
+            wanted: 4,
+            seen: 3,
+            after: limit(50),
+            over: hcq::progress::Over::Long(limit(50)),
+        })
+    }
+
+    fn code(error: Error) -> c_int {
+        Failure::from(error).0
+    }
+
+    #[test]
+    fn who_has_to_wait_and_who_has_to_open_the_device_again_have_codes_of_their_own() {
+        let device = || String::from("QCOM:0");
+        let limit = limit(50);
+        let late = Error::Late {
+            device: device(),
+            limit,
+            source: timeout(),
+        };
+        let overdue = Error::Overdue {
+            device: device(),
+            limit,
+            took: 2 * limit,
+        };
+        let waiting = Error::Waiting {
+            device: device(),
+            limit,
+            source: timeout(),
+        };
+        assert_eq!([late, overdue].map(code), [LATE; 2]);
+        assert_eq!(code(Error::Busy { device: device() }), LATE);
+        assert_eq!(code(waiting), NOT_STARTED);
+    }
+
+    #[test]
+    fn errors_of_devices_have_codes() {
+        let device = hcq::DeviceId::new("QCOM", 0);
+        let os = |errno| hcq::Error::Os {
+            device: device.clone(),
+            call: "IOCTL_KGSL_MAP_USER_MEM".into(),
+            source_text: String::new(),
+            errno: Some(errno),
+            hint: "".into(),
+        };
+        let lost = hcq::Error::DeviceLost {
+            device: device.clone(),
+            cause: Arc::new(*timeout()),
+        };
+        let full = hcq::Error::OutOfMemory {
+            device: device.clone(),
+            asked: 4096,
+            free: 0,
+            total: 1 << 30,
+            hint: String::new(),
+        };
+        let apart = hcq::Error::NoHostAccess {
+            device: device.clone(),
+            va: 0x1000,
+            has: "nothing",
+            needs: "a mapping",
+        };
+        let denied = hcq::Error::NoPermission {
+            asked: "QCOM".into(),
+            why: String::new(),
+        };
+        for (error, wanted) in [
+            (lost, DEVICE),
+            (*timeout(), DEVICE),
+            (full, MEMORY),
+            (os(ENOMEM), MEMORY),
+            (os(EINVAL), DRIVER),
+            (apart, NO_MAPPING),
+            (denied, DRIVER),
+        ] {
+            let text = error.to_string();
+            assert_eq!(code(error.into()), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_header_has_the_codes() {
+        let header = include_str!("../include/doorbell_run.h");
+        for (name, code) in [
+            ("FILE", FILE),
+            ("DAMAGED", DAMAGED),
+            ("VERSION", VERSION),
+            ("NO_DEVICE", NO_DEVICE),
+            ("CHIP", CHIP),
+            ("ARGUMENT", ARGUMENT),
+            ("LATE", LATE),
+            ("DEVICE", DEVICE),
+            ("BUG", BUG),
+            ("NOT_STARTED", NOT_STARTED),
+            ("MEMORY", MEMORY),
+            ("NO_MAPPING", NO_MAPPING),
+            ("DRIVER", DRIVER),
+        ] {
+            // A digit behind it would be another one.
+            let line = header
+                .lines()
+                .find(|line| line.contains(&format!(" DBX_{name} = ")));
+            let value = line.and_then(|line| line.split(['=', ',', '/']).nth(1));
+            assert_eq!(value.map(str::trim), Some(&*code.to_string()), "{name}");
+        }
+    }
 }

@@ -145,6 +145,11 @@ fn a_run_under_way_leaves_the_caller_s_memory_alone() {
         ok(dbx_memory(model, 0, x.as_ptr(), &mut memory, &mut size));
         ok(dbx_start(model, 60_000));
         assert_eq!(dbx_wait(model, 0), -7);
+        // The second run is not submitted.
+        for code in [dbx_start(model, 0), dbx_run(model, 0), dbx_run(model, 20)] {
+            assert_eq!(code, -10, "{}", error());
+            assert!(error().contains("was not submitted"), "{}", error());
+        }
         let mut output = vec![0xa5u8; small::ROW as usize * 8];
         let into = output.as_mut_ptr().cast();
         assert_eq!(dbx_read(model, 1, y.as_ptr(), into, output.len()), -7);
@@ -195,6 +200,40 @@ fn files_of_any_name_are_opened_and_codes_say_what_is_wrong() {
 #[repr(C, align(4096))]
 #[allow(dead_code, reason = "it is read by its address")]
 struct Page([u64; 512]);
+
+/// A page that may not be written.
+static READ_ONLY: Page = Page([7; 512]);
+
+/// On the CPU as on a GPU.
+#[test]
+fn memory_that_is_not_there_or_that_may_not_be_written_is_refused() {
+    let file = small::good();
+    let (mut bundle, mut model, mut other) = (null_mut(), null_mut(), null_mut());
+    let cpu = CString::new("CPU").unwrap();
+    // SAFETY: pointers of the library and strings that live through the calls; what is refused is not touched.
+    unsafe {
+        ok(dbx_open_memory(
+            file.as_ptr().cast(),
+            file.len(),
+            &mut bundle,
+        ));
+        ok(dbx_place(bundle, cpu.as_ptr(), &mut model));
+        dbx_close(bundle);
+        // No process has the lowest pages.
+        let nothing = std::ptr::without_provenance_mut(4096);
+        let constant = (&raw const READ_ONLY).cast_mut().cast();
+        for (memory, part) in [
+            (nothing, "found nothing at 0x1000: map it first"),
+            (constant, "map them with PROT_READ and PROT_WRITE"),
+        ] {
+            let code = dbx_import_host(model, memory, 4096, &mut other);
+            assert_eq!(code, -6, "{}", error());
+            assert!(error().contains(part), "{part}: {}", error());
+            assert!(other.is_null());
+        }
+        ok(dbx_free(model));
+    }
+}
 
 #[test]
 fn memory_of_the_caller_is_used_in_place() {

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use doorbell_run::{Model, ModelBundle};
+use doorbell_run::{Error, Model, ModelBundle};
 use drivers_cpu::{Config, CpuDevice};
 use hcq::mem::view::View;
 use hcq::mem::window::{Coherence, Window};
@@ -31,6 +31,8 @@ type Log = Arc<Mutex<Vec<Done>>>;
 struct Caches {
     number: usize,
     log: Log,
+    /// How long they take behind a run.
+    pause: Duration,
 }
 
 impl Coherence for Caches {
@@ -41,6 +43,7 @@ impl Coherence for Caches {
     }
 
     fn invalidate(&self, offset: u64, len: u64) -> std::result::Result<(), TransportError> {
+        std::thread::sleep(self.pause);
         let done = Done::Invalidated(self.number, offset, len);
         self.log.lock().unwrap().push(done);
         Ok(())
@@ -53,6 +56,7 @@ struct Apart {
     inner: Arc<dyn Device>,
     imported: Mutex<usize>,
     log: Log,
+    pause: Duration,
 }
 
 impl Device for Apart {
@@ -73,6 +77,7 @@ impl Device for Apart {
         let caches = Caches {
             number: *imported,
             log: self.log.clone(),
+            pause: self.pause,
         };
         *imported += 1;
         let window = Window::managed("imported", view.clone(), Arc::new(caches));
@@ -144,6 +149,7 @@ fn what_is_bound_is_cleaned_before_a_run_and_outputs_are_invalidated_behind_it()
         inner: cpu(),
         imported: Mutex::new(0),
         log: log.clone(),
+        pause: Duration::ZERO,
     });
     let mut model = Model::load(&bundle, 0, device, LIMIT).unwrap();
     let taken = || std::mem::take(&mut *log.lock().unwrap());
@@ -212,4 +218,51 @@ fn the_end_of_a_model_waits_for_a_run_that_goes_on() {
         model.close().unwrap();
     });
     assert_eq!(view.read::<u64>(1024), Ok(7));
+}
+
+/// As where the thread that waits is woken late.
+#[test]
+fn a_run_that_is_over_behind_its_limit_is_late_and_whole() {
+    let bundle = ModelBundle::from_bytes("test.dbx", small::good()).unwrap();
+    let limit = Duration::from_millis(300);
+    let device = Arc::new(Apart {
+        inner: cpu(),
+        imported: Mutex::new(0),
+        log: Log::default(),
+        pause: limit + limit / 4,
+    });
+    let mut model = Model::load(&bundle, 0, device, LIMIT).unwrap();
+    let out = imported(&model);
+    model.bind_output("y", &out).unwrap();
+    model
+        .write_input("x", &small::bytes(&[50; ROW as usize]))
+        .unwrap();
+    let mut late = |split: bool| loop {
+        let run = match split {
+            false => model.run(limit),
+            true => model.start(LIMIT).and_then(|()| model.wait(limit)),
+        };
+        match run.unwrap_err() {
+            // A machine that is busy has not run it by then.
+            Error::Late { .. } => model.wait(LIMIT).unwrap(),
+            error => {
+                // Nothing goes on.
+                model.wait(Duration::ZERO).unwrap();
+                model.wait(Duration::from_nanos(1)).unwrap();
+                break error;
+            }
+        }
+    };
+    for split in [false, true] {
+        let error = late(split);
+        assert!(matches!(error, Error::Overdue { .. }), "{error}");
+        let text = error.to_string();
+        assert!(
+            text.contains("expected 300ms at most; it is over, and its outputs are whole"),
+            "{text}"
+        );
+    }
+    let mut y = [0; ROW as usize * 8];
+    model.read_output("y", &mut y).unwrap();
+    assert!(small::values(&y)[0] >= 50);
 }

@@ -215,7 +215,7 @@ fn memory_that_a_model_cannot_use_is_refused() {
     model.bind_input("x", &buffer).unwrap();
     let error = model.bind_output("y", &buffer).unwrap_err().to_string();
     assert!(
-        error.contains("memory that no other input of the model has")
+        error.contains("memory that no input of the model has")
             && error.contains("input \"x\" has"),
         "{error}"
     );
@@ -224,7 +224,7 @@ fn memory_that_a_model_cannot_use_is_refused() {
     // Memory that the model may use again is its own as well.
     let error = model.bind_input("x", &own).unwrap_err().to_string();
     assert!(
-        error.contains("memory that no other output of the model has"),
+        error.contains("memory that no output of the model has"),
         "{error}"
     );
     // What was refused has changed nothing.
@@ -304,8 +304,14 @@ fn a_run_that_does_not_end_is_late_and_the_next_one_is_not() {
     let (_, buffer) = pages(&model);
     let error = model.bind_input("x", &buffer).unwrap_err();
     assert!(matches!(error, Error::Busy { .. }), "{error}");
+    // The next one is not submitted.
     let error = model.run(limit).unwrap_err();
-    assert!(matches!(error, Error::Late { .. }), "{error}");
+    assert!(matches!(error, Error::Waiting { .. }), "{error}");
+    assert_eq!(error.exit_code(), 5);
+    assert!(
+        error.to_string().contains("This one was not submitted"),
+        "{error}"
+    );
     // The kernel ends when its input changes.
     model.input_memory("x").unwrap().write(0, 1u64).unwrap();
     model.wait(LIMIT).unwrap();
@@ -336,6 +342,17 @@ fn who_has_no_code_for_the_cpu_is_told_to_compile_for_it() {
     let both = gpu(true);
     assert_eq!(both.exit_code(), 3);
     assert!(!both.to_string().contains("--target"), "{both}");
+    // Where the CPU is tried next, nobody is told to use it.
+    let plan = |plan: &mut doorbell_run::plan::TargetPlan| {
+        (plan.device, plan.arch) = ("QCOM".into(), "a630".into());
+    };
+    let bundle = opened(small::file_for("void kernel(void) {}", plan, true));
+    let notes = Chain::parse("MSM:99+QCOM|CPU").unwrap().place(&bundle);
+    let notes = notes.unwrap().notes;
+    assert!(
+        notes[0].starts_with("no device for MSM:99+QCOM: ") && !notes[0].contains("DEV=CPU"),
+        "{notes:?}"
+    );
 }
 
 #[test]
@@ -369,8 +386,29 @@ fn a_simulated_device_is_somewhere_else() {
         said.contains("doorbell verify") && !said.contains("feature"),
         "{said}"
     );
+    assert!(
+        said.contains("DEV=QCOM doorbell twin exec --twin chip=a630 -- PROGRAM"),
+        "{said}"
+    );
     let notes = place("TWINKGSL+QCOM::a630|CPU").unwrap().notes;
-    assert!(notes[0].contains("no simulator"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("TWINKGSL+QCOM::a630: doorbell-run and its library have no simulator"),
+        "{notes:?}"
+    );
+    // Another kernel driver, another vendor.
+    for (dev, config) in [
+        (
+            "TWINMSM+QCOM::a643",
+            "DEV=QCOM doorbell twin exec --twin chip=a643,kernel=msm",
+        ),
+        (
+            "TWINKFD+AMD::gfx1100",
+            "DEV=AMD doorbell twin exec --twin chip=gfx1100",
+        ),
+    ] {
+        let said = place(dev).err().unwrap().to_string();
+        assert!(said.contains(config), "{said}");
+    }
 }
 
 #[test]

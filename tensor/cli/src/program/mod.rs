@@ -145,7 +145,7 @@ pub fn main() -> ExitCode {
     }
     #[cfg(feature = "twin")]
     if let Command::Twin(command) = &cli.command {
-        return ended(cmd::twin::run(command));
+        return ended(cmd::twin::run(command, cli.dev.as_deref()));
     }
     #[cfg(not(feature = "twin"))]
     if let Command::Twin { .. } = &cli.command {

@@ -257,26 +257,28 @@ fn bound(bundle: &ModelBundle, dev: &str, chain: &Chain) {
 #[test]
 fn the_end_of_a_model_tells_of_a_run_that_has_not_ended() {
     let place = place(&[("mlp.onnx", mlp())]);
-    let args = [
-        "compile",
-        "mlp.onnx",
-        "-o",
-        "mlp.dbx",
-        "--target",
-        "QCOM::a630",
-    ];
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend(["--target", "QCOM::a630", "--target", "QCOM::a643"]);
     succeed(&place, &args, CPU);
     let bundle = bundle(&place, "mlp.dbx");
     let limit = Duration::from_secs(3600);
-    let config = "chip=a630,timeout=100,fault=hang:6";
-    let (_machine, chain) = simulated("TWINKGSL+QCOM::a630", config);
-    let mut model = chain.place(&bundle).unwrap().model;
-    let frame = Given::of(&model);
-    model.bind_input("x", &frame.1).unwrap();
-    let ended = (0..8).all(|_| model.run(limit).is_ok());
-    assert!(!ended);
-    let error = model.close().unwrap_err();
-    assert!(matches!(error, doorbell_run::Error::Device(_)), "{error}");
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let config = format!("{config},timeout=100,fault=hang:6");
+        let (_machine, chain) = simulated(dev, &config);
+        let mut model = chain.place(&bundle).unwrap().model;
+        let frame = Given::of(&model);
+        model.bind_input("x", &frame.1).unwrap();
+        let ended = (0..8).all(|_| model.run(limit).is_ok());
+        assert!(!ended, "{dev}");
+        let error = model.close().unwrap_err();
+        assert!(
+            matches!(error, doorbell_run::Error::Device(_)),
+            "{dev}: {error}"
+        );
+    }
 }
 
 /// What the host does not reach: one run writes it, the next one reads it.
@@ -373,10 +375,9 @@ fn images_can_be_switched_off() {
     let args = ["compile", "product.onnx", "--target", "QCOM::a630", "-o"];
     succeed(&place, &[&args[..], &["with.dbx"]].concat(), CPU);
     succeed(&place, &[&args[..], &["without.dbx"]].concat(), off);
-    assert_eq!(
-        kernels_with_images(&place.path("work").join("without.dbx")),
-        0
-    );
+    let images = |file| kernels_with_images(&place.path("work").join(file));
+    assert!(images("with.dbx") > 0);
+    assert_eq!(images("without.dbx"), 0);
     for (file, is_off) in [("with.dbx", false), ("without.dbx", true)] {
         let text = succeed(&place, &["inspect", file], CPU).out;
         assert_eq!(text.contains("qcom-images=no"), is_off, "{text}");
@@ -530,6 +531,16 @@ fn a_bundle_is_inspected_and_run() {
         .sum();
     assert!(row["constant_bytes"].as_u64().unwrap() * 2 < all, "{row}");
     let text = succeed(&place, &["inspect", "mlp.dbx"], CPU).out;
+    // Compilers are there without their options.
+    let compilers: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("by "))
+        .collect();
+    assert_eq!(compilers.len(), 3, "{text}");
+    for compiler in compilers {
+        assert!(!compiler.is_empty() && compiler.len() < 80, "{compiler}");
+        assert!(!compiler.contains(" -"), "{compiler}");
+    }
     assert!(
         text.contains("all hashes are right") && text.contains("target      CPU::aarch64"),
         "{text}"

@@ -293,6 +293,42 @@ fn what_was_not_done_of_a_program_that_hangs_is_kept() {
 }
 
 #[test]
+fn a_program_finds_the_machine_by_its_own_variable() {
+    let place = Place::new();
+    let run = |config: &str, arguments: &[&str]| {
+        let exec = ["twin", "exec", "--twin", config];
+        place.run(&[&exec[..], arguments].concat(), &[])
+    };
+    // A machine that nobody has used is said.
+    let idle = run("chip=a630", &["--", "/bin/true"]);
+    assert_eq!(idle.code, 0);
+    assert_eq!(
+        idle.err,
+        "note: /bin/true has opened no device of the simulated machine; programs with Doorbell's library do with DEV=QCOM\n"
+    );
+    let idle = run("chip=ad102", &["--", "/bin/true"]);
+    assert!(idle.err.contains("DEV=NV"), "{}", idle.err);
+    let json = run("chip=a630", &["--json", "--", "/bin/true"]);
+    assert!(!json.err.contains("note: "), "{}", json.err);
+    let used = run("chip=a630", &["--", "/bin/sh", "-c", ": < /dev/kgsl-3d0"]);
+    assert_eq!((used.code, &*used.err), (0, ""));
+
+    let told = ["--", "/bin/sh", "-c", "echo $DEV"];
+    let told = run("chip=a630", &[&["--dev", "KGSL+QCOM"], &told[..]].concat());
+    assert_eq!((told.code, &*told.out), (0, "KGSL+QCOM\n"));
+    let dev = ["--dev", "TWINKGSL+QCOM::a630", "--", "/bin/true"];
+    let refused = run("chip=a630", &dev);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused
+            .err
+            .contains("expected a device as the program names it"),
+        "{}",
+        refused.err
+    );
+}
+
+#[test]
 fn what_cannot_be_run_is_refused() {
     let place = Place::new();
     let client = compile(&place, &["-static"]);
@@ -306,4 +342,11 @@ fn what_cannot_be_run_is_refused() {
     let wrong = run(&["--twin", "chip=gfx1", "--", "/bin/true"]);
     assert_eq!(wrong.code, 2);
     assert!(wrong.err.contains("chip"), "{}", wrong.err);
+    // The chips of all vendors.
+    for known in ["gfx1030", "ad102", "a630"] {
+        assert!(wrong.err.contains(known), "{known}: {}", wrong.err);
+    }
+    let blind = run(&["--twin", "chip=a630,pages=cached", "--", "/bin/true"]);
+    assert_eq!(blind.code, 2);
+    assert!(blind.err.contains("pages=cached"), "{}", blind.err);
 }

@@ -139,8 +139,8 @@ fn keeps(at: &Tensor, below: &Tensor) -> bool {
 /// What usual numbers may be divided by: 1/1024.
 const DIVISOR: f32 = 1.0 / 1024.0;
 
-/// Whether a divisor is apart from zero, as far as its operation says: numbers and weights that are, sums of powers (of a softmax), what
-/// has such a number added to what is never below zero (also under a root, as a variance has) or as a limit.
+/// Whether a divisor is apart from zero, as far as its operation says: numbers and weights that are, sums of powers (of a softmax),
+/// what has such a number added to what is never below zero (also under a root, as a variance has) or as a limit.
 fn is_apart(divisor: &Tensor) -> bool {
     let at = moved(divisor);
     if at.storage().is_some() {

@@ -53,6 +53,7 @@ fn text(bytes: &[u8]) -> &str {
 const TWO: &str = "chip=ad102,gpus=2,driver=550";
 
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn files_of_a_machine_are_files() {
     let done = run(Some(TWO), None, &["files"]);
     assert_eq!(done.status.code(), Some(0), "{}", text(&done.stdout));
@@ -62,6 +63,7 @@ fn files_of_a_machine_are_files() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn a_process_that_breaks_a_rule_fails_and_says_which() {
     let right = run(Some(TWO), None, &["version", "550.163.01"]);
     assert_eq!(
@@ -85,6 +87,7 @@ fn a_process_that_breaks_a_rule_fails_and_says_which() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn a_process_that_aborts_says_what_it_broke() {
     let done = run(Some(TWO), None, &["abort"]);
     assert_eq!(done.status.signal(), Some(libc::SIGABRT));
@@ -96,6 +99,7 @@ fn a_process_that_aborts_says_what_it_broke() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn a_config_that_is_wrong_is_named() {
     let done = run(Some("chip=x"), None, &["files"]);
     assert_eq!(done.status.code(), Some(2));
@@ -107,6 +111,7 @@ fn a_config_that_is_wrong_is_named() {
 }
 
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn calls_are_recorded() {
     let folder = TempDir::new().unwrap();
     let record = folder.path().join("record");
@@ -139,6 +144,20 @@ fn calls_are_recorded() {
     );
 }
 
+#[cfg(not(feature = "nv"))]
+#[test]
+fn a_config_needs_a_machine() {
+    let done = run(Some(TWO), None, &["files"]);
+    assert_eq!(done.status.code(), Some(2));
+    assert!(
+        text(&done.stderr).contains(
+            "this library has no machine of its own: run the program by `doorbell twin exec`"
+        ),
+        "{}",
+        text(&done.stderr)
+    );
+}
+
 #[test]
 fn without_a_machine_and_a_record_nothing_is_changed() {
     let done = run(None, None, &["version", "1"]);
@@ -148,6 +167,7 @@ fn without_a_machine_and_a_record_nothing_is_changed() {
 
 /// Rings, USERD and push buffers are in the record as they were at the mark.
 #[test]
+#[cfg_attr(not(feature = "nv"), ignore = "the library has no machine")]
 fn memory_that_is_shared_is_recorded() {
     let folder = TempDir::new().unwrap();
     let record = folder.path().join("record");

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use twin::caller::Caller;
 use twin::errno::{Errno, Result};
@@ -98,6 +99,9 @@ pub fn call(state: Option<&State>, calls: &dyn Calls, message: Message) -> Resul
     match message.kind {
         Kind::Open => {
             calls.open_as(&path()?, b as i32, a as i32)?;
+            if let Some(state) = state {
+                state.opened.store(true, Ordering::Relaxed);
+            }
             if let Some(file) = message.file {
                 let file = File::from(file);
                 calls.watch(a as i32, Box::new(move |ready| signal(&file, ready)))?;

@@ -3,7 +3,7 @@
 //!
 //! - [`Server`]: listens, and gives each connection a thread;
 //! - `peer`: a process of the host as the kernel driver sees it; `connection`: its calls;
-//! - `machine`: AMD's or NVIDIA's, by the chip that the config names;
+//! - `machine`: AMD's, NVIDIA's or Qualcomm's, by the chip that the config names;
 //! - `recorder`: keeps what processes did in a file ([`twin::record`]); [`replay`]: does it again, without
 //!   them; [`text`]: says what is in it; `place`: memory, as both look at it;
 //!   `programs`: stand still while engines move.
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use tempfile::TempDir;
@@ -55,6 +55,8 @@ struct State {
     /// By the number that the process was given.
     processes: Mutex<BTreeMap<u32, Arc<dyn Calls>>>,
     next: AtomicU32,
+    /// Whether a process has opened a device.
+    opened: AtomicBool,
     recorder: Option<Arc<Recorder>>,
     /// What was not done of processes when they ended.
     left: Mutex<Vec<Standing>>,
@@ -146,6 +148,7 @@ impl Server {
             tree,
             processes: Mutex::default(),
             next: AtomicU32::new(1),
+            opened: AtomicBool::new(false),
             recorder,
             left: Mutex::default(),
         });
@@ -192,6 +195,16 @@ impl Server {
     /// What was not done of processes when they ended, since the last call.
     pub fn take_left(&self) -> Vec<Standing> {
         std::mem::take(&mut *self.state.left())
+    }
+
+    /// Whether a process has opened a device of the machine.
+    pub fn was_opened(&self) -> bool {
+        self.state.opened.load(Ordering::Relaxed)
+    }
+
+    /// What its devices are in the variable DEV.
+    pub fn vendor(&self) -> &'static str {
+        self.state.machine.vendor()
     }
 
     /// Every case of a broken rule.

@@ -34,6 +34,9 @@ pub trait Machine: Send + Sync {
     /// What its paths begin with: the host's own files there are not seen.
     fn owned(&self) -> &[&'static str];
 
+    /// What its devices are in the variable DEV.
+    fn vendor(&self) -> &'static str;
+
     /// Its files.
     fn nodes(&self) -> Vec<(String, Node)>;
 
@@ -94,7 +97,24 @@ pub fn of(config: &str) -> Result<Arc<dyn Machine>, String> {
         return Ok(Arc::new(nv::Process::start(config)?));
     }
     if first.is_some_and(|chip| twin_qcom::chip::Chip::by_name(chip).is_some()) {
+        if config.split(',').any(|part| part.trim() == "pages=cached") {
+            return Err(
+                "pages=cached: expected coherent: the instructions by which a program cleans its caches are not seen from another \
+                 process, so all that it writes would be old"
+                    .into(),
+            );
+        }
         return Ok(Arc::new(twin_qcom::kernel::Process::start(config)?));
+    }
+    let mut known: Vec<&str> = twin_amd::chip::CHIPS.iter().map(|chip| chip.name).collect();
+    if let Some(chip) = first.filter(|chip| !known.contains(chip)) {
+        known.dedup();
+        known.extend(twin_nv::chip::CHIPS.iter().map(|chip| chip.name));
+        return Err(format!(
+            "no chip '{chip}'; known: {}, {}",
+            known.join(", "),
+            twin_qcom::chip::Chip::names()
+        ));
     }
     Ok(Arc::new(amd::Process::start(config)?))
 }
@@ -117,6 +137,10 @@ impl Machine for Arc<amd::Machine> {
             "/sys/devices/virtual/kfd",
             "/sys/module/amdgpu",
         ]
+    }
+
+    fn vendor(&self) -> &'static str {
+        "AMD"
     }
 
     fn nodes(&self) -> Vec<(String, Node)> {
@@ -204,6 +228,10 @@ impl Machine for Arc<nv::Machine> {
             "/sys/module/nvidia",
             "/sys/bus/pci/devices",
         ]
+    }
+
+    fn vendor(&self) -> &'static str {
+        "NV"
     }
 
     fn nodes(&self) -> Vec<(String, Node)> {

@@ -200,6 +200,16 @@ pub fn inspect(path: &Path, json: bool) -> Result<(), Error> {
     }
 }
 
+/// A compiler with its version; `--json` has the options and passes behind it, too.
+fn without_options(compiler: &str) -> String {
+    let is_option = |word: &&str| word.starts_with('-') || word.contains(',');
+    let words = compiler.split(' ').take_while(|word| !is_option(word));
+    let mut words: Vec<&str> = words.collect();
+    // The backend and the compiler may have one name.
+    words.dedup();
+    words.join(" ")
+}
+
 fn print(row: &Row) -> Result<(), Error> {
     let mb = |bytes: u64| bytes as f64 / 1e6;
     output::line(format_args!("{}", row.file))?;
@@ -231,7 +241,10 @@ fn print(row: &Row) -> Result<(), Error> {
     output::line(format_args!("constants   {:.3} MB", mb(row.constant_bytes)))?;
     for target in &row.targets {
         output::line(format_args!("target      {}", target.target))?;
-        output::line(format_args!("            by {}", target.compiler))?;
+        output::line(format_args!(
+            "            by {}",
+            without_options(&target.compiler)
+        ))?;
         output::line(format_args!(
             "            {} kernels, {:.3} MB of code; a run: {} launches, {} copies; once: {} launches",
             target.kernels,

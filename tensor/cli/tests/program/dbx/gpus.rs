@@ -183,16 +183,24 @@ fn a_chain_takes_the_first_device_that_can_and_says_once_what_is_lost() {
     );
 }
 
-/// Runs the program `doorbell-run`; the bytes of the output `y`.
-fn by_program(place: &Place, before: &[&str], dev: &str) -> Vec<u8> {
+/// The program, which is built beside this one.
+fn doorbell_run() -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_doorbell")).with_file_name("doorbell-run");
     let program = program.to_str().unwrap();
     assert!(
         fs::exists(program).unwrap(),
         "{program}: not there; run cargo build -p doorbell-run first"
     );
+    program.to_owned()
+}
+
+/// Runs the program `doorbell-run`; the bytes of the output `y`.
+fn by_program(place: &Place, before: &[&str], dev: &str) -> Vec<u8> {
+    let program = doorbell_run();
+    let program = program.as_str();
     let args = [
-        "mlp.dbx", "--repeat", "2", "--input", "x=x.bin", "--output", "y=y.bin",
+        "mlp.dbx", "--repeat", "2", "--limit", "600000", "--input", "x=x.bin", "--output",
+        "y=y.bin",
     ];
     let env = [("DEV", dev)];
     let mut command = match before {
@@ -243,5 +251,67 @@ fn the_program_that_runs_bundles_runs_them_on_each_kind() {
         for (a, b) in found.iter().zip(&wanted) {
             assert!((a - b).abs() < 1e-5, "{dev}: {a} {b}");
         }
+    }
+    // Calls take as long as the simulated GPU works: a run that is over after its first one is late all the same.
+    for machine in ["chip=a630", "chip=a660,kernel=msm"] {
+        let exec = ["twin", "exec", "--twin", machine, "--dev", "QCOM", "--"];
+        let program = doorbell_run();
+        let args = [program.as_str(), "mlp.dbx", "--limit", "1"];
+        let ran = place.run(&[&exec[..], &args].concat(), &[]);
+        assert_eq!(ran.code, 5, "{machine}: {}{}", ran.out, ran.err);
+        let said = ["took", "was not over after 1ms"];
+        assert!(
+            said.iter().any(|said| ran.err.contains(said)),
+            "{machine}: {}",
+            ran.err
+        );
+    }
+}
+
+/// A program in C whose camera ends and comes back: other memory at the same addresses, while a frame is still bound.
+#[test]
+fn frames_of_a_camera_that_comes_back_are_read() {
+    let place = place(&[("mlp.onnx", mlp())]);
+    let mut args = vec!["compile", "mlp.onnx", "-o", "mlp.dbx"];
+    args.extend(["--target", "CPU", "--target", "QCOM::a630"]);
+    succeed(&place, &args, CPU);
+    let own = std::env::current_exe().unwrap();
+    let libraries = own.parent().unwrap();
+    let library = libraries.join("libdoorbell_run_c.so");
+    assert!(
+        library.exists(),
+        "{}: not there; run cargo test -p doorbell-run-c --no-run first",
+        library.display()
+    );
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = place.path("work").join("camera");
+    let mut compiler = std::process::Command::new("cc");
+    compiler
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(root.join("../../drivers/run/c/include"))
+        .arg("-o")
+        .arg(&program)
+        .arg(root.join("tests/program/dbx/camera.c"))
+        .arg("-L")
+        .arg(libraries)
+        .arg("-ldoorbell_run_c")
+        .arg(format!("-Wl,-rpath,{}", libraries.display()));
+    assert!(compiler.status().unwrap().success());
+    let program = program.to_str().unwrap();
+    let on_cpu = std::process::Command::new(program)
+        .args(["mlp.dbx", "CPU"])
+        .current_dir(place.path("work"))
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8_lossy(&on_cpu.stdout), "all frames\n");
+    for machine in ["chip=a630,version=4.9", "chip=a630,version=5.15"] {
+        let exec = ["twin", "exec", "--twin", machine, "--", program];
+        let ran = place.run(&[&exec[..], &["mlp.dbx", "QCOM"]].concat(), &[]);
+        assert_eq!(
+            (ran.code, &*ran.out),
+            (0, "all frames\n"),
+            "{machine}: {}",
+            ran.err
+        );
     }
 }

@@ -42,6 +42,10 @@ impl Machine for Arc<qcom::Machine> {
         ]
     }
 
+    fn vendor(&self) -> &'static str {
+        "QCOM"
+    }
+
     fn nodes(&self) -> Vec<(String, Node)> {
         let nodes = qcom::Machine::nodes(self);
         let nodes = nodes.map(|(path, node)| (path.to_owned(), node.map(|own| own.device())));

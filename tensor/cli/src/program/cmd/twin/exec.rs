@@ -24,7 +24,8 @@ use crate::program::output::say;
 /// What is run, and on what.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The machine, as in the variable TWIN: `chip=gfx1030,gpus=2`
+    /// The machine, as in the variable TWIN: `chip=gfx1030,gpus=2`, `chip=a630`, `chip=a643,kernel=msm`. Programs with
+    /// Doorbell's library find it by DEV=AMD, DEV=NV or DEV=QCOM (or --dev, which is their DEV)
     #[arg(
         long,
         env = "TWIN",
@@ -51,8 +52,11 @@ pub struct Args {
 }
 
 /// Runs it: the code of the program, 128 and the signal that ended it, 124 if its time was over, or 1 if it has broken a
-/// rule.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+/// rule. `dev` is the program's variable DEV.
+pub fn run(args: &Args, dev: Option<&str>) -> Result<ExitCode, Error> {
+    if let Some(dev) = dev {
+        is_of_the_program(dev)?;
+    }
     let Some((name, arguments)) = args.program.split_first() else {
         return Err(Error::Usage("no program given".into()));
     };
@@ -76,6 +80,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         .args(arguments)
         .env("LD_PRELOAD", libraries)
         .env(wire::VARIABLE, server.folder())
+        .envs(dev.map(|dev| ("DEV", dev)))
         .spawn();
     let child = child.map_err(|source| Error::File {
         path: path.display().to_string(),
@@ -97,6 +102,12 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let early = told.how.clone().or_else(|| left.then(ended));
     let rows = report::rows(server.violations(), &args.allow);
     let program = path.display().to_string();
+    if early.is_none() && !args.json && !server.was_opened() {
+        let vendor = server.vendor();
+        say!(
+            "note: {program} has opened no device of the simulated machine; programs with Doorbell's library do with DEV={vendor}"
+        );
+    }
     let bundle = keep::keep(keep::Ended {
         rows: &rows,
         early: early.clone(),
@@ -120,6 +131,18 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         (false, true) => ExitCode::from(LATE),
         (false, false) => ExitCode::from(code(status)),
     })
+}
+
+/// Refuses a simulated device: the program finds the machine as if it were its own.
+fn is_of_the_program(dev: &str) -> Result<(), Error> {
+    let is_simulated = |target: &str| target.trim().to_ascii_uppercase().starts_with("TWIN");
+    if !dev.split('|').any(is_simulated) {
+        return Ok(());
+    }
+    Err(Error::Usage(format!(
+        "--dev {dev}: expected a device as the program names it, --dev QCOM or --dev AMD: the simulated machine is named by --twin \
+         (chip=a630, chip=gfx1100)"
+    )))
 }
 
 /// Of a program that has not ended in its time, as timeout(1) has it.

@@ -15,17 +15,20 @@ use crate::program::error::Error;
 /// What is done with one.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Run a program and its children on a simulated card, in place of /dev/kfd and /dev/dri, or NVIDIA's
-    /// devices
+    /// Run a program and its children on a simulated card: in place of /dev/kfd and /dev/dri, of NVIDIA's
+    /// devices, or of /dev/kgsl-3d0
     Exec(exec::Args),
     /// Repeat what a recorded program did, without the program
     Replay(replay::Args),
 }
 
-/// Does it.
-pub fn run(command: &Command) -> Result<ExitCode, Error> {
-    match command {
-        Command::Exec(args) => exec::run(args),
-        Command::Replay(args) => replay::run(args),
+/// Does it. `dev` is what the option says, which is for a program.
+pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
+    match (command, dev) {
+        (Command::Exec(args), dev) => exec::run(args, dev),
+        (Command::Replay(args), None) => replay::run(args),
+        (Command::Replay(_), Some(dev)) => Err(Error::Usage(format!(
+            "--dev {dev}: expected no device: a record names its machine"
+        ))),
     }
 }
