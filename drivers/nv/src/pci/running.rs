@@ -361,7 +361,7 @@ impl Driver for Nv {
     }
 
     fn cut_off(&self) -> Result<(), Cause> {
-        Ok(bare::config::master(&**self.function().pci(), false)?)
+        self.started.cut_off()
     }
 
     fn interrupt(&self) -> Result<bool, Cause> {
