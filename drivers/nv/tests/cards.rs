@@ -18,6 +18,8 @@ use twin_nv::pci::card::{Config, Trouble};
 use twin_nv::pci::machine::PciMachine;
 
 mod firmware;
+#[path = "../../amd/tests/stand/bundles.rs"]
+mod keeping;
 #[path = "cards/mutations.rs"]
 mod mutations;
 #[path = "device/stand.rs"]
@@ -183,13 +185,58 @@ fn a_fault_loses_the_device_with_its_address() {
         let error = run.wait(stand::soon()).unwrap_err();
         assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
         let said = error.to_string();
-        // Firmware tells the address, not the access.
-        for part in ["page fault", &format!("{WILD:#x}"), "kernel store"] {
+        for part in [
+            "page fault of a write",
+            &format!("{WILD:#x}"),
+            "kernel store",
+        ] {
             assert!(said.contains(part), "{part}: {said}");
         }
         drop((run, store, rig));
         is_left(&machine, &["MMU-FAULT"], chip);
         works(&firmware, &machine, 1);
+    }
+}
+
+#[test]
+fn what_kernels_do_wrong_is_kept_and_explained() {
+    let (firmware, folder) = (Firmware::made(), tempfile::tempdir().unwrap());
+    let wrongs = [
+        (
+            "store",
+            "wild-address",
+            "the launch of kernel store writes at an address",
+        ),
+        ("load", "wild-address", "reads at an address"),
+        ("count", "wild-address", "does an atomic operation"),
+        ("trap", "kernel-exception", "kernel trap"),
+    ];
+    for (chip, (entry, cause, part)) in CHIPS.into_iter().zip(wrongs) {
+        let machine = firmware.machine(chip, |_| {});
+        let shared: Arc<dyn Machine> = machine.clone();
+        let options = Options {
+            coredumps: keeping::coredumps(&shared, folder.path()),
+            drain_timeout: keeping::hang().limit(),
+            ..options()
+        };
+        let device = open(&firmware, &machine, 0, options).unwrap();
+        let program = device.load(&kernel(code(&machine), entry)).unwrap();
+        let args = match entry {
+            "trap" => Vec::new(),
+            _ => vec![Val::Const(WILD + 8)],
+        };
+        let compute = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let run = compute.submit(&[], &[exec(&program, &args, 1)]).unwrap();
+        let error = run.wait(stand::soon()).unwrap_err();
+        let (bundle, found) = keeping::told(&error);
+        assert_eq!(found.cause, cause, "{chip}: {found}");
+        assert!(found.to_string().contains(part), "{chip}: {part}: {found}");
+        assert_eq!(bundle.device.interface, "PCI");
+        // What RM has said, and the page tables on the way to the address.
+        let told = bundle.evidence.way.iter().any(|[of, _]| of == "RM on GSP");
+        assert!(told, "{chip}: {:?}", bundle.evidence.way);
+        let is_memory = cause == "wild-address";
+        assert_eq!(!bundle.evidence.walk.is_empty(), is_memory, "{chip}");
     }
 }
 
