@@ -386,6 +386,7 @@ fn is_whole(error: &Error, what: &str) {
     );
     let next = [
         "eset the card",
+        "esets the card",
         "ower-cycle the ",
         "rop all handles",
         "pen the device again",
