@@ -343,6 +343,40 @@ pub fn gfx1201_pci() -> Result<Rig, EngineError> {
     pci("gfx1201")
 }
 
+/// A simulated NVIDIA card that no kernel driver has, and what its kernels are compiled by: ours starts it with NVIDIA's
+/// firmware.
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+pub fn nv_pci(chip: &str, (sm, renderer): (&str, &str)) -> Result<Rig, EngineError> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+    let folder = root.join("nvidia-graphics");
+    if !folder.join("nvidia").is_dir() {
+        let script = "scripts/fetch firmware";
+        return Err(EngineError::NotFetched { folder, script });
+    }
+    let backend = nv_backend(sm, renderer)?;
+    let settings = Settings {
+        firmware: vec![folder],
+        ..Settings::default()
+    };
+    let twin = twin_nv::pci::machine::PciMachine::new(&format!("chip={chip}"));
+    let twin = twin.map_err(EngineError::Twin)?;
+    let machine: drivers::Twin = twin.clone();
+    let target = Target {
+        interface: Some(Transport::Pci.interface(true)),
+        ..Target::any(DeviceKind::Nv)
+    };
+    let device = drivers::open_with(&target, &settings, Some(&machine))?;
+    let engine = DeviceExecutor::engine(device, backend, Options::default())?;
+    Ok(Rig {
+        engine,
+        doubles: true,
+        flushes: false,
+        broken: Some(Box::new(move || twin.journal().violations())),
+    })
+}
+
 /// A simulated gfx1201 behind a bridge of USB.
 ///
 /// # Errors

@@ -378,7 +378,7 @@ impl<D: Driver> Backend for Handle<D> {
             _ => Ok(Vec::new()),
         };
         let mut found = self.card.driver().evidence();
-        found.way = function.pci().condition();
+        found.way.extend(function.pci().condition());
         match walked {
             Ok(steps) => found.walk = steps,
             Err(error) => found.missing.insert(0, format!("page tables: {error}")),

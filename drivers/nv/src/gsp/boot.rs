@@ -5,10 +5,14 @@
 //! then any driver may come. Where that fails, or a start has failed that may have started GSP, the card is reset: memory of
 //! the host is freed when nothing on the card can access it any more, whoever makes it master again.
 //!
+//! A card that was cut off from memory of the host, since RM does not stop a channel, hears no call and fetches no microcode
+//! any more (the vendor's driver skips calls then: `gpuCheckSysmemAccess` in `_kgspRpcSanityCheck`): the reset alone ends it.
+//!
 //! Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu/gsp/kernel_gsp.c (`kgspUnloadRm_IMPL`,
 //! `_kgspInitLibosLoggingStructures`, `kgspSetupLibosInitArgs_IMPL`, `kgspPopulateGspRmInitArgs_IMPL`).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use drivers_gpu::bare::config::{self, SavedBars};
@@ -142,6 +146,8 @@ pub struct Started {
     way: Way,
     flush: BusAddr,
     held: Option<Held>,
+    /// It has no memory of the host any more, though GSP may run.
+    is_cut_off: AtomicBool,
 }
 
 /// Starts a card, from any state that an earlier driver has left.
@@ -349,6 +355,7 @@ impl Prepared {
             way: self.way,
             flush: self.flush,
             held: Some(self.held),
+            is_cut_off: AtomicBool::new(false),
         };
         let run = || {
             let failed = |stage: Stage| move |cause: Cause| card.failed(stage, cause);
@@ -421,6 +428,18 @@ impl Started {
         Arc::new(Messages::new(&self.rpc))
     }
 
+    /// Cuts the card off from memory of the host: nothing on it reads or writes there any more. RM hears no call from then on;
+    /// the end resets the card.
+    ///
+    /// # Errors
+    /// The configuration cannot be written: the card may go on.
+    pub(crate) fn cut_off(&self) -> Result<(), Cause> {
+        config::master(&**self.card.pci(), false)?;
+        self.is_cut_off.store(true, Ordering::Release);
+        self.rpc.close();
+        Ok(())
+    }
+
     /// Puts into GSP's queue what RM reads first.
     fn announce(&self, branch: Branch) -> Result<(), Cause> {
         let system = info::system(&**self.card.pci(), self.card.arch(), branch)?;
@@ -468,13 +487,15 @@ impl Started {
             }
             is_good
         };
-        if left == Left::Rm {
+        let is_cut_off = self.is_cut_off.load(Ordering::Acquire);
+        if left == Left::Rm && !is_cut_off {
             note(self.rpc.end());
             let gsp = Falcon::of(card, GSP);
             note(gsp.wait_mailbox("RM on GSP to shut down", SUSPENDED));
         }
         self.rpc.close();
         let is_down = match left {
+            _ if is_cut_off => false,
             Left::Nothing => true,
             Left::Falcons | Left::Rm => self.way.end(card, &mut note),
             Left::Gsp => false,

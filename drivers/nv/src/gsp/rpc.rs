@@ -184,9 +184,9 @@ impl Rpc {
         }
     }
 
-    /// From now on no call is made.
+    /// From now on no call is made. Why there were none before stays.
     pub(super) fn close(&self) {
-        lock(&self.turn).dead = Some(Cause::Ended);
+        lock(&self.turn).dead.get_or_insert(Cause::Ended);
     }
 
     /// Waits until GSP has made its queue, and RM on it has started.

@@ -1,12 +1,12 @@
 //! [`Nv`]: a started card, as a driver for [`drivers_gpu::bare`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use drivers_bundle::Evidence;
-use drivers_gpu::backend::Exception;
+use drivers_gpu::backend::{Access, Exception};
 use drivers_gpu::bare::{
-    self, AddressSpace, Driver, Found, Function, Live, Mmu as _, Queues, Slots,
+    self, AddressSpace, Driver, Found, Function, Live, Mmu as _, PAGE, Queues, Slots,
 };
 use drivers_gpu::bare::{Tables, Told as Exceptions};
 use drivers_spec::nv::chip::CHIPS;
@@ -32,7 +32,10 @@ use crate::chip::Chip;
 use crate::gsp::{self, Card, Cause, Event, GspError, Messages, Stage, Started};
 use crate::rm::device::Device;
 use crate::rm::facts::Facts;
-use crate::rm::fault::waves;
+use crate::rm::fault::{of_line, waves};
+
+/// Lines of RM's log that are kept for a report.
+const LINES: usize = 8;
 
 /// Looks at the clock until both halves are of the same moment: the high one moves every four seconds.
 const CLOCK_LOOKS: u32 = 4;
@@ -69,6 +72,34 @@ struct Heard {
     dead: BTreeMap<u32, u32>,
     /// Why, as far as nobody has asked yet, with the handles that had them.
     why: Vec<Found>,
+    /// The last access of each channel that was refused, by the log.
+    accesses: BTreeMap<u32, (u64, Access)>,
+    /// The last lines of the log.
+    log: VecDeque<String>,
+}
+
+impl Heard {
+    /// Notes a line of the log.
+    fn note(&mut self, channel: u32, xid: u32, line: &str) {
+        if let Some(access) = of_line(xid, line) {
+            self.accesses.insert(channel, access);
+        }
+        if self.log.len() == LINES {
+            self.log.pop_front();
+        }
+        self.log
+            .push_back(format!("Xid {xid}, channel {channel}: {line}"));
+    }
+
+    /// Adds the kind of the access to a fault of a channel, if the log has told it of that page.
+    fn refine(&mut self, channel: u32, why: &mut Exception) {
+        let Exception::Memory(fault) = why else {
+            return;
+        };
+        let told = self.accesses.remove(&channel);
+        let told = told.filter(|(va, _)| va / PAGE == fault.va / PAGE);
+        fault.access = fault.access.or(told.map(|(_, access)| access));
+    }
 }
 
 /// The same, with its shared resources.
@@ -247,7 +278,11 @@ impl Nv {
         if let Err(error) = self.hear() {
             tracing::warn!(target: "hcq::nv::pci", %error, "reading events of RM failed");
         }
-        lock(&self.heard).dead.remove(&channel.number);
+        {
+            let mut heard = lock(&self.heard);
+            heard.dead.remove(&channel.number);
+            heard.accesses.remove(&channel.number);
+        }
         lock(&self.channels).insert(slot, channel.clone());
     }
 
@@ -263,6 +298,9 @@ impl Nv {
     /// Takes in what RM has told.
     fn hear(&self) -> Result<(), Cause> {
         for event in self.started.events()? {
+            if let Event::Log { xid, channel, text } = &event {
+                lock(&self.heard).note(*channel, *xid, text);
+            }
             let all: Vec<_> = lock(&self.channels).values().cloned().collect();
             let find = |number| all.iter().find(|one| one.number == number);
             // RM may end a channel that is being freed by an error, and tells it late: nobody waits for that one.
@@ -274,8 +312,9 @@ impl Nv {
                 continue;
             }
             let told = fault::of_event(&event, |number| find(number).map(|one| &**one));
-            if let Some(((number, xid), why)) = told {
+            if let Some(((number, xid), mut why)) = told {
                 let mut heard = lock(&self.heard);
+                heard.refine(number, &mut why);
                 heard.dead.insert(number, xid);
                 heard.why.push((find(number).map(|one| one.owner), why));
             }
@@ -361,7 +400,7 @@ impl Driver for Nv {
     }
 
     fn cut_off(&self) -> Result<(), Cause> {
-        Ok(bare::config::master(&**self.function().pci(), false)?)
+        self.started.cut_off()
     }
 
     fn interrupt(&self) -> Result<bool, Cause> {
@@ -395,7 +434,10 @@ impl Driver for Nv {
     fn evidence(&self) -> Evidence {
         let channels: Vec<_> = lock(&self.channels).values().cloned().collect();
         let waves = channels.iter().flat_map(|channel| waves(channel.witness()));
+        let line = |line: &String| ["RM on GSP".to_owned(), line.clone()];
+        let way = lock(&self.heard).log.iter().map(line).collect();
         Evidence {
+            way,
             waves: waves.collect(),
             missing: vec!["registers: owned by RM on GSP".into()],
             ..Evidence::default()

@@ -99,6 +99,29 @@ fn mmu(channel: Witness<'_>) -> Option<Exception> {
     ))
 }
 
+/// What a line of RM's log says of an access that was refused: its address, and its kind where it is a virtual one.
+///
+/// Source: open-gpu-kernel-modules 570.144, src/nvidia/src/kernel/gpu: mmu/arch/volta/kern_gmmu_gv100.c
+/// (`kgmmuPrintFaultInfo_GV100`: the form of the address), fifo/arch/volta/kernel_fifo_gv100.c
+/// (`kfifoGetFaultAccessTypeString_GV100`). The line of RM on GSP is not published: what is not there is not known.
+pub(crate) fn of_line(xid: u32, line: &str) -> Option<(u64, Access)> {
+    if xid != XID_MMU {
+        return None;
+    }
+    let (_, rest) = line.split_once("faulted @ 0x")?;
+    let (high, rest) = rest.split_once('_')?;
+    let half = |digits: &str| u32::from_str_radix(digits, 16).ok().map(u64::from);
+    let va = half(high)? << 32 | half(rest.get(..8)?)?;
+    let kinds = [
+        ("ACCESS_TYPE_VIRT_READ", Access::Read),
+        ("ACCESS_TYPE_VIRT_PREFETCH", Access::Read),
+        ("ACCESS_TYPE_VIRT_WRITE", Access::Write),
+        ("ACCESS_TYPE_VIRT_ATOMIC", Access::Atomic),
+    ];
+    let kind = kinds.iter().find(|(name, _)| rest.contains(name));
+    kind.map(|(_, access)| (va, *access))
+}
+
 /// An access that was refused, by its address and `NV_PFAULT_FAULT_TYPE`.
 pub(crate) fn of_access(va: u64, kind: u32, access: Option<Access>) -> Exception {
     let not_present = kind <= fault_type::PTE || kind == fault_type::UNBOUND_INST_BLOCK;
@@ -280,6 +303,39 @@ mod tests {
         });
         let what = "an exception of multiprocessor 7, registers 0x0 (warp) and 0x4 (multiprocessor), instruction";
         assert_eq!((&*other.what, other.at), (what, Some(0x40)));
+    }
+
+    #[test]
+    fn the_access_of_a_fault_is_found_in_its_line() {
+        let line = |kind: &str| {
+            format!(
+                "Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x12_34567000. Fault is of \
+                 type FAULT_PTE {kind}"
+            )
+        };
+        for (kind, access) in [
+            ("ACCESS_TYPE_VIRT_READ", Some(Access::Read)),
+            ("ACCESS_TYPE_VIRT_WRITE", Some(Access::Write)),
+            ("ACCESS_TYPE_VIRT_ATOMIC", Some(Access::Atomic)),
+            ("ACCESS_TYPE_VIRT_PREFETCH", Some(Access::Read)),
+            ("ACCESS_TYPE_PHYS_READ", None),
+            ("UNRECOGNIZED_ACCESS_TYPE", None),
+        ] {
+            let expected = access.map(|access| (0x12_3456_7000, access));
+            assert_eq!(of_line(31, &line(kind)), expected, "{kind}");
+        }
+        // Another Xid, and lines that end early or have no address.
+        assert_eq!(of_line(32, &line("ACCESS_TYPE_VIRT_READ")), None);
+        for line in [
+            "",
+            "faulted @ 0x",
+            "faulted @ 0x12_345",
+            "faulted @ 0xg_00000000. ACCESS_TYPE_VIRT_READ",
+            "faulted @ 0x123456789_00000000. ACCESS_TYPE_VIRT_READ",
+            "faulted @ 0x1_0000000\u{e9} ACCESS_TYPE_VIRT_READ",
+        ] {
+            assert_eq!(of_line(31, line), None, "{line}");
+        }
     }
 
     #[test]

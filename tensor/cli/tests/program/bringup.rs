@@ -19,8 +19,12 @@ fn needs(dev: &str) -> Option<Vec<(&'static str, String)>> {
         return Some(vec![("CUDA_PATH", toolkit()?)]);
     }
     if dev.starts_with("TWINPCI") || dev.starts_with("TWINUSB") {
-        let folder =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/bookworm-backports");
+        let is_nv = dev.contains("+NV");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware");
+        let folder = match is_nv {
+            true => folder.join("nvidia-graphics"),
+            false => folder.join("bookworm-backports"),
+        };
         if !folder.is_dir() {
             println!(
                 "skipped: {}: scripts/fetch firmware fetches it",
@@ -28,7 +32,11 @@ fn needs(dev: &str) -> Option<Vec<(&'static str, String)>> {
             );
             return None;
         }
-        return Some(vec![("HCQDEV_FIRMWARE", folder.display().to_string())]);
+        let mut all = vec![("HCQDEV_FIRMWARE", folder.display().to_string())];
+        if is_nv {
+            all.push(("CUDA_PATH", toolkit()?));
+        }
+        return Some(all);
     }
     Some(Vec::new())
 }
@@ -81,6 +89,8 @@ fn every_simulated_device_gets_to_the_top() {
         ("TWINUSB+AMD::gfx1200", "hops=2,speed=high", &[]),
         ("TWINKGSL+QCOM::a630", "", &["queues", "matrix"]),
         ("TWINMSM+QCOM::a643", "", &["queues", "matrix"]),
+        ("TWINPCI+NV::ga102", "", &[]),
+        ("TWINPCI+NV::gb202", "bar1=32G", &[]),
     ];
     for (i, (dev, twin, without)) in devices.iter().enumerate() {
         if !part.has(i, 6) {

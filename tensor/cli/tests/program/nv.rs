@@ -2,6 +2,9 @@
 
 use crate::place;
 
+use std::path::Path;
+
+use conformance::part::Part;
 use place::{Place, losses, rows, succeed, toolkit};
 use tensor::DType;
 use tensor::io::npy;
@@ -149,6 +152,43 @@ fn the_demonstration_learns_as_on_the_cpu() {
         assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, sm_90 {gpu:?}");
     }
     assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
+}
+
+/// Started by us, with NVIDIA's own firmware: one card in a run, which the part chooses.
+#[test]
+fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
+    let Some(toolkit) = toolkit() else { return };
+    let folder =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
+    if !folder.join("nvidia").is_dir() {
+        println!(
+            "skipped: {}: scripts/fetch firmware fetches it",
+            folder.display()
+        );
+        return;
+    }
+    let firmware = folder.display().to_string();
+    let part = Part::chosen();
+    let cpu = losses(&[("DEV", "CPU")]);
+    let cards = [
+        ("TWINPCI+NV::ad102", "before=driver"),
+        ("TWINPCI+NV::gh100", "before=nobody"),
+    ];
+    for (_, (dev, twin)) in (0..)
+        .zip(cards)
+        .filter(|(number, _)| part.has(*number, cards.len()))
+    {
+        let gpu = losses(&[
+            ("DEV", dev),
+            ("HCQDEV_FIRMWARE", &firmware),
+            ("TWIN", twin),
+            ("CUDA_PATH", &toolkit),
+        ]);
+        for (a, b) in cpu.iter().zip(&gpu) {
+            assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, {dev} {gpu:?}");
+        }
+        assert!(gpu[2] < gpu[0] - 0.05, "{dev} {gpu:?}");
+    }
 }
 
 /// A product of 64 by 64 matrices on a GPU that is compiled for in some way: what comes out, and all that DEBUG shows.

@@ -108,6 +108,35 @@ fn a_tenth_on_another_card_without_a_kernel_driver() {
     }
 }
 
+/// The same of NVIDIA's: of one of them, which the part chooses, a quarter of the tenth.
+#[test]
+fn a_tenth_on_nvidias_cards_without_a_kernel_driver() {
+    let part = Part::chosen();
+    let cards = [
+        ("ga102", ("sm_86", "CUDA")),
+        ("ad102", ("sm_89", "PTX")),
+        ("gh100", ("sm_90", "CUDA")),
+        ("gb202", ("sm_120", "PTX")),
+    ];
+    let chosen = cards.iter().enumerate();
+    for (number, (chip, code)) in chosen.filter(|(number, _)| part.has(*number, cards.len())) {
+        println!("{chip}");
+        let Some(rig) = Rig::of_test(engines::nv_pci(chip, *code)) else {
+            return;
+        };
+        let index = Cell::new(0usize);
+        let quarter = |_: &_, _: &_| {
+            let (tenth, rest) = (index.get() / 10, index.get() % 10);
+            index.set(index.get() + 1);
+            rest == 0 && part.has(number + cards.len() * (tenth % 4), 4 * cards.len())
+        };
+        let report = run_suite(&rig.engine, quarter).unwrap();
+        assert!(report.cases > 50, "{report}");
+        assert!(report.failures.is_empty(), "{chip}: {report}");
+        rig.finish().unwrap();
+    }
+}
+
 #[test]
 fn every_group_has_a_test() {
     let references = References::open(&References::folder()).unwrap();

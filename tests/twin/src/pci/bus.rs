@@ -282,7 +282,7 @@ impl HostMemory {
 }
 
 /// Called with the number of an interrupt.
-pub type OnInterrupt = Box<dyn Fn(u32) + Send + Sync>;
+pub type OnInterrupt = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// A function's way to the memory of its machine.
 pub struct Bus {
@@ -481,10 +481,13 @@ impl Bus {
     }
 
     /// Interrupts, as far as somebody listens and the function is master: whether it did.
+    ///
+    /// Functions call this while they hold locks of their own: what is called takes none that is held while a function is
+    /// accessed.
     pub fn interrupt(&self, vector: u32) -> bool {
-        let call = lock(&self.on_interrupt);
-        let heard = call.as_ref().filter(|_| self.master());
-        if let Some(call) = heard {
+        let call = lock(&self.on_interrupt).clone();
+        let heard = call.filter(|_| self.master());
+        if let Some(call) = &heard {
             call(vector);
         }
         heard.is_some()

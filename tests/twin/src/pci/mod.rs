@@ -248,7 +248,7 @@ impl Function {
         let counts = Arc::new(Vectors::new(vectors));
         self.vectors = Some(counts.clone());
         self.bus
-            .on_interrupt(Box::new(move |vector| counts.fire(vector)));
+            .on_interrupt(Arc::new(move |vector| counts.fire(vector)));
         self
     }
 

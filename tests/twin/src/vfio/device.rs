@@ -10,6 +10,7 @@ use drivers_spec::vfio::{
 };
 use hcq::mem::view::View;
 use hcq::mem::window::AccessWidth;
+use hcq::sync::lock;
 use hcq::transport::{Map, Pci, ResetKind, TransportError};
 use zerocopy::IntoBytes;
 
@@ -26,8 +27,6 @@ const IRQS: u32 = 5;
 
 #[derive(Default)]
 pub(super) struct Device {
-    /// Eventfds by their interrupt.
-    pub(super) vectors: Vec<Option<i32>>,
     /// What a reset of the bus takes along was asked.
     asked: bool,
     /// Behind BARs that can be mapped.
@@ -258,7 +257,7 @@ impl Kernel {
         self.reset(slot, ResetKind::Bus)
     }
 
-    fn set_irqs(&self, state: &mut State, group: usize, argument: u64) -> Result<i32> {
+    fn set_irqs(&self, state: &State, group: usize, argument: u64) -> Result<i32> {
         let config = &self.slots[group].config;
         let argsz = |set: &IrqSet| set.argsz;
         let set: IrqSet = self.argument("DEVICE_SET_IRQS", argument, argsz)?;
@@ -277,9 +276,7 @@ impl Kernel {
         let wrong = |what: String| self.broken(&rules::IRQ, what, Errno::EINVAL);
         let flags = IrqSetFlags::from_bits_retain(set.flags);
         if flags == IrqSetFlags::DATA_NONE | IrqSetFlags::ACTION_TRIGGER && count == 0 {
-            if let Some(device) = &mut state.groups[group].device {
-                device.vectors.clear();
-            }
+            lock(&self.heard).vectors.remove(&group);
             return Ok(0);
         }
         if flags != IrqSetFlags::DATA_EVENTFD | IrqSetFlags::ACTION_TRIGGER || count == 0 {
@@ -309,8 +306,8 @@ impl Kernel {
                 fd if state.file(fd) == Ok(File::Event) => Some(fd),
                 fd => return wrong(format!("descriptor {fd} is no eventfd")),
             };
-            let device = state.groups[group].device.as_mut().ok_or(Errno::ENODEV)?;
-            let vectors = &mut device.vectors;
+            let mut heard = lock(&self.heard);
+            let vectors = heard.vectors.entry(group).or_default();
             vectors.resize(vectors.len().max(vector + 1), None);
             vectors[vector] = event;
         }

@@ -103,6 +103,14 @@ struct State {
     made: u32,
     containers: BTreeMap<u32, Container>,
     groups: Vec<Group>,
+}
+
+/// What interrupts lead to. A function raises one while it holds locks of its own, which requests of programs take while they
+/// hold [`State`]: this is apart from it, and nothing else is locked while this is.
+#[derive(Default)]
+struct Heard {
+    /// The eventfds of the vectors of each device, by the place of its group.
+    vectors: BTreeMap<usize, Vec<Option<i32>>>,
     /// How often each eventfd was told of.
     events: BTreeMap<i32, u64>,
 }
@@ -117,6 +125,7 @@ struct Slot {
 pub struct Kernel {
     slots: Vec<Slot>,
     state: Mutex<State>,
+    heard: Mutex<Heard>,
     told: Condvar,
     journal: Arc<Journal>,
 }
@@ -135,7 +144,7 @@ impl Kernel {
         Arc::new_cyclic(|kernel: &Weak<Kernel>| {
             let slot = |(group, (config, function)): (usize, (Config, Arc<Function>))| {
                 let kernel = kernel.clone();
-                function.bus().on_interrupt(Box::new(move |vector| {
+                function.bus().on_interrupt(Arc::new(move |vector| {
                     // A kernel that is gone hears nothing.
                     kernel
                         .upgrade()
@@ -155,6 +164,7 @@ impl Kernel {
                     groups,
                     ..State::default()
                 }),
+                heard: Mutex::default(),
                 told: Condvar::new(),
                 journal,
             }
@@ -219,10 +229,11 @@ impl Kernel {
             File::Device(group) => {
                 self.disable(group);
                 state.groups[group].device = None;
+                lock(&self.heard).vectors.remove(&group);
                 self.leave(&mut state, group);
             }
             File::Group(group) => self.leave(&mut state, group),
-            File::Event => _ = state.events.remove(&fd),
+            File::Event => _ = lock(&self.heard).events.remove(&fd),
         }
         Ok(())
     }
@@ -247,7 +258,7 @@ impl Kernel {
     pub fn event(&self) -> i32 {
         let mut state = self.lock();
         let fd = state.add(File::Event);
-        state.events.insert(fd, 0);
+        lock(&self.heard).events.insert(fd, 0);
         fd
     }
 
@@ -256,20 +267,20 @@ impl Kernel {
     /// # Errors
     /// `EBADF`.
     pub fn wait(&self, fd: i32, limit: Duration) -> Result<Option<u64>> {
-        let state = self.lock();
-        let waits = |state: &mut State| state.events.get(&fd) == Some(&0);
-        let waited = self.told.wait_timeout_while(state, limit, waits);
-        let (mut state, _) = unpoisoned(waited);
-        let count = state.events.get_mut(&fd).ok_or(Errno::EBADF)?;
+        let heard = lock(&self.heard);
+        let waits = |heard: &mut Heard| heard.events.get(&fd) == Some(&0);
+        let waited = self.told.wait_timeout_while(heard, limit, waits);
+        let (mut heard, _) = unpoisoned(waited);
+        let count = heard.events.get_mut(&fd).ok_or(Errno::EBADF)?;
         Ok(Some(std::mem::take(count)).filter(|count| *count > 0))
     }
 
     /// A function raises an interrupt; it is lost where nobody has asked for it.
     fn interrupt(&self, group: usize, vector: u32) {
-        let mut state = self.lock();
-        let device = state.groups[group].device.as_ref();
-        let fd = device.and_then(|device| device.vectors.get(vector as usize).copied().flatten());
-        if let Some(count) = fd.and_then(|fd| state.events.get_mut(&fd)) {
+        let mut heard = lock(&self.heard);
+        let vectors = heard.vectors.get(&group);
+        let fd = vectors.and_then(|vectors| vectors.get(vector as usize).copied().flatten());
+        if let Some(count) = fd.and_then(|fd| heard.events.get_mut(&fd)) {
             *count += 1;
             self.told.notify_all();
         }

@@ -1,3 +1,5 @@
+use std::sync::OnceLock;
+
 use drivers_spec::pci::PCI_COMMAND;
 use drivers_spec::vfio::{
     self as uapi, DeviceInfo, DmaMap, DmaUnmap, GroupStatus, IrqInfo, IrqSet, IrqSetFlags,
@@ -14,7 +16,7 @@ use crate::pci::{Bar, Bus, Function, HostMemory, Identity, Target};
 const ADDRESS: &str = "0000:03:00.0";
 
 /// A register of 32 bits, at the start of a BAR.
-struct Register(u32);
+struct Register(u32, Arc<OnceLock<Weak<Kernel>>>);
 
 impl Target for Register {
     fn read(
@@ -35,6 +37,9 @@ impl Target for Register {
     }
     fn reset(&mut self, _: ResetKind) {
         self.0 = 0;
+        // A thread of the function may raise an interrupt, while a program resets it.
+        let kernel = self.1.get().and_then(Weak::upgrade);
+        kernel.into_iter().for_each(|kernel| kernel.interrupt(0, 0));
     }
 }
 
@@ -60,16 +65,18 @@ impl Rig {
             class: 0x03_0000,
             revision: 0,
         };
+        let found: Arc<OnceLock<Weak<Kernel>>> = Arc::default();
         let bar = Bar {
             number: 5,
             bytes: 0x100,
             wide: false,
             prefetch: false,
-            target: Box::new(Register(0)),
+            target: Box::new(Register(0, found.clone())),
         };
         let bus = Bus::new(&HostMemory::new());
         let function = Function::new(ADDRESS, identity, vec![bar], bus.clone(), journal.clone());
         let kernel = Kernel::new(config, Arc::new(function), journal.clone());
+        found.set(Arc::downgrade(&kernel)).unwrap();
         let container = kernel.open("/dev/vfio/vfio").unwrap();
         let group = kernel.open(&kernel.group_path()).unwrap();
         Rig {

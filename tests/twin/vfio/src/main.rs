@@ -33,8 +33,8 @@ struct Args {
     /// A file for every access of the guest: a line each, as drivers are replayed from
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// A rule that may be broken: it is shown, and is no failure
-    #[arg(long, value_name = "RULE")]
+    /// A rule that may be broken, of whose violations only those with a text, if one is given: it is shown, and is no failure
+    #[arg(long, value_name = "RULE[=TEXT]")]
     allow: Vec<String>,
 }
 

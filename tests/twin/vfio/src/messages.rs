@@ -17,7 +17,7 @@ impl Messages {
     pub fn of(bus: &Bus) -> Messages {
         let messages = Messages::default();
         let sent = messages.clone();
-        bus.on_interrupt(Box::new(move |number| sent.send(number)));
+        bus.on_interrupt(Arc::new(move |number| sent.send(number)));
         messages
     }
 

@@ -76,6 +76,8 @@ pub struct Config {
     pub rpc_nth: Option<u64>,
     /// How many calls of it there were, for who asks.
     pub rpc_calls: Arc<AtomicU64>,
+    /// The class, or the number of the control, of the last one that has failed so, for who asks.
+    pub rpc_failed: Arc<AtomicU64>,
     /// What is wrong with the channel whose doorbell is rung as so-manieth, counted from 1.
     pub channel: Option<(Trouble, u64)>,
     /// What its keys accept.
@@ -102,6 +104,7 @@ impl Config {
             rpc_error: None,
             rpc_nth: None,
             rpc_calls: Arc::default(),
+            rpc_failed: Arc::default(),
             channel: None,
             signed: Signed::published(),
             resets: vec![ResetKind::Function, ResetKind::Bus],

@@ -6,8 +6,9 @@
 //! the last: by a register of its own (`NV_XVE_CYA_2`) up to Ada, by the top from Hopper on.
 //!
 //! Source: OGKM, ampere/ga102/dev_vm.h and hopper/gh100/dev_vm.h, NV_VIRTUAL_FUNCTION_PRIV_CPU_INTR; intr_tu102.c,
-//! intrRetriggerTopLevel_TU102; kernel_bif_gm107.c, kbifRearmMSI_GM107, which no chip later than Ada has; Linux, drivers/gpu/drm/nouveau/nvkm/subdev/vfn/tu102.c; nvkm/core/intr.c, nvkm_intr (order); nvkm/subdev/
-//! pci/gp100.c, gp100_pci_msi_rearm (the end of a message).
+//! intrRetriggerTopLevel_TU102; kernel_bif_gm107.c, kbifRearmMSI_GM107, which no chip later than Ada has; Linux, drivers/gpu/drm/
+//! nouveau/nvkm/subdev/vfn/tu102.c; nvkm/core/intr.c, nvkm_intr (order); nvkm/subdev/pci/gp100.c, gp100_pci_msi_rearm (the end
+//! of a message).
 
 use super::registers::CPU_INTR;
 
@@ -125,6 +126,12 @@ impl Interrupts {
         self.due()
     }
 
+    /// The message that was due could not be sent: the function is no master, or nobody listens. The next access or event
+    /// sends it. A guess: what a card does then is not published.
+    pub(super) fn unsent(&mut self) {
+        self.sent = false;
+    }
+
     /// The host has ended a message: whether the next one is due.
     pub(super) fn end(&mut self) -> bool {
         self.sent = false;
@@ -153,6 +160,8 @@ mod tests {
         assert_eq!(all.write(CPU_INTR + TOP_ENABLE, 0xf), Some(false));
         assert!(all.raise(0x85));
         assert!(all.end(), "it is still pending");
+        all.unsent();
+        assert!(all.raise(0x85), "the last message was not sent");
     }
 
     #[test]

@@ -101,7 +101,8 @@ fn parse(text: &str) -> Result<(Config, usize), Wrong> {
                 let numbers = match words[..] {
                     [function, result] => number(function).zip(number(result)),
                     [function, result, nth] => {
-                        config.rpc_nth = number(nth);
+                        // They are counted from 1: the 0th would never fail.
+                        config.rpc_nth = number::<u64>(nth).filter(|nth| *nth > 0);
                         let both = number(function).zip(number(result));
                         both.filter(|_| config.rpc_nth.is_some())
                     }
@@ -146,6 +147,7 @@ impl PciMachine {
             .map(|_| Config {
                 begun: Arc::default(),
                 rpc_calls: Arc::default(),
+                rpc_failed: Arc::default(),
                 ..config.clone()
             })
             .collect();
@@ -373,6 +375,7 @@ mod tests {
             ("before=me", "before=me: expected nobody or driver"),
             ("rpc=7", "rpc=7: expected a function, a result and which"),
             ("rpc=7:8:", "rpc=7:8:: expected a function, a result"),
+            ("rpc=7:8:0", "rpc=7:8:0: expected a function, a result"),
             ("irq=1", "irq=1: expected on or off"),
             ("channel=ends:1", "channel=ends:1: expected hangs or dies"),
         ] {

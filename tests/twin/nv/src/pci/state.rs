@@ -500,9 +500,9 @@ impl State {
         self.tells(due);
     }
 
-    fn tells(&self, due: bool) {
-        if due {
-            self.bus.interrupt(0);
+    fn tells(&mut self, due: bool) {
+        if due && !self.bus.interrupt(0) {
+            self.interrupts.unsent();
         }
     }
 

@@ -183,7 +183,7 @@ fn messages_are_ended_where_configuration_space_is_shown() {
     let client = Client::new("ga102");
     let rig = &client.boot.rig;
     let count = told.clone();
-    rig.pci.bus().on_interrupt(Box::new(move |_| {
+    rig.pci.bus().on_interrupt(Arc::new(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
     }));
     // GSP's vector is in the table, and its leaf is enabled, and the top.

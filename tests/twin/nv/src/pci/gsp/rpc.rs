@@ -127,6 +127,13 @@ pub(super) fn answer(state: &mut State, rm: &mut Rm, branch: Branch, rpc: &Part)
         let before = state.config.rpc_calls.fetch_add(1, Ordering::Relaxed);
         let nth = state.config.rpc_nth;
         if nth.is_none_or(|nth| nth == before + 1) {
+            // Where allocations have their class, and controls their number.
+            let number = match function {
+                GSP_RM_ALLOC => word(payload, 0xc),
+                _ => word(payload, 8),
+            };
+            let failed = &state.config.rpc_failed;
+            failed.store(number.into(), Ordering::Relaxed);
             return (Err(result), false);
         }
     }

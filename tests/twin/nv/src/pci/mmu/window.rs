@@ -154,7 +154,8 @@ fn pieces(
         let wrong = |why: String| (&BAR, format!("{access:?} at {va:#x} of {window:?}: {why}"));
         let root = root.ok_or_else(|| wrong("its instance block has no page directory".into()))?;
         let found = lock(&state.tlb).translate(&physical, root, va, who);
-        let leaf = found.map_err(|cause| wrong(format!("{cause:?}")))?;
+        let leaf = found
+            .map_err(|cause| wrong(format!("a page was expected, the walk ends at: {cause:?}")))?;
         if !leaf.rights.allow(access) {
             return Err(wrong(format!("the page is {:?}", leaf.rights)));
         }

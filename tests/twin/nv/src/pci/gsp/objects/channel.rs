@@ -1,7 +1,7 @@
 //! Groups of channels, subcontexts, channels, and the objects that engines have in them.
 //!
-//! Source: OGKM, kernel_channel.c; kernel_channel_group_api.c; kernel_fifo.c, kfifoChidMgrAllocChid_IMPL; alloc/alloc_channel.h, NVOS04_FLAGS;
-//! ampere/ga100/dev_ram.h; Linux, nvkm/engine/fifo/gv100.c, gv100_chan_ramfc_write (what firmware writes into an instance block);
+//! Source: OGKM, kernel_channel.c; kernel_channel_group_api.c; kernel_fifo.c, kfifoChidMgrAllocChid_IMPL; alloc/
+//! alloc_channel.h, NVOS04_FLAGS; ampere/ga100/dev_ram.h; Linux, nvkm/engine/fifo/gv100.c, gv100_chan_ramfc_write (what firmware writes into an instance block);
 //! nvkm/subdev/gsp/rm/r535/fifo.c.
 
 use drivers_spec::nv::chip::Arch;

@@ -1,8 +1,9 @@
 //! What a driver asks before it makes channels: engines and their runlists, sizes of buffers. Numbers that differ between cards are
 //! this model's choice.
 //!
-//! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/intr/engine_idx.h of each branch; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/
-//! ctrl0080fifo.h; Linux, nvkm/subdev/gsp/rm/r535/{fifo,gr}.c.
+//! Source: OGKM, ctrl/ctrl2080/{ctrl2080fifo,ctrl2080internal,ctrl2080ce}.h; src/nvidia/inc/kernel/gpu/intr/engine_idx.h of
+//! each branch; src/nvidia/inc/kernel/gpu/fifo/engine_info.h; ctrl/ctrl0080/ctrl0080fifo.h; Linux, nvkm/subdev/gsp/rm/r535/
+//! {fifo,gr}.c.
 
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::{class, status};

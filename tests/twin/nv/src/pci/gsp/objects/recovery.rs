@@ -1,17 +1,23 @@
 //! A channel dies: firmware writes its error notifier and those of its group, and tells the host.
 //!
 //! Source: OGKM, kernel_gsp.c, _kgspRpcRCTriggered: without confidential computing firmware has written the notifiers; _kgspRpcOsErrorLog;
-//! kernel_rc_notification.c, krcErrorSetNotifier; gp100/dev_fault.h, NV_PFAULT_FAULT_TYPE.
+//! kernel_rc_notification.c, krcErrorSetNotifier; gp100/dev_fault.h, NV_PFAULT_FAULT_TYPE; the line of a fault: kern_gmmu_gv100.c,
+//! kgmmuPrintFaultInfo_GV100; kern_gmmu_gp100.c, kgmmuGetFaultTypeString_GP100; kernel_fifo_gv100.c,
+//! kfifoGetFaultAccessTypeString_GV100. That firmware's own line has their words is seen in logs of Xid 31 alone.
 
 use drivers_spec::nv::abi::Struct;
+use drivers_spec::nv::class;
 use drivers_spec::nv::gsp::{OsErrorLog, RcTriggered, event};
 use drivers_spec::nv::push::Notification;
 use zerocopy::IntoBytes;
 
 use super::{Channel, Objects};
 use crate::engines::Error;
+use crate::engines::bus::Fault;
+use crate::pci::mmu::table::Cause;
 use crate::pci::runner::{Died, Key};
 use crate::pci::state::State;
+use crate::space::Access;
 
 /// `RC_NOTIFIER_SCOPE_TSG`.
 const GROUP: u32 = 1;
@@ -62,12 +68,47 @@ pub(in crate::pci::gsp) fn died(
     told(died, engine, branch)
 }
 
+/// The line of a fault of the MMU.
+fn line(chid: u32, engine: u32, fault: &Fault, cause: Option<Cause>) -> String {
+    let access = match fault.access {
+        Access::Read => "READ",
+        Access::Write => "WRITE",
+        Access::Atomic => "ATOMIC",
+    };
+    let cause = match cause {
+        Some(Cause::Pde) | None => "FAULT_PDE",
+        Some(Cause::PdeSize) => "FAULT_PDE_SIZE",
+        Some(Cause::Pte) => "FAULT_PTE",
+        Some(Cause::VaLimit) => "FAULT_VA_LIMIT_VIOLATION",
+        Some(Cause::Privilege) => "FAULT_PRIV_VIOLATION",
+        Some(Cause::ReadOnly) => "FAULT_RO_VIOLATION",
+        Some(Cause::Aperture) => "FAULT_UNSUPPORTED_APERTURE",
+        Some(Cause::Kind) => "FAULT_INFO_TYPE_UNSUPPORTED_KIND",
+        Some(Cause::Region) => "FAULT_INFO_TYPE_REGION_VIOLATION",
+        Some(Cause::Atomic) => "FAULT_INFO_TYPE_ATOMIC_VIOLATION",
+    };
+    let engine = match engine {
+        class::engine::GRAPHICS => "GRAPHICS GPCCLIENT_T1_0".to_owned(),
+        copy => {
+            let number = copy.saturating_sub(class::engine::COPY0);
+            format!("CE{number} HUBCLIENT_CE{number}")
+        }
+    };
+    let (high, low) = (fault.va >> 32, fault.va as u32);
+    format!(
+        "Ch {chid:08x}, intr 00000000. MMU Fault: ENGINE {engine} faulted @ {high:#x}_{low:08x}. Fault is of type {cause} \
+         ACCESS_TYPE_VIRT_{access}"
+    )
+}
+
 /// What the host is told.
 fn told(died: &Died, engine: u32, branch: drivers_spec::nv::abi::Branch) -> Vec<(u32, Vec<u8>)> {
     let (runlist, chid) = died.key;
     let Error {
         xid, what, fault, ..
     } = &died.error;
+    let line = fault.map(|fault| line(died.key.1, engine, &fault, died.cause));
+    let what = line.as_ref().unwrap_or(what);
     let mut text = [0; 256];
     let bytes = what.len().min(text.len() - 1);
     text[..bytes].copy_from_slice(&what.as_bytes()[..bytes]);
