@@ -161,22 +161,22 @@ fn it_stops_at_the_rung_that_fails() {
             pci,
             "never=message",
             "map",
-            3,
+            7,
             &["stage 9 of 13, power management"],
         ),
-        (pci, "gone=500", "map", 3, &["stage 13 of 13", "0xffffffff"]),
+        (pci, "gone=500", "map", 7, &["stage 13 of 13", "0xffffffff"]),
         (
             usb,
             "trouble=unplug:0,away=9",
             "map",
-            3,
+            7,
             &["stage 1 of 4, bridge", "2-1", "the device is gone"],
         ),
         (
             usb,
             "hops=1,trouble=stall:1000",
             "map",
-            3,
+            7,
             &[" of 13, ", "endpoint stalled", "doorbell explain"],
         ),
         (
@@ -186,7 +186,7 @@ fn it_stops_at_the_rung_that_fails() {
             3,
             &["/dev/nvidiactl", "permission denied"],
         ),
-        (nvk, "fault=call:mmap:ENOMEM", "map", 3, &["mmap", "ENOMEM"]),
+        (nvk, "fault=call:mmap:ENOMEM", "map", 7, &["mmap", "ENOMEM"]),
         (nvk, "fault=hang:channel=0", "ring", 5, &["compute queue 0"]),
     ] {
         let args = if twin.contains("hang") {
