@@ -291,7 +291,7 @@ fn a_warm_start_is_recorded_and_messages_have_names() {
         replay.err
     );
     for (stage, names) in [
-        ("smu", &["PPSMC_MSG_GetSmuVersion", "PPSMC_Result_OK"][..]),
+        ("smu", &["PPSMC_MSG_EnableAllSmuFeatures", "PPSMC_Result_OK"][..]),
         (
             "PSP",
             &[
