@@ -239,7 +239,8 @@ fn two_runs_of_a_command_differ_in_nothing() {
             ];
             succeed(&place, &record, &env);
         }
-        for values in [&[][..], &["--values"]] {
+        let plain: &[&str] = &[];
+        for values in [plain, &["--values"]] {
             let diff = [&["trace", "diff"], values, &["one", "two"]].concat();
             let diff = succeed(&place, &diff, &[]).out;
             let equal = |line: &str| line.ends_with(" equal, 0 different");
@@ -267,7 +268,8 @@ fn a_warm_start_is_recorded_and_messages_have_names() {
     let Some(firmware) = firmware() else { return };
     let env = [("HCQDEV_FIRMWARE", firmware.as_str())];
     let place = Place::new();
-    for (file, warm) in [("cold", &[][..]), ("warm", &["--warm"])] {
+    let plain: &[&str] = &[];
+    for (file, warm) in [("cold", plain), ("warm", &["--warm"])] {
         let record = [
             &["--dev", CARD, "trace", "record"],
             warm,
@@ -291,7 +293,10 @@ fn a_warm_start_is_recorded_and_messages_have_names() {
         replay.err
     );
     for (stage, names) in [
-        ("smu", &["PPSMC_MSG_EnableAllSmuFeatures", "PPSMC_Result_OK"][..]),
+        (
+            "smu",
+            &["PPSMC_MSG_EnableAllSmuFeatures", "PPSMC_Result_OK"][..],
+        ),
         (
             "PSP",
             &[
