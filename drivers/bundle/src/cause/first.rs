@@ -8,6 +8,10 @@ use crate::schema::{Bundle, Hex, Queue, Register};
 /// What registers of a card read that is not there.
 const ONES: u64 = u32::MAX as u64;
 
+/// What the system says for the width of a link whose status register reads as ones (bits 9:4). Source: Linux, pci-sysfs.c,
+/// `current_link_width_show`.
+const NO_LINK: &str = "63";
+
 /// Bit of `CP_MEC_CNTL` (`mec_me1_halt`) and of `CP_MEC_RS64_CNTL` (`mec_halt`).
 const MEC_HALT: u64 = 1 << 30;
 
@@ -18,35 +22,46 @@ pub(super) fn explain(bundle: &Bundle) -> Option<Explanation> {
         .or_else(|| lost_doorbell(bundle))
 }
 
+/// What a file of the PCI function says, if it is there.
+fn of_function<'a>(bundle: &'a Bundle, name: &str) -> Option<&'a str> {
+    let path = format!("/sys/bus/pci/devices/{}/{name}", bundle.device.place);
+    let mut files = bundle.system.files.iter();
+    let [_, text] = files.find(|[file, _]| *file == path)?;
+    Some(text)
+}
+
 fn off_the_bus(bundle: &Bundle) -> Option<Explanation> {
     let registers = &bundle.evidence.registers;
     let all = registers.iter().all(|register| register.value.0 == ONES);
-    let found = Explanation::new(
-        "device-gone",
-        "the device is gone: all its registers read as ones",
-    );
-    (all && !registers.is_empty()).then(|| {
-        found
-            .because(format!("{} registers read, each is {ONES:#x}", registers.len()))
-            .then("Check power and cable, and whether the card is still listed (`lspci`, `doorbell doctor`)")
-    })
+    let (text, why) = match of_function(bundle, "current_link_width") {
+        _ if all && !registers.is_empty() => (
+            "the device is gone: all its registers read as ones",
+            format!("{} registers read, each is {ONES:#x}", registers.len()),
+        ),
+        Some(NO_LINK) => (
+            "the device is gone: its configuration space reads as ones",
+            format!("current_link_width of {} is {NO_LINK}", bundle.device.place),
+        ),
+        _ => return None,
+    };
+    Some(Explanation::new("device-gone", text).because(why).then(
+        "Check power and cable, and whether the card is still listed (`lspci`, `doorbell doctor`)",
+    ))
 }
 
 /// A function of PCI that the system has put to sleep.
 fn no_power(bundle: &Bundle) -> Option<Explanation> {
-    let path = format!("/sys/bus/pci/devices/{}/power_state", bundle.device.place);
-    let mut files = bundle.system.files.iter();
-    let [_, state] = files.find(|[file, _]| *file == path)?;
+    let state = of_function(bundle, "power_state").filter(|state| state.starts_with("D3"))?;
+    let place = &bundle.device.place;
     let text = format!("the card sleeps: the system has put it into the power state {state}");
-    state.starts_with("D3").then(|| {
+    Some(
         Explanation::new("no-power", text)
-            .because(format!("{path}: {state}, expected D0"))
+            .because(format!("power_state of {place} is {state}, expected D0"))
             .then(format!(
-                "Keep it awake: `echo on | sudo tee /sys/bus/pci/devices/{}/power/control`",
-                bundle.device.place
+                "Keep it awake: `echo on | sudo tee /sys/bus/pci/devices/{place}/power/control`"
             ))
-            .then("If it sleeps again, switch off runtime power management of the bridge above it, too")
-    })
+            .then("If it sleeps again, switch off runtime power management of the bridge above it, too"),
+    )
 }
 
 /// The registers of a name, of whatever block and queue.
@@ -209,17 +224,20 @@ mod tests {
     }
 
     #[test]
-    fn a_card_that_sleeps_is_told_by_the_systems_file() {
-        let state = |state: &str| {
-            let path = "/sys/bus/pci/devices/0000:03:00.0/power_state".to_owned();
+    fn a_card_that_sleeps_or_has_no_link_is_told_by_the_systems_files() {
+        let file = |name: &str, text: &str| {
+            let path = format!("/sys/bus/pci/devices/0000:03:00.0/{name}");
             Bundle {
                 system: System {
-                    files: vec![[path, state.to_owned()]],
+                    files: vec![[path, text.to_owned()]],
                     ..System::default()
                 },
                 ..bundle(Kind::Check, Vec::new())
             }
         };
+        assert_eq!(cause(&file("current_link_width", "63")), "device-gone");
+        assert_eq!(cause(&file("current_link_width", "16")), "wrong-result");
+        let state = |state| file("power_state", state);
         assert_eq!(cause(&state("D3cold")), "no-power");
         assert_eq!(cause(&state("D3hot")), "no-power");
         assert_eq!(cause(&state("D0")), "wrong-result");
