@@ -79,7 +79,7 @@ pub fn open(target: &Target) -> Result<Arc<dyn Device>> {
 /// [`Error::Unsupported`] for a chip that no driver knows; [`Error::NoDevice`] for a kind without driver in this version, for a simulated device without
 /// `twin`, for several indices, for what is not there, and for an architecture that the device does
 /// not have; [`Error::NoPermission`] and [`Error::Unsupported`] for what is there and cannot be
-/// used; else what the driver says.
+/// used; [`Error::NotStarted`] for what is there and free, and does not start; else what the driver says.
 pub fn open_with(
     target: &Target,
     settings: &Settings,

@@ -57,6 +57,13 @@ pub enum Standing {
     Unknown,
 }
 
+/// The file of other names only that has this hash.
+pub(crate) fn with_other_name(name: &str, sha256: &str) -> Option<Known> {
+    let mut same = FILES.iter().filter(|known| known.sha256 == sha256);
+    let first = same.clone().next()?;
+    same.all(|known| known.name != name).then_some(*first)
+}
+
 /// Compares a file with the releases, newest first.
 pub fn standing(name: &str, version: u32, sha256: &str) -> Standing {
     let known = releases(name);

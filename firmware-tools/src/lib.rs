@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amd;
+mod belongs;
 #[cfg(feature = "cli")]
 pub mod command;
 mod file;
@@ -123,6 +124,19 @@ pub enum Error {
         name: String,
         /// The part of it.
         part: String,
+    },
+    /// A file of another chip or release under this name.
+    #[error(
+        "{name}: this is {is}, expected {expected}. Install the file again ({})",
+        Vendor::of(.name).packages()
+    )]
+    Other {
+        /// The image.
+        name: String,
+        /// What it is.
+        is: String,
+        /// What its name, or the files beside it, say.
+        expected: String,
     },
     /// An invalid line in a manifest.
     #[error("{path} line {line}: {why}")]

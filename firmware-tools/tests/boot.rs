@@ -116,6 +116,39 @@ fn a_boot_without_a_file_names_it() {
     assert!(error.starts_with("psp_*_sos.bin: "), "{error}");
 }
 
+/// Files of another chip, and of another release than the rest, are whole and signed; they are not loaded all the same.
+#[test]
+fn files_of_another_chip_or_release_are_not_loaded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/firmware");
+    let chip = CHIPS.iter().find(|chip| chip.gfx == "gfx1201").unwrap();
+    let boot = |suite: &str, instead: (&str, &str, &str)| {
+        let read = |name: String| {
+            let (file, suite, from) = match name == instead.0 {
+                true => instead,
+                false => (&*name, suite, &*name),
+            };
+            let bytes = std::fs::read(folder.join(suite).join("amdgpu").join(from)).unwrap();
+            (file.to_owned(), bytes)
+        };
+        let names = chip.blocks.boot_files(Edition::Usual).into_iter();
+        let firmware = Firmware::of(names.map(read).collect());
+        let outcome = firmware.boot().map(|_| ());
+        outcome.unwrap_err().to_string()
+    };
+    let [one, two] = ["bookworm-backports", "trixie-backports"];
+    let other = boot(one, ("gc_12_0_1_mec.bin", one, "gc_12_0_0_mec.bin"));
+    let said = "gc_12_0_1_mec.bin: this is gc_12_0_0_mec.bin of firmware-amd-graphics ";
+    assert!(other.starts_with(said), "{other}");
+    let older = boot(one, ("gc_12_0_1_mec.bin", one, "gc_11_0_0_mec.bin"));
+    assert!(older.contains("this is gc_11_0_0_mec.bin of"), "{older}");
+    let mixed = boot(one, ("gc_12_0_1_mec.bin", two, "gc_12_0_1_mec.bin"));
+    let said = "gc_12_0_1_mec.bin: this is of firmware-amd-graphics ";
+    assert!(
+        mixed.starts_with(said) && mixed.contains(", as the files before it"),
+        "{mixed}"
+    );
+}
+
 /// What no checksum is kept for is signed: with a bit of it changed it is not loaded.
 #[test]
 fn a_bit_that_amd_has_not_signed_is_found() {

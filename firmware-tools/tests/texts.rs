@@ -116,6 +116,25 @@ fn verify_says_what_is_wrong() {
 }
 
 #[test]
+fn verify_says_what_a_file_of_another_chip_is() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::copy(at("gc_11_0_0_mec.bin"), at("gc_12_0_1_mec.bin")).unwrap();
+    let (code, out, _) = fwtool(folder.path(), &["verify", "gc_12_0_1_mec.bin"]);
+    let said = "BAD gc_12_0_1_mec.bin: this is firmware for GC 11, as its header says, expected firmware for GC 12. \
+                Install the file again (Debian: apt install firmware-amd-graphics";
+    assert!(out.starts_with(said), "{out}");
+    assert_eq!(code, 1);
+    let args = ["verify", "--chip", "gfx1201", "--from", "."];
+    let (code, out, _) = fwtool(folder.path(), &args);
+    assert!(
+        out.contains("BAD gc_12_0_1_mec.bin: gc_12_0_1_mec.bin: this is firmware for GC 11"),
+        "{out}"
+    );
+    assert_eq!(code, 1);
+}
+
+#[test]
 fn list_says_what_to_install() {
     let folder = folder();
     let (code, out, _) = fwtool(folder.path(), &["list", "--chip", "gfx1100", "--from", "."]);

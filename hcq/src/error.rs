@@ -149,6 +149,14 @@ pub enum Error {
         /// What it is, and what is supported.
         why: String,
     },
+    /// The device exists and is free, but it could not be started.
+    #[error("{asked} is there but did not start: {why}")]
+    NotStarted {
+        /// The device.
+        asked: String,
+        /// What was done, and what came of it.
+        why: String,
+    },
     /// No device matches the selection.
     #[error("no device for {asked}: {why}")]
     NoDevice {

@@ -236,7 +236,7 @@ fn progress(source: &hcq::Error) -> String {
 
 /// What the exit codes of `doorbell` and `doorbell-run` mean.
 pub const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failure, 2 usage, 3 no device, 4 permission, 5 device lost or hanging, \
-     6 unsupported hardware.";
+     6 unsupported hardware, 7 the device is there and did not start.";
 
 /// The exit code of a device's error: see [`EXIT_CODES`].
 pub fn device_code(e: &hcq::Error) -> u8 {
@@ -244,6 +244,7 @@ pub fn device_code(e: &hcq::Error) -> u8 {
         hcq::Error::NoDevice { .. } => 3,
         hcq::Error::NoPermission { .. } => 4,
         hcq::Error::Unsupported { .. } => 6,
+        hcq::Error::NotStarted { .. } => 7,
         hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => 5,
         _ => 1,
     }

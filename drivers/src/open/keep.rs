@@ -21,6 +21,9 @@ pub(super) fn coredumps(
     Some(Arc::new(coredumps))
 }
 
+/// Interfaces by which a GPU is found, and free, before it is started.
+const FOUND_BEFORE: [&str; 3] = ["PCI", "USB", "NVK"];
+
 /// Keeps what is known of a device that could not be started; returns the error with where that is.
 pub(super) fn start(
     coredumps: &Option<Arc<CoredumpWriter>>,
@@ -28,10 +31,16 @@ pub(super) fn start(
     (interface, place, log): (&str, &str, &str),
     error: Error,
 ) -> Error {
+    let error = match error {
+        Error::NoDevice { asked, why } if FOUND_BEFORE.contains(&interface) => {
+            Error::NotStarted { asked, why }
+        }
+        other => other,
+    };
     // A kernel driver that refuses has said all there is.
     let is_start = match error {
         Error::Fault { .. } => true,
-        Error::NoDevice { .. } => ["PCI", "USB"].contains(&interface),
+        Error::NotStarted { .. } => interface != "NVK",
         _ => false,
     };
     let Some(coredumps) = coredumps.as_ref().filter(|_| is_start) else {
@@ -54,7 +63,7 @@ pub(super) fn start(
         Err(why) => format!(" [no bundle: {why}]"),
     };
     match error {
-        Error::NoDevice { asked, why } => Error::NoDevice {
+        Error::NotStarted { asked, why } => Error::NotStarted {
             asked,
             why: why + &note,
         },

@@ -135,6 +135,7 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
             Error::NoPermission { asked, why: text }
         }
         Unusable::OldDriver { .. } | Unusable::Unfit(_) => Error::Unsupported { asked, why: text },
+        Unusable::Dead { .. } => Error::NotStarted { asked, why: text },
         Unusable::NoDriver => none(
             target,
             format!("{text}. For a simulated card, use DEV=TWINNVK+NV::ad102"),

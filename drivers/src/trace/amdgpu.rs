@@ -9,6 +9,7 @@
 //!
 //! Source: Linux, drivers/gpu/drm/amd/amdgpu/amdgpu_trace.h; amdgpu_device.c, `amdgpu_device_rreg`.
 
+use super::chips::{AMD, named};
 use super::diff::Step;
 use super::names::Names;
 
@@ -39,17 +40,34 @@ pub fn steps(text: &str, names: &Names) -> Result<Vec<Step>, usize> {
         let (Some(_), Some(dword), Some(value)) = (next(), next(), next()) else {
             return Err(line);
         };
-        let (what, stage) = names.register(dword * 4);
+        let (what, stage, message) = names.register(dword * 4, value);
         steps.push(Step {
             line,
             stage,
             what,
             is_write,
             value: Some(value),
+            message,
             times: 1,
         });
     }
     Ok(steps)
+}
+
+/// The chips of a log, each once: the device stands before each register.
+pub fn chips(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in text.lines() {
+        let device = line.split_once("amdgpu_device_").and_then(|(_, rest)| {
+            let (_, rest) = rest.split_once(':')?;
+            let digits = rest.split(',').next()?.trim().strip_prefix("0x")?;
+            u16::from_str_radix(digits, 16).ok()
+        });
+        let chip = device.map(|device| named([AMD, device]));
+        found.extend(chip.filter(|chip| !found.contains(chip)));
+    }
+    found.sort_unstable();
+    found
 }
 
 #[cfg(test)]
@@ -64,6 +82,7 @@ mod tests {
             modprobe-412 [002] ..... 71.204840: amdgpu_device_rreg: 0x744c, 0x00000002, 0xffffffff\n\
             modprobe-412 [002] ..... 71.204841: amdgpu_iv: ih:0\n";
         assert!(is_one(log));
+        assert_eq!(chips(log), ["gfx1100 (Navi 31, 1002:744c)"]);
         let steps = steps(log, &Names::default()).unwrap();
         let told: Vec<_> = steps
             .iter()

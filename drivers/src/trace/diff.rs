@@ -1,11 +1,15 @@
 //! Two recordings side by side. Each stage of one is held against the same stage of the other: drivers start blocks in
 //! orders of their own, and within a block the order is the hardware's.
+//!
+//! What two runs of one command do differently by themselves is not compared: how often the same is asked in a wait, what
+//! is [asked by the clock](hcq::transport::access::by_clock), how far interrupt rings are, what counters say.
 
 use std::hash::Hash;
 
+use hcq::transport::access::Verb;
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::names::Names;
+use super::names::{CALLS, Names};
 use super::recording::Recording;
 
 /// An access, as far as it can be compared.
@@ -19,8 +23,10 @@ pub struct Step {
     pub what: String,
     /// Whether it is written.
     pub is_write: bool,
-    /// The value, where there is one.
+    /// The value, where there is one that can be compared.
     pub value: Option<u64>,
+    /// The vendor's name of the message that the value is.
+    pub message: Option<&'static str>,
     /// How often it was read in a row: a wait.
     pub times: u32,
 }
@@ -31,14 +37,18 @@ pub fn steps(recording: &Recording, names: &mut Names) -> Vec<Step> {
     let mut steps = Vec::new();
     for entry in &recording.entries {
         let told = names.tell(&entry.record);
+        let access = &entry.record.access;
         let is_step = told.value.is_some() && !["machine", "memory"].contains(&told.stage);
-        if is_step {
+        // How often a call that waits comes back with nothing is a matter of time.
+        let is_wait = access.verb == Verb::Ioctl && access.name.contains("_WAIT");
+        if is_step && !access.is_by_clock && !is_wait {
             steps.push(Step {
                 line: entry.line,
                 stage: told.stage,
                 what: told.what,
                 is_write: told.is_write,
                 value: told.value,
+                message: told.message,
                 times: 1,
             });
         }
@@ -46,19 +56,67 @@ pub fn steps(recording: &Recording, names: &mut Names) -> Vec<Step> {
     steps
 }
 
-/// Reads of the same place in a row are one wait, with its last value.
+/// How far the host has read an interrupt ring, and the card has filled it.
+const INTERRUPT_POINTERS: [&str; 2] = ["IH_RB_RPTR", "IH_RB_WPTR"];
+
+/// Parts of the names of registers that are other ones at each look: clocks, and how far rings are.
+const COUNTERS: [&str; 6] = [
+    "TSC",
+    "COUNTER",
+    "CLOCK_COUNT",
+    "TIMESTAMP",
+    "_RPTR",
+    "_WPTR",
+];
+
+/// What of a step two runs have in common, if anything.
+fn comparable(mut step: Step) -> Option<Step> {
+    let register = step.what.rsplit('.').next().unwrap_or_default();
+    let has = |names: &[&str]| names.iter().any(|name| register.contains(name));
+    // A ring is told to be empty once; then its pointers follow the interrupts.
+    let is_emptied = step.is_write && step.value == Some(0);
+    if has(&INTERRUPT_POINTERS) && !is_emptied {
+        return None;
+    }
+    if !step.is_write && has(&COUNTERS) {
+        step.value = None;
+    }
+    Some(step)
+}
+
+/// Registers that a wait looks at in turn, at most.
+const IN_TURN: usize = 4;
+
+/// Reads of the same places in a row are one wait, with their last values.
 fn waits(steps: &[Step]) -> Vec<Step> {
     let mut found: Vec<Step> = Vec::new();
     for step in steps {
-        match found.last_mut() {
-            Some(last) if !last.is_write && !step.is_write && last.what == step.what => {
-                last.times += 1;
-                last.value = step.value;
+        found.push(step.clone());
+        while let Some(turn) = (1..=IN_TURN).find(|&turn| is_again(&found, turn)) {
+            let last = found.split_off(found.len() - turn);
+            let first = found.len() - turn;
+            for (before, again) in found[first..].iter_mut().zip(last) {
+                before.times += again.times;
+                before.value = again.value;
+                before.message = again.message;
             }
-            _ => found.push(step.clone()),
         }
     }
     found
+}
+
+/// Whether the last so many steps read the same as those before them.
+fn is_again(steps: &[Step], turn: usize) -> bool {
+    let Some(start) = steps.len().checked_sub(2 * turn) else {
+        return false;
+    };
+    let (before, last) = steps[start..].split_at(turn);
+    let mut both = before.iter().zip(last);
+    // Calls of a kernel driver are no looks: each does something.
+    both.all(|(one, other)| {
+        let is_look = |step: &Step| !step.is_write && step.stage != CALLS;
+        is_look(one) && is_look(other) && one.what == other.what
+    })
 }
 
 /// A line of a comparison.
@@ -97,6 +155,7 @@ pub fn compare(first: &[Step], second: &[Step], values: bool) -> Vec<Stage> {
             .iter()
             .filter(|step| step.stage == name)
             .cloned()
+            .filter_map(comparable)
             .collect();
         waits(&of_stage)
     };
@@ -157,8 +216,52 @@ mod tests {
             what: what.into(),
             is_write,
             value: Some(value),
+            message: None,
             times: 1,
         }
+    }
+
+    /// The steps of a recording of these lines, none of which needs names.
+    fn recorded(lines: &str) -> Vec<Step> {
+        let text = format!("# doorbell trace 1\n{lines}");
+        steps(&Recording::parse(&text).unwrap(), &mut Names::default())
+    }
+
+    #[test]
+    fn what_depends_on_time_is_no_difference() {
+        let ioctl = |mark: &str, name: &str| {
+            format!("+1 /dev/kfd {mark}ioctl request=0x0 name={name} data=00 -> ok 0x0\n")
+        };
+        let calls = [
+            ioctl("", "AMDKFD_IOC_CREATE_QUEUE"),
+            ioctl("", "AMDKFD_IOC_WAIT_EVENTS"),
+            ioctl("?", "DRM_IOCTL_AMDGPU_INFO"),
+        ];
+        let [once, often] = [&calls[..1], &calls[..]].map(|calls| recorded(&calls.concat()));
+        assert_eq!(once, often);
+        // A call that is made twice does something twice.
+        let twice = recorded(&[&*calls[0], &*calls[0]].concat());
+        let stages = compare(&once, &twice, false);
+        assert_eq!(stages[0].lines.len(), 1);
+
+        let pointer = |name: &str, is_write, value| comparable(step("IH", name, is_write, value));
+        assert!(pointer("OSSSYS0.IH_RB_RPTR", true, 0x40).is_none());
+        assert!(pointer("OSSSYS0.IH_RB_WPTR_RING1", false, 0x40).is_none());
+        assert!(pointer("OSSSYS0.IH_RB_RPTR", true, 0).is_some());
+        let clock = pointer("SMUIO0.GOLDEN_TSC_COUNT_LOWER", false, 77);
+        assert_eq!(clock.unwrap().value, None);
+    }
+
+    #[test]
+    fn a_wait_that_looks_at_registers_in_turn_is_one() {
+        let turn = [step("GFX", "A", false, 0), step("GFX", "B", false, 1)];
+        let short = [&turn[..], &[step("GFX", "C", true, 1)]].concat();
+        let long = [&turn[..], &turn[..], &turn[..], &short[..]].concat();
+        let stages = compare(&short, &long, true);
+        assert_eq!((stages[0].same, stages[0].lines.len()), (3, 0));
+        let found = waits(&long);
+        let times: Vec<_> = found.iter().map(|step| step.times).collect();
+        assert_eq!(times, [4, 4, 1]);
     }
 
     #[test]

@@ -15,8 +15,28 @@ use hcq::transport::Pci;
 use hcq::transport::access::{Access, Record, Verb};
 use hcq::transport::tap::Tapped;
 
+use super::messages;
 use super::recording::Recording;
 use crate::regs::Card;
+
+/// All stages, in the order of a start.
+pub const STAGES: [&str; 15] = [
+    "machine",
+    "memory",
+    CALLS,
+    "bus",
+    "PSP",
+    "SMU",
+    "IH",
+    "HDP",
+    "MMHUB",
+    "GCHUB",
+    "SDMA",
+    "GFX",
+    "VRAM",
+    "doorbells",
+    OTHER,
+];
 
 /// BARs of AMD's cards: VRAM, doorbells, registers.
 const VRAM: u64 = 0;
@@ -47,6 +67,8 @@ pub struct Told {
     pub what: String,
     /// What was read or written there, where that is a number.
     pub value: Option<u64>,
+    /// The vendor's name of the message that the value is.
+    pub message: Option<&'static str>,
     /// Whether it was written.
     pub is_write: bool,
     /// All of it, for people.
@@ -101,12 +123,21 @@ impl Names {
         self.0.values().map(|card| card.places.len()).sum()
     }
 
-    /// What a register at a byte address is called, on the only card, and the stage it belongs to.
-    pub(super) fn register(&self, at: u64) -> (String, &'static str) {
-        let place = self.0.values().find_map(|card| card.places.get(&at));
-        match place {
-            Some(place) => (name(place), stage(place.named)),
-            None => (format!("register {at:#x}"), OTHER),
+    /// What a register at a byte address is called, on the only card, the stage it belongs to, and the message that a value
+    /// in it is.
+    pub(super) fn register(
+        &self,
+        at: u64,
+        value: u64,
+    ) -> (String, &'static str, Option<&'static str>) {
+        let mut cards = self.0.values();
+        let found = cards.find_map(|card| Some((card.gfx, card.places.get(&at)?)));
+        match found {
+            Some((gfx, place)) => {
+                let message = messages::in_mailbox(place.named.reg.word.name, gfx, value as u32);
+                (name(place), stage(place.named), message)
+            }
+            None => (format!("register {at:#x}"), OTHER, None),
         }
     }
 
@@ -147,7 +178,15 @@ impl Names {
                 .ok()
                 .and_then(|answer| answer.values.first().copied()),
         };
-        let (stage, what, meaning) = self.place(device, access, value);
+        let Meant {
+            stage,
+            what,
+            meaning,
+            message,
+        } = self.place(device, access, value);
+        let command = psp_command(access);
+        let value = value.or(command.map(|(id, _)| id.into()));
+        let message = message.or(command.map(|(_, name)| name));
         let mut text = match (is_write, &access.verb) {
             (true, _) => format!("write {what}"),
             (
@@ -160,6 +199,9 @@ impl Names {
             (Some(meaning), _) => text += &meaning,
             (None, Some(value)) => text += &format!(" {value:#x}"),
             (None, None) => {}
+        }
+        if let Some(message) = message {
+            text += &format!(" {message}");
         }
         let bytes = match (is_write, answer) {
             (true, _) => access.data.len(),
@@ -176,58 +218,48 @@ impl Names {
             stage,
             what,
             value,
+            message,
             is_write,
             text,
         }
     }
 
-    /// Stage, name, and what a value there means.
-    fn place(
-        &mut self,
-        device: &str,
-        access: &Access,
-        value: Option<u64>,
-    ) -> (&'static str, String, Option<String>) {
+    /// What is accessed, and what a value there means.
+    fn place(&mut self, device: &str, access: &Access, value: Option<u64>) -> Meant {
         let verb = access.verb;
         let at = access.arg("offset");
         match verb {
             Verb::Read | Verb::Write | Verb::ReadBytes | Verb::WriteBytes => {
                 match access.arg("bar") {
                     REGISTERS => self.in_registers(device, verb, at, value),
-                    DOORBELLS => ("doorbells", format!("doorbell {}", at / 8), None),
+                    DOORBELLS => Meant::plain("doorbells", format!("doorbell {}", at / 8)),
                     VRAM => {
                         let (stage, what) = vram(at);
-                        (stage, what, None)
+                        Meant::plain(stage, what)
                     }
-                    bar => (OTHER, format!("BAR {bar} {at:#x}"), None),
+                    bar => Meant::plain(OTHER, format!("BAR {bar} {at:#x}")),
                 }
             }
-            Verb::ConfigRead | Verb::ConfigWrite => ("bus", format!("config {at:#x}"), None),
+            Verb::ConfigRead | Verb::ConfigWrite => Meant::plain("bus", format!("config {at:#x}")),
             Verb::Load | Verb::Store | Verb::LoadBytes | Verb::StoreBytes => {
-                ("memory", format!("memory {:#x}", access.arg("at")), None)
+                Meant::plain("memory", format!("memory {:#x}", access.arg("at")))
             }
-            Verb::Ioctl => ("calls", access.name.clone(), None),
+            Verb::Ioctl => Meant::plain(CALLS, access.name.clone()),
             _ => {
                 let mut bare = access.clone();
                 bare.data.clear();
-                ("machine", bare.to_string(), None)
+                Meant::plain("machine", bare.to_string())
             }
         }
     }
 
-    fn in_registers(
-        &mut self,
-        device: &str,
-        verb: Verb,
-        at: u64,
-        value: Option<u64>,
-    ) -> (&'static str, String, Option<String>) {
-        let unnamed = (OTHER, format!("register {at:#x}"), None);
+    fn in_registers(&mut self, device: &str, verb: Verb, at: u64, value: Option<u64>) -> Meant {
+        let unnamed = |at: u64| Meant::plain(OTHER, format!("register {at:#x}"));
         let Some(card) = self.0.get_mut(device) else {
-            return unnamed;
+            return unnamed(at);
         };
         let Some(direct) = card.places.get(&at) else {
-            return unnamed;
+            return unnamed(at);
         };
         let place = match direct.named.reg.word.name {
             "BIF_BX_PF0_RSMU_INDEX" if verb == Verb::Write => {
@@ -236,7 +268,7 @@ impl Names {
             }
             "BIF_BX_PF0_RSMU_DATA" => match card.places.get(&card.index) {
                 Some(place) => place,
-                None => return (OTHER, format!("register {:#x}", card.index), None),
+                None => return unnamed(card.index),
             },
             _ => direct,
         };
@@ -245,9 +277,49 @@ impl Names {
             let text = format!("{:?}", Value::<Gfxs>::new(word, card.gfx, value as u32));
             text.strip_prefix(word.name).unwrap_or(&text).to_owned()
         });
-        (stage(place.named), name(place), meaning)
+        let message =
+            value.and_then(|value| messages::in_mailbox(word.name, card.gfx, value as u32));
+        Meant {
+            stage: stage(place.named),
+            what: name(place),
+            meaning,
+            message,
+        }
     }
 }
+
+/// What an access is of, and what its value means.
+struct Meant {
+    stage: &'static str,
+    what: String,
+    /// The value by its fields.
+    meaning: Option<String>,
+    /// The vendor's name of the message that it is.
+    message: Option<&'static str>,
+}
+
+impl Meant {
+    /// A place whose values are numbers.
+    fn plain(stage: &'static str, what: String) -> Meant {
+        Meant {
+            stage,
+            what,
+            meaning: None,
+            message: None,
+        }
+    }
+}
+
+/// The command for the PSP's ring that an access writes, with its name.
+fn psp_command(access: &Access) -> Option<messages::Row> {
+    let is_start = access.verb == Verb::WriteBytes
+        && access.arg("bar") == VRAM
+        && access.arg("offset") == areas::PSP_COMMAND.at.0;
+    is_start.then(|| messages::command(&access.data)).flatten()
+}
+
+/// The stage of calls of a kernel driver.
+pub const CALLS: &str = "calls";
 
 /// What belongs to nothing that is known.
 const OTHER: &str = "other";
@@ -321,4 +393,21 @@ pub fn ioctl(record: &Record) -> Option<String> {
         },
     };
     fields::describe(drivers, request, &access.data, after)
+}
+
+#[cfg(test)]
+mod tests {
+    use drivers_spec::amd::mmio::tables;
+
+    use super::*;
+
+    #[test]
+    fn every_stage_is_in_the_list() {
+        for named in tables::all() {
+            assert!(STAGES.contains(&stage(named)), "{}", stage(named));
+        }
+        for at in (0..1 << 24).step_by(0x1000) {
+            assert!(STAGES.contains(&vram(at).0), "{at:#x}");
+        }
+    }
 }

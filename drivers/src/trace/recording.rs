@@ -8,7 +8,11 @@
 //! +1200 machine open name=0000:03:00.0 -> ok
 //! +5310 0000:03:00.0 config-read offset=0x4 bytes=0x2 -> ok 0x0
 //! ```
+//!
+//! Whoever records may be killed: a last line without its line break is not whole and is left out, even where what is
+//! there of it looks like an access (the end of a number may be missing).
 
+use std::fmt;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -125,6 +129,28 @@ pub struct Recording {
     pub origin: Origin,
     /// What was done, in order.
     pub entries: Vec<Entry>,
+    /// Where it was cut off, if it was.
+    pub cut: Option<Cut>,
+}
+
+/// The end of a recording that lacks its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// The line, from 1, that is not whole.
+    pub line: usize,
+    /// When the last access before it ended, in nanoseconds since the start.
+    pub at: u64,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = self.at as f64 / 1e3;
+        write!(
+            f,
+            "cut off in line {}, after {us:.1} us; only the whole lines before it are read",
+            self.line
+        )
+    }
 }
 
 /// Whether a text is a recording, of whatever version.
@@ -133,7 +159,7 @@ pub fn is_one(text: &str) -> bool {
 }
 
 impl Recording {
-    /// Parses the text of a file.
+    /// Parses the text of a file, to its last whole line.
     ///
     /// # Errors
     /// [`WrongLine`], the first.
@@ -144,6 +170,9 @@ impl Recording {
     /// The same of so many lines at most.
     fn parse_some(text: &str, most: usize) -> Result<Recording, WrongLine> {
         let mut recording = Recording::default();
+        // A text of one line alone is read as it is: its error says what it is not.
+        let whole = text.rfind('\n').map_or(text.len(), |end| end + 1);
+        let (text, rest) = text.split_at(whole);
         for (line, text) in (1..).zip(text.lines()) {
             let wrong = |why: String| WrongLine { line, why };
             if line > most {
@@ -173,6 +202,12 @@ impl Recording {
                 let record = rest.parse().map_err(|e| wrong(format!("{e}")))?;
                 recording.entries.push(Entry { line, at, record });
             }
+        }
+        if !rest.is_empty() {
+            recording.cut = Some(Cut {
+                line: text.lines().count() + 1,
+                at: recording.entries.last().map_or(0, |last| last.at),
+            });
         }
         match recording.entries.is_empty() && recording.origin == Origin::default() {
             true => Err(WrongLine {
@@ -238,6 +273,26 @@ mod tests {
     }
 
     #[test]
+    fn a_recording_is_read_to_its_last_whole_line() {
+        let whole = "# doorbell trace 1\n# argument demo\n+7 gpu send bar=0x5 -> ok\n";
+        assert_eq!(Recording::parse(whole).unwrap().cut, None);
+        // Wherever it is cut, also where a part of a number is one.
+        let next = "+9000 gpu read bar=0x5 offset=0x10 bytes=0x4 -> ok 0x1234";
+        for end in 1..=next.len() {
+            let cut = Recording::parse(&format!("{whole}{}", &next[..end])).unwrap();
+            assert_eq!(cut.entries.len(), 1, "{end}");
+            let end = cut.cut.unwrap();
+            assert_eq!(end, Cut { line: 4, at: 7 });
+            let told = "cut off in line 4, after 0.0 us; only the whole lines before it are read";
+            assert_eq!(end.to_string(), told);
+        }
+        let before = Recording::parse("# doorbell trace 1\n# argument demo\n# vari").unwrap();
+        assert_eq!(before.cut, Some(Cut { line: 3, at: 0 }));
+        assert!(Recording::parse("# doorbell trace 1\n# argu").is_err());
+        assert!(Recording::parse("# doorbell tr").is_err());
+    }
+
+    #[test]
     fn what_is_no_recording_is_named() {
         let why = |text: &str| Recording::parse(text).unwrap_err().to_string();
         assert_eq!(
@@ -245,15 +300,18 @@ mod tests {
             "line 1: expected \"# doorbell trace 1\", found \"{}\""
         );
         assert_eq!(why("# doorbell trace 1\n"), "line 1: empty recording");
-        assert_eq!(why("# doorbell trace 1\ngpu send"), "line 2: no timestamp");
         assert_eq!(
-            why("# doorbell trace 1\n+x gpu send"),
+            why("# doorbell trace 1\ngpu send\n"),
+            "line 2: no timestamp"
+        );
+        assert_eq!(
+            why("# doorbell trace 1\n+x gpu send\n"),
             "line 2: \"x\" is not a timestamp"
         );
         let many = "# doorbell trace 1\n# argument a\n# argument b\n";
         let error = Recording::parse_some(many, 2).unwrap_err().to_string();
         assert_eq!(error, "line 3: expected at most 2 lines, found more");
-        assert!(why("# doorbell trace 1\n+1 gpu jump -> ok").contains("unknown verb"));
+        assert!(why("# doorbell trace 1\n+1 gpu jump -> ok\n").contains("unknown verb"));
         assert!(
             Origin {
                 arguments: vec!["a\nb".into()],

@@ -11,6 +11,7 @@ use super::chip::{Blocks, Edition};
 use super::signature::Keys;
 use super::{Cp, Image, Kind, Part, PartId};
 use crate::Error;
+use crate::belongs;
 use crate::manifest::sha256;
 use crate::search::Search;
 
@@ -73,7 +74,8 @@ impl Firmware {
     /// The parts to load.
     ///
     /// # Errors
-    /// As [`Image::parse`]; [`Error::Missing`] if there is no file of the PSP's own; [`Error::Signature`].
+    /// As [`Image::parse`]; [`Error::Missing`] if there is no file of the PSP's own; [`Error::Signature`]; [`Error::Other`] for
+    /// files of another chip, or of several releases.
     pub fn boot(&self) -> Result<Boot<'_>, Error> {
         let images = self
             .files
@@ -88,6 +90,11 @@ impl Firmware {
             name: "psp_*_sos.bin".into(),
             folders: "the files of this boot".into(),
         })?;
+        let sums: Vec<_> = self.sums().collect();
+        for ((name, sum), image) in sums.iter().zip(&images) {
+            belongs::amd(name, image.block_version(), sum)?;
+        }
+        belongs::one_release(sums.iter().map(|(name, sum)| (*name, &**sum)))?;
         let keys = os.psp(PspFwType::PSP_KDB, false);
         let keys = keys.map(|part| Keys::of(part.bytes)).unwrap_or_default();
         for ((name, _), image) in self.files.iter().zip(&images) {

@@ -150,6 +150,13 @@ impl<'a> Image<'a> {
         }
     }
 
+    /// The major version of the block that its code is for; none for kinds that are not used, some of which have another
+    /// one there.
+    pub(crate) fn block_version(&self) -> Option<u16> {
+        let major = self.header.ip_version_major.get();
+        self.kind.used().then_some(major)
+    }
+
     /// The range of its checksum.
     pub fn checksum(&self) -> Checksum {
         self.checksum

@@ -10,7 +10,7 @@ use crate::amd::chip::{Blocks, Edition};
 use crate::known::{self, Standing};
 use crate::manifest::sha256;
 use crate::search::{Found, Search};
-use crate::{Error, Vendor, nv};
+use crate::{Error, Vendor, belongs, nv};
 
 /// The problem of a file that is not there.
 const MISSING: &str = "missing";
@@ -103,6 +103,9 @@ impl Row {
         match Image::parse(&row.file, &found.bytes) {
             Ok(image) => {
                 row.found = Some(version(image.version()));
+                row.problem = belongs::amd(&row.file, image.block_version(), &hash)
+                    .err()
+                    .map(|e| e.to_string());
                 match known::standing(&row.file, image.version(), &hash) {
                     Standing::Of(release) => row.release = Some(release),
                     Standing::Differs(release) => row.differs = Some(release),
@@ -123,6 +126,9 @@ impl Row {
         match nv::Image::parse(&row.file, &found.bytes) {
             Ok(image) => {
                 row.found = image.version().map(|version| version.to_string());
+                row.problem = belongs::nvidia(&row.file, &hash)
+                    .err()
+                    .map(|e| e.to_string());
                 match nv::known::standing(&row.file, &hash) {
                     nv::known::Standing::Of(known) => row.release = Some(known.release),
                     nv::known::Standing::Differs(known) => row.differs = Some(known.release),
@@ -190,7 +196,23 @@ fn rows(chip: &'static str, blocks: &Blocks, editions: &[Edition], search: &Sear
             rows.push(Row::of(chip, file, search));
         }
     }
+    mixed(&mut rows);
     rows
+}
+
+/// Marks the file that is of another release than those before it.
+fn mixed(rows: &mut [Row]) {
+    let sums = |row: &Row| Some((row.file.clone(), row.sha256.clone()?));
+    let files: Vec<_> = rows.iter().filter_map(sums).collect();
+    let files = files.iter().map(|(file, sum)| (&**file, &**sum));
+    let Err(e) = belongs::one_release(files) else {
+        return;
+    };
+    if let Error::Other { name, .. } = &e
+        && let Some(row) = rows.iter_mut().find(|row| row.file == *name)
+    {
+        row.problem.get_or_insert(e.to_string());
+    }
 }
 
 pub(super) fn version(number: u32) -> String {

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::Failure;
 use crate::Error;
+use crate::belongs;
 use crate::manifest::sha256;
 use crate::nv::known::{self, Standing};
 use crate::nv::{Image, Kind};
@@ -101,7 +102,9 @@ pub(super) fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
     let release = if kind == Kind::Vbios {
         String::new()
     } else {
-        match known::standing(name, &sha256(bytes)) {
+        let sum = sha256(bytes);
+        belongs::nvidia(name, &sum)?;
+        match known::standing(name, &sum) {
             Standing::Of(known) => format!(", of {} {}", known.package, known.release),
             Standing::Differs(known) => format!(
                 ", named as in {} {}, but the contents differ: damaged?",

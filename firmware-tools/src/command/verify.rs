@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::{Failure, From, chips, json, list, nvidia};
 use crate::amd::chip::Edition;
 use crate::amd::{Checksum, Image, Kind, discovery};
+use crate::belongs::{self, base};
 use crate::known::{self, Standing};
 use crate::manifest::{self, Verdict, sha256};
 use crate::search::{self, Search};
@@ -137,17 +138,16 @@ fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
     }
     let image = Image::parse(name, bytes)?;
     let kind = image.kind();
-    let sum = match image.checksum() {
+    let range = match image.checksum() {
         Checksum::Unknown => ", checksum over an unknown range",
         Checksum::Rest | Checksum::Code => "",
     };
     if !kind.used() {
-        return Ok(format!("{}, not used for compute{sum}", kind.name()));
+        return Ok(format!("{}, not used for compute{range}", kind.name()));
     }
-    let file = name.rsplit('/').next().unwrap_or(name);
-    let file = file.strip_suffix(".zst").unwrap_or(file);
-    let file = file.strip_suffix(".xz").unwrap_or(file);
-    let release = match known::standing(file, image.version(), &sha256(bytes)) {
+    let sum = sha256(bytes);
+    belongs::amd(name, image.block_version(), &sum)?;
+    let release = match known::standing(base(name), image.version(), &sum) {
         Standing::Of(release) => format!(", of firmware-amd-graphics {release}"),
         Standing::Differs(release) => {
             format!(
@@ -160,5 +160,5 @@ fn check(name: &str, bytes: &[u8]) -> Result<String, Error> {
         1 => "1 part".into(),
         n => format!("{n} parts"),
     };
-    Ok(format!("{}, {parts}{release}{sum}", kind.name()))
+    Ok(format!("{}, {parts}{release}{range}", kind.name()))
 }

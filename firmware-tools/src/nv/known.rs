@@ -45,15 +45,27 @@ pub enum Standing {
     Unknown,
 }
 
-/// Compares a file with the releases. `name` has as many of its folders as are known: chips have files of their own.
-pub fn standing(name: &str, sha256: &str) -> Standing {
+/// The file of other names only that has this hash. Chips share files, under a name each.
+pub(crate) fn with_other_name(name: &str, sha256: &str) -> Option<Known> {
+    let mut same = FILES.iter().filter(|known| known.sha256 == sha256);
+    let first = same.clone().next()?;
+    same.all(|known| !is_named(name, known)).then_some(*first)
+}
+
+/// Whether a file has the name of a known one, as far as both have folders.
+fn is_named(name: &str, known: &Known) -> bool {
     let name = name.strip_suffix(".zst").unwrap_or(name);
     let name = name.strip_suffix(".xz").unwrap_or(name);
     let ends = |long: &str, short: &str| {
         let rest = long.strip_suffix(short);
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('/'))
     };
-    let named = |known: &&Known| ends(name, known.name) || ends(known.name, name);
+    ends(name, known.name) || ends(known.name, name)
+}
+
+/// Compares a file with the releases. `name` has as many of its folders as are known: chips have files of their own.
+pub fn standing(name: &str, sha256: &str) -> Standing {
+    let named = |known: &&Known| is_named(name, known);
     let same = FILES
         .iter()
         .rfind(|known| named(known) && known.sha256 == sha256);

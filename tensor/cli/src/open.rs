@@ -226,6 +226,13 @@ impl Setup {
         self
     }
 
+    /// HCQDEV_WAIT_TIMEOUT_MS, if it is set: it comes before every limit of a command's own.
+    pub fn said_wait_timeout(&self) -> Option<Duration> {
+        let mut said = self.settings.said.iter();
+        let is_set = said.any(|[name, _]| name == "HCQDEV_WAIT_TIMEOUT_MS");
+        is_set.then_some(self.settings.wait_timeout)
+    }
+
     /// Limit of a wait for work, regardless of progress, unless HCQDEV_WORK_TIMEOUT_MS is set.
     pub fn within(mut self, limit: Duration) -> Setup {
         self.settings.work_timeout.get_or_insert(limit);

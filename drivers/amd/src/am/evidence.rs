@@ -15,10 +15,12 @@ use super::waves;
 use super::xcc::{Bank, Xcc};
 
 /// Status registers of a graphics block.
-const BLOCK: [&Reg; 4] = [
+const BLOCK: [&Reg; 6] = [
     &gc::GRBM_STATUS,
     &gc::GRBM_STATUS2,
     &gc::CP_STAT,
+    &gc::CP_MEC_CNTL,
+    &gc::CP_MEC_RS64_CNTL,
     &gc::SCRATCH_REG6,
 ];
 

@@ -15,19 +15,7 @@ enum Stop<'a> {
     Unheard,
 }
 
-/// What registers of a card read that is not there.
-const ONES: u64 = u32::MAX as u64;
-
 pub(super) fn explain(bundle: &Bundle) -> Explanation {
-    let registers = &bundle.evidence.registers;
-    if !registers.is_empty() && registers.iter().all(|register| register.value.0 == ONES) {
-        return Explanation::new(
-            "device-gone",
-            "the device is gone: all its registers read as ones",
-        )
-        .because(format!("{} registers read, each is {ONES:#x}", registers.len()))
-        .then("Check power and cable, and whether the card is still listed (`lspci`, `doorbell doctor`)");
-    }
     if let Some(found) = bundle.queues.iter().find_map(altered) {
         return found;
     }

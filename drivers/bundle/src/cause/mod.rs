@@ -1,9 +1,10 @@
 //! From evidence to the likely cause.
-//! The strongest evidence comes first: rules broken on a simulated card, then exceptions of the device, then
-//! the state of its queues. Each cause has a short, stable name for programs.
+//! The strongest evidence comes first: rules broken on a simulated card, then what explains everything else (a card that is off
+//! the bus), then exceptions of the device, then the state of its queues. Each cause has a short, stable name for programs.
 
 mod cable;
 mod fault;
+mod first;
 mod hang;
 mod program;
 mod start;
@@ -56,7 +57,8 @@ impl Explanation {
 
 /// The likely cause of what a bundle is about.
 pub fn explain(bundle: &Bundle) -> Explanation {
-    let mut found = rules(bundle).unwrap_or_else(|| match (&bundle.exception, bundle.kind) {
+    let before = rules(bundle).or_else(|| first::explain(bundle));
+    let mut found = before.unwrap_or_else(|| match (&bundle.exception, bundle.kind) {
         (Some(exception), _) => fault::explain(bundle, exception),
         (None, Kind::Start) => start::explain(bundle),
         (None, Kind::Check) => wrong(bundle),

@@ -21,8 +21,9 @@ use crate::submit::{Channel, Hardware};
 /// Bytes of one copy.
 const CHUNK: usize = 2 << 20;
 
-/// How long a copy of a chunk, or a fill, may go without progress. A bus that moves less than a MiB a second hangs.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long a copy of a chunk, or a fill, may go without progress where queues wait for longer. A bus that moves less than
+/// a MiB a second hangs.
+const MOST: Duration = Duration::from_secs(30);
 
 /// Bytes that do not go through a relay: it would take longer.
 const FEW: usize = 512;
@@ -41,6 +42,8 @@ pub struct StagingQueue<H: Hardware> {
     /// Two chunks of host memory.
     staging: Mutex<Staging<Piece>>,
     relay: Option<Relayed>,
+    /// Of each wait.
+    limit: Duration,
 }
 
 /// The direction of a copy through a relay.
@@ -60,13 +63,15 @@ impl<H: Hardware> StagingQueue<H> {
         pool: &Arc<Pool>,
         channel: Arc<Channel<H>>,
     ) -> Result<StagingQueue<H>> {
+        let limit = MOST.min(channel.full_limit());
         let chunk = || pool.piece(MemoryKind::Host, CHUNK as u64, "the staging memory");
         let chunks = [chunk()?, chunk()?];
         Ok(StagingQueue {
             core: core.clone(),
-            staging: Mutex::new(Staging::new(chunks, CHUNK, LIMIT)),
+            staging: Mutex::new(Staging::new(chunks, CHUNK, limit)),
             channel,
             relay: core.backend.relay()?,
+            limit,
         })
     }
 
@@ -111,7 +116,7 @@ impl<H: Hardware> StagingQueue<H> {
             for (part, at) in from.chunks(group).zip((to..).step_by(group)) {
                 last = self.relayed(relay, Way::In, at, |by, start| by.send(part, start))?;
             }
-            return last.map_or(Ok(()), |last| last.wait(Deadline::after(LIMIT)));
+            return last.map_or(Ok(()), |last| last.wait(Deadline::after(self.limit)));
         }
         let done = self.staging().write(
             from.len(),
@@ -124,7 +129,7 @@ impl<H: Hardware> StagingQueue<H> {
                 self.copy(to, chunk.va().0, range.len())
             },
         )?;
-        done.map_or(Ok(()), |done| done.wait(Deadline::after(LIMIT)))
+        done.map_or(Ok(()), |done| done.wait(Deadline::after(self.limit)))
     }
 
     /// Fills device memory, see [`crate::core::queues::Copies::fill`].
@@ -134,7 +139,7 @@ impl<H: Hardware> StagingQueue<H> {
     pub fn fill(&self, at: u64, value: u32, bytes: u64) -> Result<()> {
         let at = Val::Const(at);
         let done = self.submit(&[Command::Fill { at, value, bytes }])?;
-        done.wait(Deadline::after(LIMIT))
+        done.wait(Deadline::after(self.limit))
     }
 
     /// Copies through a relay: the engine gets its commands first, and waits for the bytes.

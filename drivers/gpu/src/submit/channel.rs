@@ -151,6 +151,11 @@ impl<H: Hardware> Channel<H> {
         self.hardware.way()
     }
 
+    /// How long a submission waits for space without progress.
+    pub(crate) fn full_limit(&self) -> Duration {
+        self.full_limit
+    }
+
     /// Its kind.
     pub fn kind(&self) -> QueueKind {
         self.kind

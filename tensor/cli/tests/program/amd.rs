@@ -347,7 +347,7 @@ fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
     ];
     let ran = place.run(&["devices"], &nowhere);
     if !Path::new("/lib/firmware/amdgpu").exists() {
-        assert_eq!(ran.code, 3, "{}", ran.err);
+        assert_eq!(ran.code, 7, "{}", ran.err);
         assert!(ran.err.contains("psp_14_0_3_sos.bin"), "{}", ran.err);
     }
 }
@@ -386,6 +386,39 @@ fn bridges_are_listed_and_measured() {
         "{}",
         ran.err
     );
+}
+
+/// Scripts tell a card that does not start from none.
+#[test]
+fn a_card_that_is_there_and_does_not_start_has_an_exit_code_of_its_own() {
+    let place = Place::new();
+    for (dev, twin, code, text) in [
+        (
+            "TWINPCI+AMD::gfx1201",
+            "gone=0",
+            7,
+            "AMD:0 is there but did not start",
+        ),
+        (
+            "TWINPCI+AMD::gfx1201",
+            "never=bootloader",
+            7,
+            "AMD:0 is there but did not start",
+        ),
+        (
+            "TWINUSB+AMD::gfx1201",
+            "trouble=unplug:0,away=9",
+            7,
+            "AMD:0 is there but did not start",
+        ),
+        ("TWINPCI+AMD::gfx1201", "chip=gfx1100", 3, "no device for"),
+        ("TWINPCI:1+AMD", "gpus=1", 3, "no device for"),
+    ] {
+        let env = [("DEV", dev), ("TWIN", twin), ("HCQDEV_BUNDLES", "0")];
+        let ran = place.run(&["bench", "launch"], &env);
+        assert_eq!(ran.code, code, "{dev} {twin}: {}", ran.err);
+        assert!(ran.err.contains(text), "{dev} {twin}: {}", ran.err);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::place;
 use std::path::Path;
 
 use conformance::part::Part;
-use place::{Place, succeed, toolkit};
+use place::{Place, rows, succeed, toolkit};
 use serde_json::Value;
 
 const STEPS: [&str; 13] = [
@@ -171,22 +171,22 @@ fn it_stops_at_the_rung_that_fails() {
             pci,
             "never=message",
             "map",
-            3,
+            7,
             &["stage 9 of 13, power management"],
         ),
-        (pci, "gone=500", "map", 3, &["stage 13 of 13", "0xffffffff"]),
+        (pci, "gone=500", "map", 7, &["stage 13 of 13", "0xffffffff"]),
         (
             usb,
             "trouble=unplug:0,away=9",
             "map",
-            3,
+            7,
             &["stage 1 of 4, bridge", "2-1", "the device is gone"],
         ),
         (
             usb,
             "hops=1,trouble=stall:1000",
             "map",
-            3,
+            7,
             &[" of 13, ", "endpoint stalled", "doorbell explain"],
         ),
         (
@@ -196,7 +196,7 @@ fn it_stops_at_the_rung_that_fails() {
             3,
             &["/dev/nvidiactl", "permission denied"],
         ),
-        (nvk, "fault=call:mmap:ENOMEM", "map", 3, &["mmap", "ENOMEM"]),
+        (nvk, "fault=call:mmap:ENOMEM", "map", 7, &["mmap", "ENOMEM"]),
         (nvk, "fault=hang:channel=0", "ring", 5, &["compute queue 0"]),
     ] {
         let args = if twin.contains("hang") {
@@ -267,10 +267,58 @@ fn a_part_of_the_ladder_and_its_words() {
     assert_eq!(ran.code, 5, "{}", ran.err);
     for text in [
         "known   these work: probe, map\n",
-        "\ntry     1. the doorbell does not reach the queue",
+        "\ncause   ",
+        "\ntry     1. ",
     ] {
         assert!(ran.out.contains(text), "{text:?} is not in {}", ran.out);
     }
+    // What the bundle says comes first, with its own advice; then what helps with the step.
+    let file = ran.out.split("doorbell explain ").nth(1).unwrap();
+    let file = file.split(']').next().unwrap();
+    let told = rows(
+        &place.run(&["explain", "--json", file], &[]),
+        "doorbell.explain/1",
+    );
+    let (cause, next) = (&told[0]["cause"], told[0]["next"].as_array().unwrap());
+    let cause = format!(" ({})\n", cause.as_str().unwrap());
+    assert!(ran.out.contains(&cause), "{cause}: {}", ran.out);
+    for (i, line) in next.iter().enumerate() {
+        let line = format!(" {}. {}\n", i + 1, line.as_str().unwrap());
+        assert!(ran.out.contains(&line), "{line}: {}", ran.out);
+    }
+    let own = format!(" {}. the doorbell does not reach the queue", next.len() + 1);
+    assert!(ran.out.contains(&own), "{own}: {}", ran.out);
+}
+
+/// A limit that is said holds for every wait, of every command: no card that has left, and no queue that hangs, takes the
+/// hundreds of seconds that a simulated device has otherwise.
+#[test]
+fn waits_end_at_the_limit_that_is_said() {
+    let place = Place::new();
+    let limit = ("HCQDEV_WAIT_TIMEOUT_MS", "700");
+    let hang = "fault=hang:queue=0";
+    for command in [
+        &["bench", "launch"][..],
+        &["bench", "graph"],
+        &["bench", "copy"],
+        &["bringup"],
+    ] {
+        let env = [("DEV", "TWINKFD+AMD::gfx1100"), ("TWIN", hang), limit];
+        let ran = place.run(command, &env);
+        assert_eq!(ran.code, 5, "{command:?}: {}", ran.err);
+        let said = ran.out + &ran.err;
+        assert!(said.contains("No progress for "), "{command:?}: {said}");
+    }
+    let Some(more) = needs("TWINPCI") else { return };
+    let mut env = vec![
+        ("DEV", "TWINPCI+AMD::gfx1201"),
+        ("TWIN", "gone=2200"),
+        limit,
+    ];
+    env.extend(more.iter().map(|(name, value)| (*name, value.as_str())));
+    let ran = place.run(&["bringup"], &env);
+    assert_ne!(ran.code, 0, "{}", ran.out);
+    assert!(ran.err.contains("bring-up stopped at step "), "{}", ran.err);
 }
 
 /// What the README shows is what the program prints, but for times, addresses and names of files.

@@ -107,8 +107,8 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ("gpus=0", 3, &["the kernel driver found no GPU"]),
         (
             "fault=path:/dev/nvidia0:EIO",
-            3,
-            &["cannot start the GPU", "Xid"],
+            7,
+            &["is there but did not start", "cannot start the GPU", "Xid"],
         ),
         ("gpu=2", 2, &["'gpu' is no key"]),
         ("gpus=17", 2, &["expected 0 to 16"]),

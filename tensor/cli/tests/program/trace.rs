@@ -158,6 +158,195 @@ fn recordings_are_compared_with_each_other_and_with_the_kernel_drivers_log() {
     assert!(registers[0].starts_with("  + write "), "{}", registers[0]);
 }
 
+/// Who records may be killed. What was written until then is of use.
+#[test]
+fn a_recording_that_was_cut_off_is_used_to_its_last_whole_line() {
+    let place = Place::new();
+    let record = [
+        "--dev",
+        CARD,
+        "trace",
+        "record",
+        "whole",
+        "--",
+        "regs",
+        "read",
+        "SCRATCH_REG7",
+        "GRBM_GFX_CNTL",
+    ];
+    succeed(&place, &record, &[]);
+    let work = place.path("work");
+    let text = std::fs::read(work.join("whole")).unwrap();
+    std::fs::write(work.join("cut"), &text[..text.len() - 5]).unwrap();
+    let lines = text.iter().filter(|&&byte| byte == b'\n').count();
+    let note = format!("note: cut: cut off in line {lines}, after ");
+
+    let show = succeed(&place, &["trace", "show", "--stage", "gfx", "cut"], &[]);
+    assert!(show.err.contains(&note), "{}", show.err);
+    assert!(show.out.contains("SCRATCH_REG7"), "{}", show.out);
+    assert!(!show.out.contains("GRBM_GFX_CNTL"), "{}", show.out);
+    let diff = place.run(&["trace", "diff", "--stage", "gfx", "whole", "cut"], &[]);
+    assert_eq!(diff.code, 1, "{}", diff.err);
+    assert!(diff.err.contains(&note), "{}", diff.err);
+    assert!(
+        diff.out.contains("GFX: 1 equal, 1 different")
+            && diff.out.contains("- read GC0.GRBM_GFX_CNTL"),
+        "{}",
+        diff.out
+    );
+    let replay = succeed(&place, &["trace", "replay", "cut"], &[]);
+    assert!(replay.err.contains(&note), "{}", replay.err);
+    let told = format!(
+        "cut: the driver made exactly the recorded accesses, up to the cut behind line {}",
+        lines - 1
+    );
+    assert!(replay.err.contains(&told), "{}", replay.err);
+    // What differs before the cut is told as ever.
+    let other = String::from_utf8(text).unwrap();
+    let other = other.replacen("config-read offset=0x4", "config-read offset=0x8", 1);
+    std::fs::write(work.join("other"), &other[..other.len() - 5]).unwrap();
+    let differs = place.run(&["trace", "replay", "other"], &[]);
+    assert_eq!(differs.code, 1, "{}", differs.err);
+    assert!(
+        differs.err.contains("now differs from the recording"),
+        "{}",
+        differs.err
+    );
+    // Within a character of an argument.
+    std::fs::write(
+        work.join("early"),
+        b"# doorbell trace 1\n# argument a\n# argument \xc3",
+    )
+    .unwrap();
+    let early = succeed(&place, &["trace", "show", "early"], &[]);
+    assert!(
+        early.err.contains("note: early: cut off in line 3"),
+        "{}",
+        early.err
+    );
+}
+
+/// What the clock does to a run is no difference between two runs.
+#[test]
+fn two_runs_of_a_command_differ_in_nothing() {
+    for (dev, stage) in [(CARD, "IH"), ("TWINKFD+AMD::gfx1100", "calls")] {
+        let Some(env) = firmware() else { return };
+        let env = [("HCQDEV_FIRMWARE", env.as_str())];
+        let place = Place::new();
+        for file in ["one", "two"] {
+            let record = [
+                "--dev", dev, "trace", "record", file, "--", "bench", "launch",
+            ];
+            succeed(&place, &record, &env);
+        }
+        let plain: &[&str] = &[];
+        for values in [plain, &["--values"]] {
+            let diff = [&["trace", "diff"], values, &["one", "two"]].concat();
+            let diff = succeed(&place, &diff, &[]).out;
+            let equal = |line: &str| line.ends_with(" equal, 0 different");
+            assert!(diff.lines().all(equal), "{dev} {values:?}: {diff}");
+            assert!(diff.contains(&format!("{stage}: ")), "{dev}: {diff}");
+        }
+    }
+}
+
+fn firmware() -> Option<String> {
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/firmware/bookworm-backports"
+    );
+    if !std::path::Path::new(folder).is_dir() {
+        println!("skipped: {folder}: scripts/fetch firmware fetches it");
+        return None;
+    }
+    Some(folder.into())
+}
+
+/// A card as the first of two runs has left it has another start; firmware's messages have their names.
+#[test]
+fn a_warm_start_is_recorded_and_messages_have_names() {
+    let Some(firmware) = firmware() else { return };
+    let env = [("HCQDEV_FIRMWARE", firmware.as_str())];
+    let place = Place::new();
+    let plain: &[&str] = &[];
+    for (file, warm) in [("cold", plain), ("warm", &["--warm"])] {
+        let record = [
+            &["--dev", CARD, "trace", "record"],
+            warm,
+            &[file, "--", "bench", "launch"],
+        ]
+        .concat();
+        let ran = succeed(&place, &record, &env);
+        assert_eq!(
+            ran.err.contains("the first of two runs, not recorded"),
+            !warm.is_empty(),
+            "{}",
+            ran.err
+        );
+    }
+    let diff = place.run(&["trace", "diff", "cold", "warm"], &[]);
+    assert_eq!(diff.code, 1, "{}{}", diff.out, diff.err);
+    let replay = succeed(&place, &["trace", "replay", "warm"], &env);
+    assert!(
+        replay.err.contains("exactly the recorded accesses"),
+        "{}",
+        replay.err
+    );
+    for (stage, names) in [
+        (
+            "smu",
+            &["PPSMC_MSG_EnableAllSmuFeatures", "PPSMC_Result_OK"][..],
+        ),
+        (
+            "PSP",
+            &[
+                "PSP_BL__LOAD_SOSDRV",
+                "GFX_CTRL_CMD_ID_INIT_GPCOM_RING",
+                "GFX_CMD_ID_LOAD_TOC",
+                "GFX_CMD_ID_AUTOLOAD_RLC",
+            ],
+        ),
+    ] {
+        let show = succeed(&place, &["trace", "show", "--stage", stage, "cold"], &[]).out;
+        for name in names {
+            assert!(show.contains(name), "{name}: {show}");
+        }
+    }
+}
+
+#[test]
+fn other_chips_are_told_first_and_stages_are_those_that_there_are() {
+    let place = Place::new();
+    for (file, dev) in [("one", CARD), ("two", "TWINPCI+AMD::gfx1100")] {
+        let record = [
+            "--dev",
+            dev,
+            "trace",
+            "record",
+            file,
+            "--",
+            "regs",
+            "read",
+            "SCRATCH_REG7",
+        ];
+        succeed(&place, &record, &[]);
+    }
+    let diff = place.run(&["trace", "diff", "one", "two"], &[]);
+    assert_eq!(diff.code, 1, "{}", diff.err);
+    let first = "the chips differ: gfx1201 (Navi 48, 1002:7550) in one, gfx1100 (Navi 31, 1002:744c) in two;";
+    assert!(diff.out.starts_with(first), "{}", diff.out);
+    for command in [
+        &["trace", "show", "--stage", "gfxx", "one"][..],
+        &["trace", "diff", "--stage", "gfxx", "one", "one"],
+    ] {
+        let ran = place.run(command, &[]);
+        assert_eq!(ran.code, 2, "{}", ran.out);
+        for part in ["gfxx", "machine, memory, calls, bus, PSP, SMU", "GFX"] {
+            assert!(ran.err.contains(part), "{part}: {}", ran.err);
+        }
+    }
+}
+
 /// Squares of tensors, by kernels.
 fn kernels(setup: &Setup) -> Vec<f32> {
     let engine = setup.open().unwrap().engine;

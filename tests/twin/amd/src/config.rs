@@ -6,19 +6,19 @@
 //! |---|---|
 //! | `chip` | `gfx1030`, `gfx1031`, `gfx1032`, `gfx1034`, `gfx1100` (default), `gfx1101`, `gfx1102`, `gfx1103`, `gfx1200`, `gfx1201`, `gfx942` |
 //! | `gpus` | how many of it, 0 to 16 |
-//! | `xcc` | for gfx942: 8 (default, SPX) or 1 (CPX) |
+//! | `xcc` | for gfx942: 8 (default, SPX), 4 (DPX), 2 (QPX) or 1 (CPX) |
 //! | `vram` | bytes of VRAM of each, with `K`, `M`, `G`; default: what the card has |
 //! | `gtt` | bytes of system memory that all may take; default: half of the memory here |
-//! | `bar` | `large` (default): the CPU can map all VRAM; `small`: 256 MiB of it |
-//! | `kernel` | `6.12` (default) or `6.8`: whose checks are made |
+//! | `bar` | `large` (default): the CPU can map all VRAM; `small`: 256 MiB of it, and GPUs do not see each other's |
+//! | `kernel` | `6.12` (default) or `6.8`: whose checks are made; `6.8` hardly checks the buffers of queues (the twin then reports what is wrong) |
 //! | `kfd` | the version that KFD gives itself, `1.6`; default: that of the kernel |
-//! | `target` | the `gfx_target_version` that the topology shows in place of the chip's, `90006` |
+//! | `target` | the `gfx_target_version` that the topology shows in place of the chip's, `90006`: a card that is not supported |
 //! | `seed` | what random choices start from |
-//! | `drain` | when what the CPU writes to VRAM leaves the HDP but at a flush: `doorbell` (default): when a doorbell is rung, since the CPU may have read it back before, which nobody sees; `never`; `random`: any time |
-//! | `threads` | host threads that run the waves of a dispatch; default: 4 |
-//! | `debug` | 4: print packets, 6: instructions; default: the environment variable `DEBUG` |
+//! | `drain` | when what the CPU writes to VRAM leaves the HDP but at a flush: `doorbell` (default): when a doorbell is rung, since the CPU may have read it back before, which nobody sees; `never`, for clients that flush by packets or the register; `random`: any time |
+//! | `threads` | host threads that run the waves of a dispatch; default: 4; the values of undefined registers depend on it |
+//! | `debug` | 1: print system calls, with the reason where they fail, and broken rules; 4: packets; 6: instructions; default: the environment variable `DEBUG` |
 //! | `log` | the file that this goes to, in place of stderr; it is made anew |
-//! | `fault` | see [`Fault`]; several with `;` between |
+//! | `fault` | `FAULTS`; several with `;` between. `n` behind a call is which of them (default: the first); `path` is also everything below a folder, which with `ENOENT` is not there; what has a queue begins once the n-th (from 0, the default) is there |
 
 use twin::config::{Part, Result, Wrong, number, path};
 

@@ -1,4 +1,20 @@
 //! The config string: `chip=ad102,gpus=2,driver=580.142,fault=call:RM_ALLOC:NV_ERR_NO_MEMORY`.
+//!
+//! A list of `key=value` with commas between. Everything has a default: `""` is one ad102.
+//!
+//! | key | value |
+//! |---|---|
+//! | `chip` | `ga102`, `ad102` (default), `h100`, `h200`, `gb202`, also as compilers call them (`sm_89`); several with `+`, one for each GPU |
+//! | `gpus` | how many there are of a single chip, 0 to 16 |
+//! | `driver` | a release, `580.142`, or a branch alone: `535`, `550`, `570`, `580` (default) |
+//! | `says` | another version, as which that driver presents itself |
+//! | `module` | `open` (default), `closed`, `none`, or the name of another one that has the GPUs, `nouveau` |
+//! | `compute` | who may compute: `shared` (default), `exclusive`, `taken` (another program has it), `prohibited` |
+//! | `mig` | how many parts each GPU is divided into, 0 (default) to 7; nothing but the number is modelled |
+//! | `confidential` | `on`, `off` (default): whether computing is |
+//! | `instructions` | how many a block may run before its channel is taken for stuck |
+//! | `seed` | where random choices start |
+//! | `fault` | `FAULTS`; several with `;` between. `NAME` is an escape (`RM_ALLOC`), a class, a control, a command of UVM, `open`, `mmap`, `munmap`, or `any`; `NTH` which of them, from 1; a path with `ENOENT` is not there; a channel is named by its number on the runlist |
 
 use drivers_spec::nv::abi::Branch;
 use drivers_spec::nv::class::CLASSES;
@@ -14,6 +30,9 @@ use crate::errno::{Errno, Failure};
 /// Keys of a config string.
 const KEYS: &str =
     "chip, gpus, driver, says, module, compute, mig, confidential, instructions, seed, fault";
+
+/// What faults may be.
+const FAULTS: &str = "call:NAME:FAILURE[:NTH], path:PATH:ERRNO, hang:channel=N, mmu:va=0x..., exception, event:lost[:NTH], gone";
 
 /// Instructions that a block may run, where nothing else is asked for.
 const INSTRUCTIONS: u64 = 1 << 26;
@@ -144,15 +163,7 @@ fn release(branch: Branch) -> &'static str {
 }
 
 impl Config {
-    /// Reads a config: `chip` is a name, or several with `+`, one for each GPU; `gpus` how many there
-    /// are of a single chip; `driver` a version, or a branch alone; `says` another version, as which that driver
-    /// presents itself; `module` is open, closed, none or the name of another one that has the GPUs; `compute` who
-    /// may compute: shared, exclusive, taken, prohibited; `mig` how many parts each GPU is divided into;
-    /// `confidential` whether computing is, on or off; `instructions` how many a block may run before its channel is taken
-    /// for stuck; `seed` where random choices start; `fault` calls that fail, several
-    /// with `;`, as `call:NAME:FAILURE` or `call:NAME:FAILURE:NTH`, files that are refused, `path:PATH:ERRNO` (with
-    /// `ENOENT` they are not there), and hardware that fails: `hang:channel=0`, `mmu:va=0x1000`,
-    /// `exception`, `event:lost` or `event:lost:NTH`, `gone`.
+    /// Reads a config: see the front page.
     ///
     /// # Errors
     /// What was expected, and what was there.
@@ -298,7 +309,7 @@ impl Fault {
     fn parse(text: &str) -> Result<Fault> {
         let wrong = || {
             Wrong(format!(
-                "fault={text}: expected call:NAME:FAILURE[:NTH], as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, or path:PATH:ERRNO, hang:channel=0, mmu:va=0x1000, exception, event:lost[:NTH], gone"
+                "fault={text}: expected {FAULTS}; as in call:RM_ALLOC:NV_ERR_NO_MEMORY:2, mmu:va=0x1000"
             ))
         };
         let parts: Vec<&str> = text.split(':').collect();

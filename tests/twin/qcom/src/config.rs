@@ -12,11 +12,11 @@
 //! | `seed` | what random choices start from |
 //! | `timeout` | milliseconds after which a ring that makes no progress is taken to hang; default 2000 (KGSL) and 500 (msm) |
 //! | `instructions` | how many a wave may run before its dispatch is taken to hang |
-//! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean) |
-//! | `ulp` | by how many units in the last place results of category 4 may be off: 0 (default) to 4; see [`Arithmetic`] |
-//! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product |
+//! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean); `doorbell twin exec` refuses it |
+//! | `ulp` | by how many units in the last place results of category 4 may be off, which is not documented: 0 (default) to 4 |
+//! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product, which is not documented |
 //! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
-//! | `fault` | see [`Fault`]; several with `;` between |
+//! | `fault` | `FAULTS`; several with `;` between. `call` takes `open`, `mmap`, `munmap` and `any`, too; `hang`, `page` and `lost` (the interrupt at its end) are of the n-th submission that runs |
 
 use twin::config::{Part, Result, is_below, path};
 use twin::errno::Errno;

@@ -3,6 +3,7 @@
 
 mod caches;
 mod golden_queues;
+mod keys;
 mod order;
 mod queues;
 mod rules;

@@ -7,7 +7,7 @@
 //!
 //! | key | value |
 //! |---|---|
-//! | `chip` | one of [`CHIPS`], also as [`Chip::of`] knows it |
+//! | `chip` | one of [`CHIPS`], also as compilers call them (`sm_89`) |
 //! | `gpus` | how many of it, 1 to 8 |
 //! | `bar1` | bytes of BAR 1, a power of two, as firmware has resized it: `32G`; default: 256 MiB |
 //! | `before` | `driver`: one has left GSP's firmware running, and its memory is gone; default: `nobody` |

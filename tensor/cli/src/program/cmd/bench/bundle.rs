@@ -11,7 +11,7 @@ use crate::program::cmd::bundle::{once, placed};
 use crate::program::error::Error;
 use crate::program::output::say;
 
-/// How long a run may take.
+/// How long a run may take, unless HCQDEV_WAIT_TIMEOUT_MS is set.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// Rows of a bundle on the selected device, which is open already. A simulated device runs nothing: its time is the model's.
@@ -44,7 +44,8 @@ pub fn rows(path: &Path, setup: &Setup) -> Result<Vec<Row>, Error> {
         say!("note: runs on a simulated device are not timed");
         return Ok(rows);
     }
-    let run = || once(&mut model, LIMIT);
+    let most = setup.said_wait_timeout().unwrap_or(LIMIT);
+    let run = || once(&mut model, most);
     rows.push(row("run", sample(run)?));
     Ok(rows)
 }

@@ -3,6 +3,7 @@
 
 #[cfg(all(test, feature = "twin"))]
 mod again;
+mod cause;
 mod climb;
 mod kernels;
 mod probe;
@@ -10,11 +11,13 @@ mod queues;
 mod steps;
 mod tensors;
 
+use std::path::Path;
 use std::time::Duration;
 
 use crate::Setup;
 use drivers::env::Recorded;
 use drivers::select::DeviceKind;
+use drivers_bundle::Explanation;
 use serde::Serialize;
 
 use crate::program::error::Error;
@@ -95,12 +98,18 @@ struct Row {
     /// What was seen; why, if it was skipped.
     evidence: Vec<String>,
     error: Option<String>,
-    /// What to try, in this order; empty unless it failed.
+    /// What `doorbell explain` finds in the file that the device has left, if it has left one.
+    explain: Option<Explanation>,
+    /// What to try, in this order: what that says, then what helps with the step. Empty unless it failed.
     next: Vec<String>,
 }
 
 impl Row {
-    fn new(result: &StepResult<'_>, wall: Wall) -> Row {
+    fn new(result: &StepResult<'_>, wall: Wall, bundles: Option<&Path>) -> Row {
+        let error = result.error().map(|error| error.to_string());
+        let explain = error.as_ref().and_then(|error| cause::of(error, bundles?));
+        let found = explain.iter().flat_map(|found| found.next.clone());
+        let next = found.chain(result.next(wall)).collect();
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
         Row {
             number: number(result.step),
@@ -109,8 +118,9 @@ impl Row {
             deadline_ms: millis(result.limit),
             ms: millis(result.took),
             evidence: result.evidence(),
-            error: result.error().map(|error| error.to_string()),
-            next: result.next(wall),
+            error,
+            explain,
+            next,
         }
     }
 
@@ -145,6 +155,17 @@ fn advise(row: &Row, passed: &[&str], simulated: bool) -> Result<(), Error> {
             "        the device is simulated; rule violations, if any, follow"
         ))?;
     }
+    if let Some(found) = &row.explain {
+        output::line(format_args!("cause   {} ({})", found.text, found.cause))?;
+        // The last is the error, which stands above.
+        let evidence = found
+            .evidence
+            .split_last()
+            .map_or(&[][..], |(_, rest)| rest);
+        for line in evidence {
+            output::line(format_args!("        - {line}"))?;
+        }
+    }
     for (i, hint) in row.next.iter().enumerate() {
         let label = if i == 0 { "try" } else { "" };
         output::line(format_args!("{label:<7} {}. {hint}", i + 1))?;
@@ -177,10 +198,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     }
     let setup = &setup.clone().recorded(choices(args));
     let simulated = setup.twin().is_some();
-    let settings = setup.settings();
-    let is_said = |[name, _]: &[String; 2]| name == "HCQDEV_WAIT_TIMEOUT_MS";
-    let said = settings.said.iter().any(is_said);
-    let given = args.deadline.or(said.then_some(settings.wait_timeout));
+    let given = args.deadline.or(setup.said_wait_timeout());
     let times = Times::new(given, simulated);
     let wall = Wall {
         amd: setup.target().device == DeviceKind::Amd,
@@ -188,7 +206,7 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
     };
     let mut rows: Vec<Row> = Vec::new();
     let outcome = steps::climb(setup, &STEPS[from..=to], times, |result| {
-        let row = Row::new(result, wall);
+        let row = Row::new(result, wall, setup.settings().bundles.as_deref());
         if !args.json {
             row.print()?;
         }

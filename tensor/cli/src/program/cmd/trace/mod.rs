@@ -10,13 +10,16 @@ mod show;
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
+use clap::builder::PossibleValuesParser;
+use drivers::trace::names;
 use drivers::trace::recording::{self, Recording};
 use drivers_bundle::limits::{self, Unread};
 
 use crate::program::error::Error;
+use crate::program::output::say;
 
 pub use record::{Args as RecordArgs, record};
-pub use replay::{Args as ReplayArgs, replay};
+pub use replay::{Args as ReplayArgs, End, replay};
 
 /// What is done.
 #[derive(clap::Subcommand)]
@@ -40,6 +43,11 @@ pub fn run(command: &Command) -> Result<bool, Error> {
     }
 }
 
+/// The stages that accesses belong to.
+fn stages() -> PossibleValuesParser {
+    names::STAGES.into()
+}
+
 fn read(path: &Path) -> Result<String, Error> {
     let refused = |source| Error::File {
         path: path.display().to_string(),
@@ -49,7 +57,15 @@ fn read(path: &Path) -> Result<String, Error> {
         Unread::Refused(source) => refused(source),
         Unread::TooMuch(error) => Error::TooMuch(error),
     })?;
-    String::from_utf8(bytes).map_err(|e| refused(io::Error::new(ErrorKind::InvalidData, e)))
+    String::from_utf8(bytes).or_else(|e| {
+        let found = e.utf8_error();
+        let mut bytes = e.into_bytes();
+        // Cut off within a character.
+        bytes.truncate(found.valid_up_to());
+        let cut = String::from_utf8(bytes).ok();
+        let cut = cut.filter(|_| found.error_len().is_none());
+        cut.ok_or_else(|| refused(io::Error::new(ErrorKind::InvalidData, found)))
+    })
 }
 
 fn recording(path: &Path) -> Result<Recording, Error> {
@@ -58,5 +74,9 @@ fn recording(path: &Path) -> Result<Recording, Error> {
 
 fn parse(path: &Path, text: &str) -> Result<Recording, Error> {
     let wrong = |e: recording::WrongLine| Error::Usage(format!("{}: {e}", path.display()));
-    Recording::parse(text).map_err(wrong)
+    let recording = Recording::parse(text).map_err(wrong)?;
+    if let Some(cut) = recording.cut {
+        say!("note: {}: {cut}", path.display());
+    }
+    Ok(recording)
 }

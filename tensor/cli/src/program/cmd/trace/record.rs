@@ -20,6 +20,10 @@ pub struct Args {
     /// File to create
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
+    /// Run the command once before, without recording, so that the recorded run finds the card as the first has left
+    /// it
+    #[arg(long)]
+    pub warm: bool,
     /// Doorbell command and its arguments: demo --steps 3
     #[arg(required = true, last = true)]
     pub command: Vec<OsString>,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::{Front, Setup};
+use hcq::transport::Fault;
 use hcq::transport::replay::Tape;
 
 use super::recorded::Work;
@@ -27,6 +28,16 @@ pub struct Replay {
     pub setup: Setup,
     work: Work,
     tape: Tape,
+    /// The line behind the last access of a recording that was cut off.
+    cut: Option<usize>,
+}
+
+/// How a replay ended that differs in nothing.
+pub enum End {
+    /// All of the recording was done again.
+    Whole,
+    /// The recording was cut off there: what the command came to is not in it.
+    Cut,
 }
 
 /// What a recording asks for, with the recording in the place of the machine.
@@ -36,10 +47,17 @@ pub fn replay(args: &Args) -> Result<Replay, Error> {
     if args.model.is_none() {
         work.needs_nothing(&args.recording)?;
     }
+    let behind = recording.entries.last().map_or(1, |last| last.line + 1);
+    let cut = recording.cut.map(|_| behind);
     let tape = recording.tape();
     let front = Front::alone(Arc::new(tape.clone()));
     let setup = work.setup(&args.recording)?.front(front);
-    Ok(Replay { setup, work, tape })
+    Ok(Replay {
+        setup,
+        work,
+        tape,
+        cut,
+    })
 }
 
 impl Replay {
@@ -50,16 +68,27 @@ impl Replay {
     }
 
     /// Whether everything was as recorded; to be asked once nothing uses the device any more.
-    pub fn finish(self, args: &Args) -> Result<(), Error> {
-        let Replay { setup, tape, .. } = self;
+    pub fn finish(self, args: &Args) -> Result<End, Error> {
+        let Replay {
+            setup, tape, cut, ..
+        } = self;
         drop(setup);
         let path = args.recording.display();
-        tape.finish().map_err(|fault| {
-            Error::Check(format!(
+        match tape.finish() {
+            Ok(()) => {
+                say!("{path}: the driver made exactly the recorded accesses");
+                Ok(End::Whole)
+            }
+            Err(Fault::Replay { line, .. }) if cut == Some(line) => {
+                say!(
+                    "{path}: the driver made exactly the recorded accesses, up to the cut behind line {}",
+                    line - 1
+                );
+                Ok(End::Cut)
+            }
+            Err(fault) => Err(Error::Check(format!(
                 "{path}: the driver now differs from the recording: {fault}"
-            ))
-        })?;
-        say!("{path}: the driver made exactly the recorded accesses");
-        Ok(())
+            ))),
+        }
     }
 }

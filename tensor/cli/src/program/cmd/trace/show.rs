@@ -14,8 +14,8 @@ pub struct Args {
     /// Recording of `doorbell trace record`
     #[arg(value_name = "FILE")]
     recording: PathBuf,
-    /// Only accesses of this stage: PSP, GFX, bus, calls...
-    #[arg(long, value_name = "STAGE")]
+    /// Only accesses of this stage
+    #[arg(long, value_name = "STAGE", value_parser = super::stages(), ignore_case = true)]
     stage: Option<String>,
     /// Only count the accesses of each stage
     #[arg(long)]
