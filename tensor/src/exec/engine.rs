@@ -15,7 +15,7 @@ use hcq::memory::AllocSpec;
 use hcq::queue::Stream;
 use hcq::signal::{Point, Signal};
 use hcq::sync::{lock, unpoisoned};
-use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
+use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Sharing, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::faults::Faults;
@@ -390,6 +390,7 @@ impl DeviceExecutor {
         }
         match tensor.storage() {
             Some(Storage::Device(buffer)) if buffer.device() == &self.device.info().id => {
+                found(&buffer)?;
                 Ok(buffer)
             }
             Some(Storage::Device(buffer)) => Err(Error::Engines {
@@ -410,6 +411,31 @@ impl DeviceExecutor {
                 what: format!("{tensor:?} has no value yet; realize it first"),
             }),
         }
+    }
+
+    /// Waits for the work that uses a buffer.
+    ///
+    /// # Errors
+    /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
+    pub(crate) fn settled(&self, buffer: &Buffer) -> Result<()> {
+        // All of them: a replay ends with one point per queue, and any of the queues may write it.
+        // What is about to be submitted is waited for, too.
+        let points: Vec<Point> = {
+            let _turn = self.turn();
+            let state = self.state();
+            let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
+            let used = state.pending.iter().filter(|(_, kept)| uses(kept));
+            used.map(|(point, _)| point.clone()).collect()
+        };
+        for point in points {
+            point.wait(self.deadline())?;
+        }
+        self.faults.check()
+    }
+
+    /// The kind of its device.
+    pub(crate) fn kind(&self) -> TargetKind {
+        self.compiler.kind()
     }
 
     /// Waits until one more submission may be in flight. Before the submission, so that one that was made is
@@ -693,6 +719,17 @@ fn fill(wanted: &[OutputRequest], results: Vec<Option<Buffer>>) {
     }
 }
 
+/// Submissions that follow find what others have written into memory that they have, too.
+///
+/// # Errors
+/// The transport's.
+pub(crate) fn found(buffer: &Buffer) -> Result<()> {
+    match buffer.sharing() {
+        Sharing::Own => Ok(()),
+        Sharing::Writable | Sharing::ReadOnly => Ok(buffer.clean(0, buffer.bytes())?),
+    }
+}
+
 /// The name of a queue in profiles.
 fn track(device: &Arc<dyn Device>, kind: QueueKind) -> String {
     format!("{} {kind}", device.info().id)
@@ -783,19 +820,7 @@ impl Executor for DeviceExecutor {
         if into.is_empty() {
             return Ok(());
         }
-        // All of them: a replay ends with one point per queue, and any of the queues may write it.
-        // What is about to be submitted is waited for, too.
-        let points: Vec<Point> = {
-            let _turn = self.turn();
-            let state = self.state();
-            let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
-            let used = state.pending.iter().filter(|(_, kept)| uses(kept));
-            used.map(|(point, _)| point.clone()).collect()
-        };
-        for point in points {
-            point.wait(self.deadline())?;
-        }
-        self.faults.check()?;
+        self.settled(buffer)?;
         Ok(buffer.read(0, into)?)
     }
 

@@ -67,6 +67,36 @@ impl DeviceExecutor {
         Ok(Some(to))
     }
 
+    /// Copies the value of a tensor, which is realized, over memory of this device, and waits for it.
+    ///
+    /// # Errors
+    /// Those of uploading it and of the device.
+    pub(crate) fn overwrite(&self, to: &Buffer, value: &Tensor) -> Result<()> {
+        let from = self.resident(value)?;
+        if from.va() == to.va() {
+            return self.settled(to);
+        }
+        self.room()?;
+        let barrier = Command::Barrier {
+            scope: hcq::Scope::Queue,
+        };
+        let copy = Command::Copy {
+            dst: to.va().0.into(),
+            src: from.va().0.into(),
+            bytes: to.bytes(),
+        };
+        let point = {
+            let _turn = self.turn();
+            let point = self.stream.submit(&self.copied()?, &[barrier, copy])?;
+            let kept = vec![(*from).clone(), to.clone()];
+            self.keep(std::slice::from_ref(&point), kept);
+            point
+        };
+        point.wait(self.deadline())?;
+        self.faults.check()?;
+        Ok(to.invalidate(0, to.bytes())?)
+    }
+
     /// Puts the bytes of a storage into a buffer that has room for them.
     fn fill(&self, buffer: &Buffer, storage: &Storage) -> Result<()> {
         match storage {
