@@ -632,7 +632,7 @@ pub unsafe extern "C" fn doorbell_load(
     path: *const c_char,
     out: *mut *mut Model,
 ) -> c_int {
-    let model = || {
+    let model = || -> Done<onnx::Model> {
         if path.is_null() {
             return wrong("expected the name of a file, found a null pointer");
         }
@@ -656,7 +656,7 @@ pub unsafe extern "C" fn doorbell_load_memory(
     size: usize,
     out: *mut *mut Model,
 ) -> c_int {
-    let model = || {
+    let model = || -> Done<onnx::Model> {
         // SAFETY: the caller's promise.
         let bytes = unsafe { list(bytes.cast::<u8>(), size, "bytes") }?;
         Ok(onnx::Model::from_bytes("memory", bytes.to_vec())?)
