@@ -205,6 +205,7 @@ fn a_gpu_uses_pages_of_the_program_in_place() {
 #[test]
 fn a_gpu_that_takes_no_memory_of_others_says_so() {
     use doorbell::{Access, Layout, on_release};
+    static PAGE: [u64; 8] = [0; 8];
     let setup = Setup::of("TWINKFD+AMD::gfx1100").unwrap();
     let released = Arc::new(AtomicUsize::new(0));
     {
@@ -213,7 +214,6 @@ fn a_gpu_that_takes_no_memory_of_others_says_so() {
         let owner = on_release(move || {
             count.fetch_add(1, Ordering::Relaxed);
         });
-        static PAGE: [u64; 8] = [0; 8];
         let (layout, data) = (
             Layout::new(&[8], DType::U64),
             PAGE.as_ptr().cast_mut().cast(),
