@@ -19,7 +19,8 @@
 //! # Lifetime
 //!
 //! The owner is dropped, in any thread, when no tensor, no captured function and no work on the device uses the memory
-//! any more. Work that is over lets go of it at the latest in [`Engine::synchronize`].
+//! any more. Work that is over lets go of it at the latest in [`Engine::synchronize`]. What its drop does must not wait for
+//! a thread that waits for the device.
 //!
 //! # Safety
 //!

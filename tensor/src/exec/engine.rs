@@ -254,7 +254,7 @@ impl DeviceExecutor {
             copies.wait(self.deadline())?;
         }
         self.stream.wait(self.deadline())?;
-        self.state().pending.settle(usize::MAX, self.deadline())?;
+        self.let_go(usize::MAX)?;
         self.faults.check()
     }
 
@@ -442,7 +442,26 @@ impl DeviceExecutor {
     /// never told as one that failed.
     pub(crate) fn room(&self) -> Result<()> {
         let most = self.device.info().costs.in_flight.saturating_sub(1);
-        Ok(self.state().pending.settle(most, self.deadline())?)
+        self.let_go(most)
+    }
+
+    /// Lets go of what submissions used that are over, and waits until at most so many are left.
+    fn let_go(&self, most: usize) -> Result<()> {
+        // Who shares memory is told that it is free: not with a lock held, on which he might wait.
+        let mut shared = Vec::new();
+        let settled = {
+            let is_shared = |buffer: &Buffer| buffer.sharing() != Sharing::Own;
+            let released = |used: Vec<Buffer>| {
+                if used.iter().any(is_shared) {
+                    shared.push(used);
+                }
+            };
+            let mut state = self.state();
+            let deadline = self.deadline();
+            state.pending.settle_into(most, deadline, released)
+        };
+        drop(shared);
+        Ok(settled?)
     }
 
     /// Keeps buffers until some points are reached.
