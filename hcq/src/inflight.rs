@@ -111,7 +111,8 @@ mod tests {
         assert_eq!(counts(), [1, 2, 2, 2]);
         // This signal's waits end at once.
         let mut released = Vec::new();
-        kept.settle_into(2, now, |thing| released.push(thing)).unwrap();
+        kept.settle_into(2, now, |thing| released.push(thing))
+            .unwrap();
         assert_eq!(counts(), [1, 2, 2, 2]);
         drop(released);
         assert_eq!(counts(), [1, 1, 2, 2]);
