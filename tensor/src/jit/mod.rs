@@ -262,10 +262,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let set: Vec<Parameter> = used.map(|used| used.parameter).collect();
         let own = |t: &Tensor| inputs.iter().any(|input| input.id() == t.id());
         // As a replay gives them: in memory of their own.
-        let outputs = outputs?.into_iter().map(|t| match t.is_shared() && !own(&t) {
-            true => t.copied(),
-            false => t,
-        });
+        let outputs = outputs?
+            .into_iter()
+            .map(|t| match t.is_shared() && !own(&t) {
+                true => t.copied(),
+                false => t,
+            });
         let outputs: Vec<Tensor> = outputs.collect();
         commit_with(&outputs, &set, &[])?;
         // Without a graph, too, which would hold the state from before. An input that is returned is the caller's.
