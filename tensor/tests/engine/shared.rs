@@ -160,6 +160,26 @@ fn the_owner_is_kept_by_tensors_lazy_ones_captures_and_work() -> Result<()> {
 }
 
 #[test]
+fn the_owner_may_use_the_engine_while_it_is_released() -> Result<()> {
+    let e = engine();
+    let memory = Memory::of(&[1.0; 8]);
+    let (inside, count) = (e.clone(), memory.released.clone());
+    let owner = on_release(move || {
+        inside.synchronize().unwrap();
+        count.fetch_add(1, Ordering::SeqCst);
+    });
+    let view = memory.view.clone().with_guard(owner);
+    let layout = Layout::new(&[8], DType::F32);
+    let x = Tensor::from_import(&e, &Import::Host(view), &layout, Access::ReadOnly)?;
+    let sum = x.sum(&[], false)?.detach()?;
+    sum.realize()?;
+    drop((x, sum));
+    e.synchronize()?;
+    assert_eq!(memory.released(), 1);
+    Ok(())
+}
+
+#[test]
 fn outputs_of_a_captured_function_are_never_the_memory_itself() -> Result<()> {
     let e = engine();
     let memory = Memory::of(&[1.0, 2.0]);
