@@ -233,3 +233,46 @@ fn a_gpu_that_takes_no_memory_of_others_says_so() {
     assert_eq!(released.load(Ordering::Relaxed), 1);
     setup.check_rules().unwrap();
 }
+
+/// The host does not reach it: what it reads of it is copied by the GPU.
+#[cfg(feature = "twin")]
+#[test]
+fn a_dma_buf_is_one_memory_for_all_that_import_it() {
+    use doorbell::hcq::Import;
+    use doorbell::{Access, Layout};
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
+        let twin: doorbell::drivers::Twin = machine.clone();
+        let setup = Setup::of(dev).unwrap();
+        let target = doorbell::drivers::select::parse_targets("test", dev).unwrap();
+        let open = || {
+            let settings = setup.settings();
+            let device = doorbell::drivers::open_with(&target[0], settings, Some(&twin));
+            setup.open_on(device.unwrap()).unwrap().engine
+        };
+        let fd = machine.process().foreign_dmabuf(8192).unwrap();
+        {
+            let (one, two) = (open(), open());
+            let over = |engine: &doorbell::Engine, access| {
+                let layout = Layout::new(&[4], DType::F32).offset(4096);
+                let import = Import::DmaBuf(fd, 8192);
+                Tensor::from_import(engine, &import, &layout, access).unwrap()
+            };
+            let x = over(&one, Access::ReadWrite);
+            let y = over(&two, Access::ReadOnly);
+            for first in [1.0f32, 2.0] {
+                let values = [first, 5.0, 6.0, 7.0];
+                let new = Tensor::new(&one, values).unwrap();
+                x.overwrite(&new).unwrap();
+                assert_eq!(x.to_vec::<f32>().unwrap(), values, "{dev}");
+                let more = y.add(1).unwrap().to_vec::<f32>().unwrap();
+                assert_eq!(more, values.map(|v| v + 1.0), "{dev}");
+            }
+        }
+        machine.process().close(fd).unwrap();
+        assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
+    }
+}

@@ -840,7 +840,7 @@ impl Executor for DeviceExecutor {
             return Ok(());
         }
         self.settled(buffer)?;
-        Ok(buffer.read(0, into)?)
+        self.seen(buffer, into)
     }
 
     fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {
