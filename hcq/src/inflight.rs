@@ -40,6 +40,19 @@ impl<T: Any + Send> InFlight<T> {
     /// # Errors
     /// [`crate::Error::Timeout`], or the loss of a device.
     pub fn settle(&mut self, most: usize, deadline: Deadline) -> Result<()> {
+        self.settle_into(most, deadline, drop)
+    }
+
+    /// The same for objects that the caller drops, such as after it has opened a lock.
+    ///
+    /// # Errors
+    /// As [`InFlight::settle`].
+    pub fn settle_into(
+        &mut self,
+        most: usize,
+        deadline: Deadline,
+        mut released: impl FnMut(T),
+    ) -> Result<()> {
         while let Some((oldest, _)) = self.0.front() {
             if !oldest.reached()? {
                 if self.0.len() <= most {
@@ -47,7 +60,9 @@ impl<T: Any + Send> InFlight<T> {
                 }
                 oldest.wait(deadline)?;
             }
-            self.0.pop_front();
+            if let Some((_, what)) = self.0.pop_front() {
+                released(what);
+            }
         }
         Ok(())
     }
@@ -95,7 +110,11 @@ mod tests {
         kept.settle(4, now).unwrap();
         assert_eq!(counts(), [1, 2, 2, 2]);
         // This signal's waits end at once.
-        kept.settle(2, now).unwrap();
+        let mut released = Vec::new();
+        kept.settle_into(2, now, |thing| released.push(thing))
+            .unwrap();
+        assert_eq!(counts(), [1, 2, 2, 2]);
+        drop(released);
         assert_eq!(counts(), [1, 1, 2, 2]);
         assert!(kept.iter().map(|(p, _)| p.value).eq([3, 4]));
         signal.set(3).unwrap();

@@ -73,7 +73,7 @@ pub use hazards::{Hazards, Span};
 pub use id::{DeviceId, QueueKind};
 pub use inflight::InFlight;
 pub use lost::{LostState, lose_all_by_fork, process_generation};
-pub use memory::{AllocSpec, Buffer, HostAccess, Import, MemoryKind, MemoryStats};
+pub use memory::{AllocSpec, Buffer, HostAccess, Import, MemoryKind, MemoryStats, Sharing};
 pub use program::{ArgField, ArgKind, ArgLayout, KernelImage, Program};
 pub use queue::{IndirectBuffer, Queue, Stream};
 pub use signal::{Point, Signal, SignalMemory};

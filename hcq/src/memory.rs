@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::addr::GpuVa;
 use crate::error::{Error, Result};
@@ -127,11 +128,25 @@ impl HostAccess {
     }
 }
 
+/// Who has the bytes of an allocation, besides the work that is submitted with it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum Sharing {
+    /// Nobody: they are what was written here.
+    Own = 0,
+    /// Others, who may change them between two submissions; here they may be written, too.
+    Writable = 1,
+    /// Others, who may change them; here they are only read.
+    ReadOnly = 2,
+}
+
 struct Block {
     device: DeviceId,
     va: GpuVa,
     bytes: u64,
     host: HostAccess,
+    /// A [`Sharing`], which only grows.
+    sharing: AtomicU8,
     /// The process that has it: what devices share is not mapped in a fork.
     process: u32,
     // Dropped last: returns the memory to the driver.
@@ -161,6 +176,7 @@ impl Buffer {
             va,
             bytes,
             host,
+            sharing: AtomicU8::new(Sharing::Own as u8),
             process: process_generation(),
             owner,
         };
@@ -199,6 +215,20 @@ impl Buffer {
     /// True if both are pieces of one allocation.
     pub fn same_allocation(&self, other: &Buffer) -> bool {
         Arc::ptr_eq(&self.block, &other.block)
+    }
+
+    /// Says who else has the bytes of the allocation. What is shared stays shared, and what is read-only stays that.
+    pub fn share(&self, how: Sharing) {
+        self.block.sharing.fetch_max(how as u8, Ordering::AcqRel);
+    }
+
+    /// Who else has the bytes of the allocation.
+    pub fn sharing(&self) -> Sharing {
+        match self.block.sharing.load(Ordering::Acquire) {
+            0 => Sharing::Own,
+            1 => Sharing::Writable,
+            _ => Sharing::ReadOnly,
+        }
     }
 
     /// A piece of this buffer.
@@ -368,6 +398,19 @@ mod tests {
         fn invalidate(&self, _: u64, _: u64) -> Result<(), TransportError> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn what_is_shared_stays_shared_in_all_its_pieces() {
+        let view = View::alloc(64, 8).unwrap();
+        let host = HostAccess::Window(Window::mapped("memory", view));
+        let id = DeviceId::new("TEST", 0);
+        let buffer = Buffer::new(id, GpuVa(0x1000), 64, host, Box::new(()));
+        let part = buffer.slice(16, 8).unwrap();
+        assert_eq!(part.sharing(), Sharing::Own);
+        buffer.share(Sharing::ReadOnly);
+        buffer.share(Sharing::Writable);
+        assert_eq!(part.sharing(), Sharing::ReadOnly);
     }
 
     #[test]

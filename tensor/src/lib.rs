@@ -2,7 +2,11 @@
 #![deny(unsafe_code)]
 
 pub mod autograd;
+#[allow(unsafe_code)]
+pub mod blob;
 mod create;
+#[allow(unsafe_code)]
+pub mod dlpack;
 mod doubles;
 pub mod element;
 pub mod error;
@@ -24,6 +28,7 @@ pub mod schedule;
 mod walk;
 
 pub use autograd::{gradients, gradients_from};
+pub use blob::{Access, Layout, Owner, on_release};
 pub use codegen::DType;
 pub use codegen::ir::ReduceOp;
 pub use element::{Element, Scalar};

@@ -159,3 +159,120 @@ fn a_device_goes_on_after_a_transfer_from_one_that_is_lost_or_hangs() {
         assert_eq!((&brought + 1).unwrap().to_vec::<i32>().unwrap(), [2, 3, 4]);
     }
 }
+
+/// The GPU's caches and the processor's are not coherent there: each evaluation cleans what the program has written.
+#[cfg(feature = "twin")]
+#[test]
+fn a_gpu_uses_pages_of_the_program_in_place() {
+    use doorbell::hcq::Import;
+    use doorbell::hcq::mem::view::View;
+    use doorbell::{Access, Jit, Layout};
+    let setup = Setup::of("TWINKGSL+QCOM::a630").unwrap();
+    let pages = View::alloc(4096, 4096).unwrap();
+    let floats = |tensor: &Tensor| tensor.to_vec::<f32>().unwrap();
+    {
+        let engine = setup.open().unwrap().engine;
+        let over = |view: View, offset: usize| {
+            let layout = Layout::new(&[4], DType::F32).offset(offset);
+            Tensor::from_import(&engine, &Import::Host(view), &layout, Access::ReadWrite)
+        };
+        let x = over(pages.clone(), 64).unwrap();
+        let kept = x.clone();
+        let double = Jit::new(&engine, move |_: &[Tensor]| Ok(vec![kept.mul(2)?]));
+        for first in [0.0f32, 1.0, 2.0, 3.0] {
+            let words = [first, 1.0, 2.0, 3.0].map(f32::to_bits);
+            pages.write_words(64, &words).unwrap();
+            let doubled = double.call(&[]).unwrap();
+            assert_eq!(floats(&doubled[0]), [2.0 * first, 2.0, 4.0, 6.0]);
+            let more = x.add(1).unwrap();
+            assert_eq!(floats(&more), [first + 1.0, 2.0, 3.0, 4.0]);
+        }
+        assert_eq!(double.captures(), 1);
+        x.overwrite(&x.mul(10).unwrap()).unwrap();
+        let mut words = [0u32; 4];
+        pages.read_words(64, &mut words).unwrap();
+        assert_eq!(words.map(f32::from_bits), [30.0, 10.0, 20.0, 30.0]);
+        let error = over(pages.sub(0, 100).unwrap(), 0).unwrap_err().to_string();
+        assert!(error.contains("whole pages"), "{error}");
+        let error = over(pages.clone(), 4).unwrap_err().to_string();
+        assert!(error.contains("not aligned to 64 bytes"), "{error}");
+    }
+    setup.check_rules().unwrap();
+}
+
+/// A driver that cannot import memory says what to do instead.
+#[cfg(feature = "twin")]
+#[test]
+fn a_gpu_that_takes_no_memory_of_others_says_so() {
+    use doorbell::{Access, Layout, on_release};
+    static PAGE: [u64; 8] = [0; 8];
+    let setup = Setup::of("TWINKFD+AMD::gfx1100").unwrap();
+    let released = Arc::new(AtomicUsize::new(0));
+    {
+        let engine = setup.open().unwrap().engine;
+        let count = released.clone();
+        let owner = on_release(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        let (layout, data) = (
+            Layout::new(&[8], DType::U64),
+            PAGE.as_ptr().cast_mut().cast(),
+        );
+        // SAFETY: constant memory, which lives as long as the program.
+        let found =
+            unsafe { Tensor::from_blob(&engine, data, 64, &layout, Access::ReadOnly, owner) };
+        let error = found.unwrap_err().to_string();
+        assert!(error.contains("allocate a buffer and copy"), "{error}");
+        let x = Tensor::new(&engine, [1.0f32]).unwrap();
+        let error = x.to_dlpack(false).unwrap_err().to_string();
+        assert!(
+            error.contains("move them to a CPU engine with `to`"),
+            "{error}"
+        );
+    }
+    assert_eq!(released.load(Ordering::Relaxed), 1);
+    setup.check_rules().unwrap();
+}
+
+/// The host does not reach it: what it reads of it is copied by the GPU.
+#[cfg(feature = "twin")]
+#[test]
+fn a_dma_buf_is_one_memory_for_all_that_import_it() {
+    use doorbell::hcq::Import;
+    use doorbell::{Access, Layout};
+    for (dev, config) in [
+        ("TWINKGSL+QCOM::a630", "chip=a630"),
+        ("TWINMSM+QCOM::a643", "chip=a643,kernel=msm"),
+    ] {
+        let machine = twin_qcom::machine::TwinMachine::new(config).unwrap();
+        let twin: doorbell::drivers::Twin = machine.clone();
+        let setup = Setup::of(dev).unwrap();
+        let target = doorbell::drivers::select::parse_targets("test", dev).unwrap();
+        let open = || {
+            let settings = setup.settings();
+            let device = doorbell::drivers::open_with(&target[0], settings, Some(&twin));
+            setup.open_on(device.unwrap()).unwrap().engine
+        };
+        let fd = machine.process().foreign_dmabuf(8192).unwrap();
+        {
+            let (one, two) = (open(), open());
+            let over = |engine: &doorbell::Engine, access| {
+                let layout = Layout::new(&[4], DType::F32).offset(4096);
+                let import = Import::DmaBuf(fd, 8192);
+                Tensor::from_import(engine, &import, &layout, access).unwrap()
+            };
+            let x = over(&one, Access::ReadWrite);
+            let y = over(&two, Access::ReadOnly);
+            for first in [1.0f32, 2.0] {
+                let values = [first, 5.0, 6.0, 7.0];
+                let new = Tensor::new(&one, values).unwrap();
+                x.overwrite(&new).unwrap();
+                assert_eq!(x.to_vec::<f32>().unwrap(), values, "{dev}");
+                let more = y.add(1).unwrap().to_vec::<f32>().unwrap();
+                assert_eq!(more, values.map(|v| v + 1.0), "{dev}");
+            }
+        }
+        machine.process().close(fd).unwrap();
+        assert_eq!(machine.machine().broken_rules(), [""; 0], "{dev}");
+    }
+}

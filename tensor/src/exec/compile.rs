@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use codegen::ir::Kernel;
+use codegen::target::TargetKind;
 use codegen::{Backend, Built, Stage, StageArg};
 use hcq::sync::{lock, unpoisoned};
 use hcq::{ArgKind, ArgLayout, Device, KernelImage, Program, Width};
@@ -79,6 +80,11 @@ impl Compiler {
             programs: Mutex::default(),
             ledger: Ledger::default(),
         }
+    }
+
+    /// The kind of device that it compiles for.
+    pub(crate) fn kind(&self) -> TargetKind {
+        self.backend.target.kind
     }
 
     /// Whether the device computes in `f64`.

@@ -15,7 +15,7 @@ use hcq::memory::AllocSpec;
 use hcq::queue::Stream;
 use hcq::signal::{Point, Signal};
 use hcq::sync::{lock, unpoisoned};
-use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Val};
+use hcq::{Buffer, Deadline, Device, InFlight, QueueKind, Sharing, Val};
 
 use super::compile::{Compiled, Compiler};
 use super::faults::Faults;
@@ -254,7 +254,7 @@ impl DeviceExecutor {
             copies.wait(self.deadline())?;
         }
         self.stream.wait(self.deadline())?;
-        self.state().pending.settle(usize::MAX, self.deadline())?;
+        self.let_go(usize::MAX)?;
         self.faults.check()
     }
 
@@ -390,6 +390,7 @@ impl DeviceExecutor {
         }
         match tensor.storage() {
             Some(Storage::Device(buffer)) if buffer.device() == &self.device.info().id => {
+                found(&buffer)?;
                 Ok(buffer)
             }
             Some(Storage::Device(buffer)) => Err(Error::Engines {
@@ -412,11 +413,55 @@ impl DeviceExecutor {
         }
     }
 
+    /// Waits for the work that uses a buffer.
+    ///
+    /// # Errors
+    /// A timeout, or the loss of the device; [`Error::Index`] of what it has done.
+    pub(crate) fn settled(&self, buffer: &Buffer) -> Result<()> {
+        // All of them: a replay ends with one point per queue, and any of the queues may write it.
+        // What is about to be submitted is waited for, too.
+        let points: Vec<Point> = {
+            let _turn = self.turn();
+            let state = self.state();
+            let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
+            let used = state.pending.iter().filter(|(_, kept)| uses(kept));
+            used.map(|(point, _)| point.clone()).collect()
+        };
+        for point in points {
+            point.wait(self.deadline())?;
+        }
+        self.faults.check()
+    }
+
+    /// The kind of its device.
+    pub(crate) fn kind(&self) -> TargetKind {
+        self.compiler.kind()
+    }
+
     /// Waits until one more submission may be in flight. Before the submission, so that one that was made is
     /// never told as one that failed.
     pub(crate) fn room(&self) -> Result<()> {
         let most = self.device.info().costs.in_flight.saturating_sub(1);
-        Ok(self.state().pending.settle(most, self.deadline())?)
+        self.let_go(most)
+    }
+
+    /// Lets go of what submissions used that are over, and waits until at most so many are left.
+    fn let_go(&self, most: usize) -> Result<()> {
+        // Who shares memory is told that it is free: not with a lock held, on which he might wait.
+        let mut shared = Vec::new();
+        let settled = {
+            let is_shared = |buffer: &Buffer| buffer.sharing() != Sharing::Own;
+            let released = |used: Vec<Buffer>| {
+                if used.iter().any(is_shared) {
+                    shared.push(used);
+                }
+            };
+            let mut state = self.state();
+            let deadline = self.deadline();
+            state.pending.settle_into(most, deadline, released)
+        };
+        drop(shared);
+        Ok(settled?)
     }
 
     /// Keeps buffers until some points are reached.
@@ -693,6 +738,17 @@ fn fill(wanted: &[OutputRequest], results: Vec<Option<Buffer>>) {
     }
 }
 
+/// Submissions that follow find what others have written into memory that they have, too.
+///
+/// # Errors
+/// The transport's.
+pub(crate) fn found(buffer: &Buffer) -> Result<()> {
+    match buffer.sharing() {
+        Sharing::Own => Ok(()),
+        Sharing::Writable | Sharing::ReadOnly => Ok(buffer.clean(0, buffer.bytes())?),
+    }
+}
+
 /// The name of a queue in profiles.
 fn track(device: &Arc<dyn Device>, kind: QueueKind) -> String {
     format!("{} {kind}", device.info().id)
@@ -783,20 +839,8 @@ impl Executor for DeviceExecutor {
         if into.is_empty() {
             return Ok(());
         }
-        // All of them: a replay ends with one point per queue, and any of the queues may write it.
-        // What is about to be submitted is waited for, too.
-        let points: Vec<Point> = {
-            let _turn = self.turn();
-            let state = self.state();
-            let uses = |kept: &[Buffer]| kept.iter().any(|b| b.same_allocation(buffer));
-            let used = state.pending.iter().filter(|(_, kept)| uses(kept));
-            used.map(|(point, _)| point.clone()).collect()
-        };
-        for point in points {
-            point.wait(self.deadline())?;
-        }
-        self.faults.check()?;
-        Ok(buffer.read(0, into)?)
+        self.settled(buffer)?;
+        self.seen(buffer, into)
     }
 
     fn fault_word(&self, bounds: &Bounds) -> Result<Option<Storage>> {

@@ -7,13 +7,13 @@ use hcq::graph::{Graph, GraphBuilder};
 use hcq::memory::{AllocSpec, MemoryKind};
 use hcq::signal::Point;
 use hcq::sync::lock;
-use hcq::{Buffer, Command, Slot, Val};
+use hcq::{Buffer, Command, Sharing, Slot, Val};
 
 use super::freeze::FrozenSteps;
 use super::tracing::{Draw, Used};
 use super::{capture, settle};
 use crate::error::Result;
-use crate::exec::engine::{DeviceExecutor, temporaries};
+use crate::exec::engine::{DeviceExecutor, found, temporaries};
 use crate::exec::packing::LoopInvariant;
 use crate::exec::submit::{self, Items};
 use crate::graph::{Engine, Op, Shape, Storage, Tensor};
@@ -26,6 +26,8 @@ pub(super) struct Capture {
     run: Mutex<Run>,
     outputs: Vec<Output>,
     parameters: Vec<State>,
+    /// Memory that it reads and others have, too.
+    shared: Vec<Arc<Buffer>>,
     /// Words of each generator, in the order of the draws.
     draws: Vec<(Rng, usize)>,
     /// Bytes and operations of each command.
@@ -157,6 +159,8 @@ impl Capture {
         let copies = executor.copies().filter(|_| items.copies());
         let beside = copies.map(|stream| builder.lane(executor.device(), stream));
         let costs = items.into_graph(&mut builder, lane, beside.unwrap_or(lane));
+        let others = |leaf: &&Arc<Buffer>| leaf.sharing() != Sharing::Own;
+        let shared = leaves.iter().flatten().filter(others).cloned().collect();
         // What the commands name besides what each call gives. Leaves are held as their tensors hold them,
         // so that nobody writes over them. Packed operands are found by other captures while this one
         // lives.
@@ -170,6 +174,7 @@ impl Capture {
             }),
             outputs,
             parameters: parameters.into_iter().map(|(_, state)| state).collect(),
+            shared,
             draws: draws.map(|draw| (draw.rng, draw.words)).collect(),
             costs,
         })
@@ -204,6 +209,9 @@ impl Capture {
             let storage = Storage::Device(Arc::new(buffer));
             let result = Tensor::stored(engine, storage, &output.shape, output.dtype);
             results.push(result.as_output());
+        }
+        for buffer in &self.shared {
+            found(buffer)?;
         }
         // What was loaded comes into device memory, before others have to wait.
         for state in &self.parameters {

@@ -26,7 +26,7 @@ fn immutable(storage: &Storage) -> bool {
 /// What is known of a node.
 #[derive(Clone, Copy)]
 struct Facts {
-    /// Depends on an input.
+    /// Depends on an input, or on memory that others may change.
     varies: bool,
     /// Bytes of the leaves that it is made of, counted once per path; 0 for constants and positions.
     leaves: usize,
@@ -49,7 +49,7 @@ pub(super) fn constants(
     for tensor in &all {
         let leaf = tensor.storage().is_some();
         let mut own = Facts {
-            varies: input.contains(&tensor.id()),
+            varies: input.contains(&tensor.id()) || tensor.is_shared(),
             leaves: if leaf { bytes(tensor) } else { 0 },
         };
         if !leaf {
@@ -172,8 +172,8 @@ pub(super) fn packs_constants(
     i: usize,
     inputs: &[Tensor],
 ) -> Option<(Vec<u16>, u16)> {
-    let constant =
-        |slot: u16| args[slot as usize].filter(|t| inputs.iter().all(|i| i.id() != t.id()));
+    let own = |t: &&Tensor| !t.is_shared() && inputs.iter().all(|i| i.id() != t.id());
+    let constant = |slot: u16| args[slot as usize].filter(own);
     // Captures have their numbers in the code; what is shared by its code must not depend on others.
     let open = |arg: &StageArg| matches!(arg, StageArg::Var(_));
     if code.launches[i].args.iter().any(open) {

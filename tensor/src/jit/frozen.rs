@@ -15,7 +15,8 @@ use crate::walk::replaced;
 ///
 /// Every realized tensor that the function uses, except its inputs, is constant: everything that depends only on
 /// constants is computed at capture, and weights are packed for the kernels. Intermediate data of this is not kept
-/// in device memory. Later changes of a weight have no effect.
+/// in device memory. Later changes of a weight have no effect. Memory that others have, too ([`Tensor::is_shared`]), is no
+/// constant: each call reads it.
 pub struct Frozen {
     engine: Engine,
     signature: Signature,

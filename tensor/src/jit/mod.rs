@@ -260,11 +260,17 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
         let outputs = function(inputs);
         let used = trace.end().parameters.into_iter();
         let set: Vec<Parameter> = used.map(|used| used.parameter).collect();
-        let outputs = outputs?;
-        commit_with(&outputs, &set, &[])?;
-        // As a replay gives them: without a graph, which would hold the state from before. An input that is
-        // returned is the caller's.
         let own = |t: &Tensor| inputs.iter().any(|input| input.id() == t.id());
+        // As a replay gives them: in memory of their own.
+        let outputs = outputs?
+            .into_iter()
+            .map(|t| match t.is_shared() && !own(&t) {
+                true => t.copied(),
+                false => t,
+            });
+        let outputs: Vec<Tensor> = outputs.collect();
+        commit_with(&outputs, &set, &[])?;
+        // Without a graph, too, which would hold the state from before. An input that is returned is the caller's.
         let outputs = outputs.into_iter();
         Ok(outputs
             .map(|t| if own(&t) { t } else { t.as_output() })

@@ -614,6 +614,11 @@ impl Tensor {
         Ok(self.same(Op::Contiguous))
     }
 
+    /// The same value in other memory, also where it is in memory already.
+    pub(crate) fn copied(&self) -> Tensor {
+        self.same(Op::Contiguous)
+    }
+
     /// The same value without gradient. For a realized tensor it keeps no graph. A lazy one is recomputed from its
     /// whole graph, so [`Tensor::realize`] loop-carried state, or keep it in a [`Parameter`](crate::Parameter).
     ///

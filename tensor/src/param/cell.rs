@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
+use hcq::Sharing;
+
 use super::donate::donations;
 use crate::error::Result;
 use crate::graph::{self, Storage, Tensor};
@@ -181,6 +183,7 @@ impl Parameter {
     ) -> Result<(Arc<hcq::Buffer>, Option<Moved>)> {
         let mut content = self.write();
         if let Some(Storage::Device(buffer)) = content.stored.storage()
+            && buffer.sharing() == Sharing::Own
             // One of the tensor, and one here.
             && Arc::strong_count(&buffer) <= 2
             && Arc::strong_count(&content.stored.0) == 1

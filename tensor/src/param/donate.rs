@@ -3,6 +3,8 @@
 use hashbrown::{HashMap, HashSet};
 use std::sync::Arc;
 
+use hcq::Sharing;
+
 use crate::graph::{Storage, Tensor};
 
 /// For each waiting value, which is behind the value in memory, whether it may be written over the value that the parameter has: nothing that
@@ -75,8 +77,10 @@ pub(super) fn donations(
         .iter()
         .map(|(stored, value)| {
             let alone = match stored.storage() {
-                // One of the tensor, and one here.
-                Some(Storage::Device(buffer)) => Arc::strong_count(&buffer) <= 2,
+                // One of the tensor, and one here. Memory that others have, too, is held by them.
+                Some(Storage::Device(buffer)) => {
+                    buffer.sharing() == Sharing::Own && Arc::strong_count(&buffer) <= 2
+                }
                 _ => false,
             };
             let apart = stored.id() != value.id() && value.storage().is_none();

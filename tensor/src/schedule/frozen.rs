@@ -19,10 +19,10 @@ impl Schedule {
         found
     }
 
-    /// Marks the parameters that are constant wherever their kernel runs, if all leaves but `inputs`
-    /// never change.
+    /// Marks the parameters that are constant wherever their kernel runs, if all leaves but `inputs`, and memory
+    /// that others have, never change.
     pub fn freeze(&mut self, inputs: &[Tensor]) {
-        let open = |t: &Tensor| inputs.iter().any(|i| i.id() == t.id());
+        let open = |t: &Tensor| t.is_shared() || inputs.iter().any(|i| i.id() == t.id());
         let mut constant: Vec<Vec<bool>> = Vec::new();
         constant.extend(
             self.kernels

@@ -12,6 +12,7 @@ mod nn;
 mod packed;
 mod scalars;
 mod schedule;
+mod shared;
 mod state;
 #[path = "../support/mod.rs"]
 mod support;

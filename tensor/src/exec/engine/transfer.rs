@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hcq::{Buffer, Command};
+use hcq::{Buffer, Command, Sharing};
 
 use super::DeviceExecutor;
 use crate::error::Result;
@@ -65,6 +65,53 @@ impl DeviceExecutor {
             observer.brought(&other.device.info().id, from.bytes());
         }
         Ok(Some(to))
+    }
+
+    /// Copies the value of a tensor, which is realized, over memory of this device, and waits for it.
+    ///
+    /// # Errors
+    /// Those of uploading it and of the device.
+    pub(crate) fn overwrite(&self, to: &Buffer, value: &Tensor) -> Result<()> {
+        let from = self.resident(value)?;
+        match from.va() == to.va() {
+            true => self.settled(to),
+            false => self.put(to, &from),
+        }
+    }
+
+    /// Reads memory whose work is over. What others have, and only the device reaches, is copied first.
+    pub(super) fn seen(&self, buffer: &Buffer, into: &mut [u8]) -> Result<()> {
+        match buffer.read(0, into) {
+            Err(hcq::Error::NoHostAccess { .. }) if buffer.sharing() != Sharing::Own => {
+                let own = self.alloc(buffer.bytes())?;
+                self.put(&own, buffer)?;
+                Ok(own.read(0, into)?)
+            }
+            read => Ok(read?),
+        }
+    }
+
+    /// Copies memory over other memory that is as large, after all work before it, and waits for it.
+    fn put(&self, to: &Buffer, from: &Buffer) -> Result<()> {
+        self.room()?;
+        let barrier = Command::Barrier {
+            scope: hcq::Scope::Queue,
+        };
+        let copy = Command::Copy {
+            dst: to.va().0.into(),
+            src: from.va().0.into(),
+            bytes: to.bytes(),
+        };
+        let point = {
+            let _turn = self.turn();
+            let point = self.stream.submit(&self.copied()?, &[barrier, copy])?;
+            let kept = vec![from.clone(), to.clone()];
+            self.keep(std::slice::from_ref(&point), kept);
+            point
+        };
+        point.wait(self.deadline())?;
+        self.faults.check()?;
+        Ok(to.invalidate(0, to.bytes())?)
     }
 
     /// Puts the bytes of a storage into a buffer that has room for them.
