@@ -156,13 +156,22 @@ mod tests {
     #[test]
     fn a_device_is_what_it_says() {
         let t = Target::cl("cl:local=32768,items=4096,wave=8,fp64,denorm", 2).unwrap();
-        assert_eq!((t.max_local_bytes, t.max_items, t.wave, t.cores), (32768, 1024, 8, 2));
+        assert_eq!(
+            (t.max_local_bytes, t.max_items, t.wave, t.cores),
+            (32768, 1024, 8, 2)
+        );
         assert!(t.is_cl() && !t.is_qcom() && t.native.contains(&DType::F64));
         assert!(t.cl_has("fp64") && t.cl_has("denorm") && !t.cl_has("fma"));
         let small = Target::cl("cl:local=16384,items=64,wave=128", 0).unwrap();
         assert_eq!((small.wave, small.groups.unwrap().max_items), (64, 64));
         assert!(!small.native.contains(&DType::F64));
-        for wrong in ["gfx1100", "cl:", "cl:local=1,items=0,wave=1", "cl:local=1,items=1,wave=1,fp63", "cl:local=1,items=1"] {
+        for wrong in [
+            "gfx1100",
+            "cl:",
+            "cl:local=1,items=0,wave=1",
+            "cl:local=1,items=1,wave=1,fp63",
+            "cl:local=1,items=1",
+        ] {
             let error = Target::cl(wrong, 0).err().unwrap().to_string();
             assert!(error.contains("cl:local=BYTES"), "{error}");
         }

@@ -203,10 +203,7 @@ impl Default for RuntimeConfig {
 /// # Errors
 /// Those of the runtime; [`Error::OutOfMemory`]; [`Error::Os`] if the system gives no threads; [`Error::Command`] for a
 /// ring that is too small.
-pub fn open_runtime(
-    runtime: Arc<dyn Runtime>,
-    options: RuntimeConfig,
-) -> Result<Arc<dyn Device>> {
+pub fn open_runtime(runtime: Arc<dyn Runtime>, options: RuntimeConfig) -> Result<Arc<dyn Device>> {
     drivers_host::fork::watch();
     check_ring(runtime.id(), options.ring_words)?;
     let cpu = CpuInfo::read();

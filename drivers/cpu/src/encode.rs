@@ -192,7 +192,9 @@ impl Encoder {
             format!("{given} arguments given, the kernel takes {takes}")
         } else if block != [items(program), 1, 1] && items(program) > 1 {
             let items = items(program);
-            format!("block {block:?}: the kernel was built for [{items}, 1, 1]; launch it with that")
+            format!(
+                "block {block:?}: the kernel was built for [{items}, 1, 1]; launch it with that"
+            )
         } else if block != [items(program), 1, 1] {
             format!(
                 "block {block:?}: expected [1, 1, 1] (one work-item per group on the CPU); put all of \

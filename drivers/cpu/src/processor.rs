@@ -279,7 +279,12 @@ impl Processor {
     }
 
     /// Hands a packet over to a runtime, or waits for what it has been given; then whether nothing is left to do.
-    fn hand_over(&self, bus: &Bus<'_>, work: &mut dyn Work, packet: Packet<'_>) -> Result<bool, Stop> {
+    fn hand_over(
+        &self,
+        bus: &Bus<'_>,
+        work: &mut dyn Work,
+        packet: Packet<'_>,
+    ) -> Result<bool, Stop> {
         let said = |result: Result<(), String>| result.map(|()| true);
         let done = match packet {
             Packet::Exec {
