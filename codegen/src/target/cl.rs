@@ -19,6 +19,9 @@ const FORM: &str = "cl:local=BYTES,items=NUMBER,wave=NUMBER[,fp64][,fma][,denorm
 /// Registers of a work-item: what most GPUs give to each of a full wave.
 const REGISTERS: usize = 128;
 
+/// Local memory that a group is given at most: processors say how large a cache of theirs is.
+const LOCAL_BYTES: usize = 64 << 10;
+
 const GROUPS: GroupCosts = GroupCosts {
     other_registers: 24,
     max_sums: 32,
@@ -98,7 +101,7 @@ impl Target {
             cores: if units > 0 { units } else { 8 },
             l1_bytes: 16 << 10,
             l2_bytes: 1 << 20,
-            max_local_bytes: facts.local,
+            max_local_bytes: facts.local.min(LOCAL_BYTES),
             wave,
             max_items: items,
             // The number of a group is one number: launches have one dimension.
@@ -109,7 +112,7 @@ impl Target {
                 granule: 4,
                 waves: 16,
                 simds: 4,
-                local_bytes: u32::try_from(facts.local).unwrap_or(u32::MAX),
+                local_bytes: facts.local.min(LOCAL_BYTES) as u32,
                 general: REGISTERS,
             }),
             groups: Some(GroupCosts {

@@ -101,6 +101,11 @@ impl Found {
         )
     }
 
+    /// What kernels for it are compiled for.
+    pub fn arch(&self) -> String {
+        self.facts.arch()
+    }
+
     /// The library that has it.
     pub fn library(&self) -> &Path {
         &self.api.path
