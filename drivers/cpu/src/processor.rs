@@ -323,25 +323,50 @@ impl Processor {
                 width,
             } if work.owns(at) => {
                 self.aligned("POLL", at, width_bytes(width))?;
-                let mut nap = SHORTEST_NAP;
-                loop {
-                    let read = work.read(at, width_bytes(width) as usize);
-                    read.map_err(|what| Stop::Fault(format!("POLL {at:#x}: {what}")))?;
-                    self.settle(work)?;
-                    let mut word = [0; 8];
-                    let found = word.iter_mut().zip(work.bytes());
-                    found.for_each(|(to, from)| *to = *from);
-                    if compares(u64::from_le_bytes(word) & mask, compare, value) {
-                        break Ok(true);
-                    }
-                    std::thread::sleep(nap);
-                    nap = (nap * 2).min(LONGEST_BLOCK);
-                }
+                let hold = Hold::Word {
+                    at,
+                    mask,
+                    value,
+                    compare,
+                    width,
+                };
+                self.progress.set_held(Some(hold));
+                let polled = self.poll_of_runtime(work, (at, width), |word| {
+                    compares(word & mask, compare, value)
+                });
+                self.progress.set_held(None);
+                polled.map(|()| true).map(Ok)?
             }
             // What the host and other queues see comes after what was handed over.
             _ => self.settle(work).map(|()| false).map(Ok)?,
         };
         done.map_err(Stop::Fault)
+    }
+
+    /// Returns once a word of a runtime's memory is as it should be. Gives up when the device is lost.
+    fn poll_of_runtime(
+        &self,
+        work: &mut dyn Work,
+        (at, width): (u64, Width),
+        is_met: impl Fn(u64) -> bool,
+    ) -> Result<(), Stop> {
+        let mut nap = SHORTEST_NAP;
+        loop {
+            let read = work.read(at, width_bytes(width) as usize);
+            read.map_err(|what| Stop::Fault(format!("POLL {at:#x}: {what}")))?;
+            self.settle(work)?;
+            let mut word = [0; 8];
+            let found = word.iter_mut().zip(work.bytes());
+            found.for_each(|(to, from)| *to = *from);
+            if is_met(u64::from_le_bytes(word)) {
+                return Ok(());
+            }
+            if self.shared.core.lost.is_lost() {
+                return Err(Stop::Lost);
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(LONGEST_BLOCK);
+        }
     }
 
     /// Hands a copy over. Memory of the process that nobody knows may not be there: the runtime is given its bytes.

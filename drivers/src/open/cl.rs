@@ -52,7 +52,7 @@ fn device(found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
     drivers_cl::open(found, &options).map_err(|error| {
         let id = DeviceId::new("CL", found.index);
         let place = found.place();
-        keep::start(&options.coredumps, &id, ("OPENCL", &place, ""), error)
+        keep::start(&options.coredumps, &id, ("OPENCL", &*place, ""), error)
     })
 }
 
