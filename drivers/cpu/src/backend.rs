@@ -385,10 +385,6 @@ impl Backend for RuntimeBackend {
         Ok(())
     }
 
-    fn places(&self) -> Option<Vec<u64>> {
-        self.host.places()
-    }
-
     fn ticks(&self) -> Result<u64> {
         self.host.ticks()
     }

@@ -304,3 +304,28 @@ impl Text<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_spelled_for_by_what_it_has() {
+        let few = Target::cl("cl:local=32768,items=256,wave=32", 0).unwrap();
+        let many = Target::cl("cl:local=32768,items=256,wave=32,fp64,fma,denorm", 0).unwrap();
+        let qcom = Target::qcom("a630", 0).unwrap();
+        assert!(!prelude(&few).contains("cl_khr") && prelude(&few).contains("to_half"));
+        assert!(prelude(&many).contains("cl_khr_fp64") && !prelude(&many).contains("cl_khr_fp16"));
+        assert!(prelude(&qcom).contains("cl_khr_fp16") && !prelude(&qcom).contains("to_half"));
+        let caps = |t| OpenClRenderer.caps(t);
+        let (few, many, qcom) = (caps(&few), caps(&many), caps(&qcom));
+        assert!(!few.has_binary(Binary::Add, DType::F64) && few.flushes);
+        assert!(many.has_binary(Binary::Add, DType::F64) && !many.flushes);
+        assert!(!few.fma.has(DType::F32) && many.fma.has(DType::F64));
+        assert!(qcom.mad.has(DType::F32) && !many.mad.has(DType::F32) && qcom.flushes);
+        for caps in [few, many] {
+            assert!(caps.has_cast(DType::F16, DType::F32));
+            assert!(!caps.has_binary(Binary::Add, DType::F16));
+        }
+    }
+}
