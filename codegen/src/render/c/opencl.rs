@@ -71,6 +71,9 @@ impl Emitter for OpenClRenderer {
         if !t.is_qcom() && !t.is_cl() {
             return text.unsupported("OpenCL C");
         }
+        if t.is_cl() && !t.cl_has("fp64") && has_doubles(p) {
+            return text.unsupported("f64, which the device does not have (cl_khr_fp64); use f32");
+        }
         if p.insts
             .iter()
             .any(|i| matches!(i, Inst::Groups { .. } | Inst::Once))
@@ -145,6 +148,20 @@ const DOUBLES: &str = "\
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 typedef double f64;
 ";
+
+/// Whether a program has floats of 64 bits.
+fn has_doubles(p: &Program) -> bool {
+    let of_buffer = |arg: &Arg| {
+        matches!(
+            arg,
+            Arg::Buffer {
+                dtype: DType::F64,
+                ..
+            }
+        )
+    };
+    p.regs.iter().any(|ty| ty.dtype == DType::F64) || p.args.iter().any(of_buffer)
+}
 
 /// What the source of a kernel begins with.
 fn prelude(t: &Target) -> String {
