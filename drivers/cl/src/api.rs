@@ -73,6 +73,8 @@ functions! {
     clReleaseMemObject(Raw) -> Status;
     clCreateProgramWithSource(Raw, u32, *const *const c_char, *const usize, *mut Status) -> Raw;
     clBuildProgram(Raw, u32, *const Raw, *const c_char, *const c_void, Raw) -> Status;
+    clCreateProgramWithBinary(Raw, u32, *const Raw, *const usize, *const *const u8, *mut Status, *mut Status) -> Raw;
+    clGetProgramInfo(Raw, u32, usize, Raw, *mut usize) -> Status;
     clGetProgramBuildInfo(Raw, Raw, u32, usize, Raw, *mut usize) -> Status;
     clReleaseProgram(Raw) -> Status;
     clCreateKernel(Raw, *const c_char, *mut Status) -> Raw;
@@ -99,6 +101,8 @@ const MEM_READ_WRITE: u64 = 1;
 const MEM_USE_HOST_PTR: u64 = 1 << 3;
 const MAP_READ: u64 = 1;
 const MAP_WRITE_INVALIDATE: u64 = 1 << 2;
+const PROGRAM_BINARY_SIZES: u32 = 0x1165;
+const PROGRAM_BINARIES: u32 = 0x1166;
 const PROGRAM_BUILD_LOG: u32 = 0x1183;
 const KERNEL_NUM_ARGS: u32 = 0x1191;
 const KERNEL_WORK_GROUP_SIZE: u32 = 0x11b0;
@@ -403,6 +407,68 @@ impl Api {
             Failed { detail, ..failed }
         })?;
         Ok(program)
+    }
+
+    /// A program of what [`Api::binary`] has given, built.
+    pub(crate) fn program_of_binary(
+        self: &Arc<Self>,
+        context: &Object,
+        device: Handle,
+        binary: &[u8],
+        options: &CString,
+    ) -> Called<Object> {
+        let (pointer, length) = (binary.as_ptr(), binary.len());
+        let (mut loaded, mut made) = (0, 0);
+        // SAFETY: one device, one binary of that length, which the library copies and checks.
+        let raw = unsafe {
+            let f = self.f.clCreateProgramWithBinary;
+            f(
+                context.handle.0,
+                1,
+                &device.0,
+                &length,
+                &pointer,
+                &mut loaded,
+                &mut made,
+            )
+        };
+        check("clCreateProgramWithBinary", made)?;
+        let program = self.object(Kind::Program, raw);
+        check("clCreateProgramWithBinary", loaded)?;
+        // SAFETY: as in `Api::program`.
+        check("clBuildProgram", unsafe {
+            let f = self.f.clBuildProgram;
+            f(raw, 1, &device.0, options.as_ptr(), null(), null_mut())
+        })?;
+        Ok(program)
+    }
+
+    /// What a library has made of a program, which has one device.
+    pub(crate) fn binary(&self, program: &Object) -> Called<Vec<u8>> {
+        const CALL: &str = "clGetProgramInfo";
+        let f = self.f.clGetProgramInfo;
+        let sizes = bytes(CALL, |size, to, needed| {
+            // SAFETY: the program is alive; pointers are null or to as many bytes as the size says.
+            unsafe { f(program.handle.0, PROGRAM_BINARY_SIZES, size, to, needed) }
+        })?;
+        let size = number(&sizes);
+        if sizes.len() != size_of::<usize>() || size == 0 || size > MOST_BYTES as u64 {
+            let detail = format!(": {size} bytes, expected one binary of at most {MOST_BYTES}");
+            return Err(Failed {
+                call: CALL,
+                status: 0,
+                detail,
+            });
+        }
+        let mut binary = vec![0u8; size as usize];
+        let mut to = binary.as_mut_ptr();
+        // SAFETY: a list of one pointer, with room for as many bytes as the library said.
+        check(CALL, unsafe {
+            let list = (&raw mut to).cast();
+            let room = size_of::<*mut u8>();
+            f(program.handle.0, PROGRAM_BINARIES, room, list, null_mut())
+        })?;
+        Ok(binary)
     }
 
     pub(crate) fn kernel(self: &Arc<Self>, program: &Object, name: &CString) -> Called<Object> {

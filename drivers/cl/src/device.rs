@@ -1,5 +1,6 @@
 //! A device of OpenCL as a [`Runtime`].
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,6 +10,7 @@ use drivers_cpu::RuntimeConfig;
 use drivers_cpu::runtime::{About, Allocated, Loaded, Runtime, Work};
 use hcq::{Device, DeviceId, Error, KernelImage, QueueKind, Result};
 
+use crate::cache::Cache;
 use crate::memory::{Block, reserve};
 use crate::program::{Builder, Shared};
 use crate::queue::ClQueue;
@@ -30,6 +32,8 @@ pub struct Options {
     pub memory: u64,
     /// The number of the device in messages, where it is another than that among those of the library.
     pub index: Option<u32>,
+    /// The folder of built programs; none if they are not kept.
+    pub cache: Option<PathBuf>,
     /// Where bundles go; none if nothing is kept.
     pub coredumps: Option<Arc<CoredumpWriter>>,
 }
@@ -44,6 +48,7 @@ impl Default for Options {
             build_limit: Duration::from_secs(300),
             memory: 0,
             index: None,
+            cache: None,
             coredumps: None,
         }
     }
@@ -117,6 +122,10 @@ pub fn open(found: &Found, options: &Options) -> Result<Arc<dyn Device>> {
         context,
         device: found.handle,
         options: facts.options(),
+        cache: options.cache.clone().map(|folder| {
+            let device = format!("{}; {}; {}", found.name, found.place(), facts.arch());
+            Arc::new(Cache::new(folder, device))
+        }),
         limit: options.build_limit,
         stuck: OnceLock::new(),
     };

@@ -22,6 +22,7 @@
 //! | `api` | the library and its objects |
 //! | [`survey`] | which devices there are |
 //! | [`memory`] | objects by address |
+//! | `cache` | built programs on disk |
 //! | `program` | kernels |
 //! | `queue` | what a queue is handed |
 //! | `device` | the device |
@@ -29,6 +30,7 @@
 
 #[allow(unsafe_code)]
 mod api;
+mod cache;
 mod device;
 pub mod memory;
 mod program;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use hcq::sync::lock;
 use hcq::{ArgField, ArgKind, KernelImage};
 
-use crate::api::{Api, Handle, Object};
+use crate::api::{Api, Called, Handle, Object};
+use crate::cache::Cache;
 
 /// Bytes of the stack of a build: compilers call themselves.
 const STACK: usize = 16 << 20;
@@ -32,10 +33,59 @@ pub(crate) struct Builder {
     pub(crate) context: Arc<Object>,
     pub(crate) device: Handle,
     pub(crate) options: &'static str,
+    /// Where built programs are kept; none if nowhere.
+    pub(crate) cache: Option<Arc<Cache>>,
     /// How long a build may take.
     pub(crate) limit: Duration,
     /// The kernel whose build did not end in time.
     pub(crate) stuck: OnceLock<String>,
+}
+
+/// A built program, a kernel of it, and its [shape](Api::shape).
+type Built = (Object, Object, (u64, [u64; 3], u64));
+
+/// What a thread builds.
+struct Job {
+    api: Arc<Api>,
+    context: Arc<Object>,
+    device: Handle,
+    source: CString,
+    entry: CString,
+    options: CString,
+    cache: Option<Arc<Cache>>,
+}
+
+impl Job {
+    fn run(&self) -> Called<Built> {
+        let (api, source) = (&self.api, self.source.as_bytes());
+        let cache = self.cache.as_deref();
+        let known = cache.map(|cache| (cache, cache.key(source, self.options.as_bytes())));
+        let found = known
+            .as_ref()
+            .and_then(|(cache, key)| cache.get(key, source));
+        if let Some(binary) = found {
+            let program = api.program_of_binary(&self.context, self.device, &binary, &self.options);
+            // What a driver does not take of its own is built again; so is what has lost the size of its groups.
+            if let Ok(built) = program.and_then(|program| self.kernel(program))
+                && built.2.1 != [0; 3]
+            {
+                return Ok(built);
+            }
+        }
+        let program = api.program(&self.context, self.device, &self.source, &self.options)?;
+        if let Some((cache, key)) = &known
+            && let Ok(binary) = api.binary(&program)
+        {
+            cache.put(key, source, &binary);
+        }
+        self.kernel(program)
+    }
+
+    fn kernel(&self, program: Object) -> Called<Built> {
+        let kernel = self.api.kernel(&program, &self.entry)?;
+        let shape = self.api.shape(&kernel, self.device)?;
+        Ok((program, kernel, shape))
+    }
 }
 
 /// Parameters of the kernel for an argument: of a buffer the object and the offset.
@@ -60,20 +110,19 @@ impl Builder {
         let text = |bytes: &[u8], what| {
             CString::new(bytes).map_err(|e| format!("{what}: {e}; expected OpenCL C"))
         };
-        let source = text(&image.bytes, "the image")?;
-        let entry = text(image.entry.as_bytes(), "the entry")?;
-        let options = text(self.options.as_bytes(), "the options")?;
-        let (api, context, device) = (self.api.clone(), self.context.clone(), self.device);
+        let job = Job {
+            api: self.api.clone(),
+            context: self.context.clone(),
+            device: self.device,
+            source: text(&image.bytes, "the image")?,
+            entry: text(image.entry.as_bytes(), "the entry")?,
+            options: text(self.options.as_bytes(), "the options")?,
+            cache: self.cache.clone(),
+        };
         let (tell, told) = sync_channel(1);
         let run = move || {
-            let built = api.program(&context, device, &source, &options);
-            let built = built.and_then(|program| {
-                let kernel = api.kernel(&program, &entry)?;
-                let shape = api.shape(&kernel, device)?;
-                Ok((program, kernel, shape))
-            });
             // Nobody may listen any more.
-            let _ = tell.send(built);
+            let _ = tell.send(job.run());
         };
         let thread = thread::Builder::new().name("opencl build".into());
         let started = thread.stack_size(STACK).spawn(run);

@@ -1,5 +1,6 @@
 //! Devices behind a vendor's OpenCL: a fallback, never chosen unasked.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use drivers_cl::{Found, Options, survey};
@@ -39,6 +40,13 @@ fn not_there(all: usize) -> String {
     }
 }
 
+/// Where built programs are kept.
+fn cache(settings: &Settings) -> Option<PathBuf> {
+    let is_on = settings.compile_cache && settings.cache_level > 0;
+    let folder = settings.cache_dir.as_ref().filter(|_| is_on)?;
+    Some(folder.join("opencl"))
+}
+
 fn device(found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
     let usual = Options::default();
     let host: Twin = Host::get();
@@ -46,6 +54,7 @@ fn device(found: &Found, settings: &Settings) -> Result<Arc<dyn Device>> {
         ring_words: settings.ring_words.unwrap_or(usual.ring_words),
         ring_timeout: settings.wait_timeout,
         drain_timeout: settings.wait_timeout.min(usual.drain_timeout),
+        cache: cache(settings),
         coredumps: keep::coredumps(&host, false, settings),
         ..usual
     };

@@ -286,6 +286,45 @@ fn what_cannot_be_built_says_why_and_loses_nothing() {
     refused(&other, &["compiled for gfx1100", "cl:local="]);
 }
 
+/// The second build takes the binary of the first one; a damaged file is as none.
+#[test]
+fn built_programs_are_kept() {
+    if pocl::library().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let files = || {
+        std::fs::read_dir(folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+    };
+    for damaged in [false, false, true] {
+        if damaged {
+            files().for_each(|path| std::fs::write(path, "nothing").unwrap());
+        }
+        let options = Options {
+            cache: Some(folder.path().into()),
+            ..Options::default()
+        };
+        let device = open(0, options).unwrap();
+        let stream = Stream::new(device.queue(QueueKind::Compute, 0).unwrap());
+        let step = device.load(&PoclSubject.kernel(Kernel::Step)).unwrap();
+        let memory = device.alloc(AllocSpec::device(16)).unwrap();
+        memory.write(0, &[0; 16]).unwrap();
+        let args = [at(&memory), Val::Const(6)];
+        let launch = Command::Exec {
+            program: &step,
+            args: &args,
+            grid: [4, 1, 1],
+            block: [1, 1, 1],
+        };
+        stream.submit(&[], &[launch]).unwrap().wait(soon()).unwrap();
+        assert_eq!(words(&memory), [6; 4]);
+        assert_eq!(files().count(), 1);
+        assert!(files().all(|path| std::fs::metadata(path).unwrap().len() > 1000));
+    }
+}
+
 #[test]
 fn memory_that_was_freed_and_what_is_too_large_are_named() {
     let Some((device, stream)) = device() else {

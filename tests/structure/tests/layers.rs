@@ -44,7 +44,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     (
         "drivers/cl",
         &[
-            "status", "api", "memory", "survey", "program", "queue", "device",
+            "status", "api", "memory", "survey", "cache", "program", "queue", "device",
         ],
     ),
     (
