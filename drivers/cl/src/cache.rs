@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use sha2::{Digest, Sha256};
@@ -18,6 +19,9 @@ const SUFFIX: &str = "clbin";
 /// Bytes of all files at most; beyond them those that are oldest are removed.
 const MOST: u64 = 256 << 20;
 
+/// Files that this process has begun.
+static PARTS: AtomicU64 = AtomicU64::new(0);
+
 /// The programs of a device.
 pub(crate) struct Cache {
     folder: PathBuf,
@@ -28,18 +32,23 @@ pub(crate) struct Cache {
 /// The name of a program.
 pub(crate) struct Key(String);
 
+/// The hash of some parts, each with its length.
+fn digest(parts: &[&[u8]]) -> [u8; 32] {
+    let mut hash = Sha256::new();
+    for part in parts {
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    hash.finalize().into()
+}
+
 impl Cache {
     pub(crate) fn new(folder: PathBuf, device: String) -> Cache {
         Cache { folder, device }
     }
 
     pub(crate) fn key(&self, source: &[u8], options: &[u8]) -> Key {
-        let mut hash = Sha256::new();
-        for part in [self.device.as_bytes(), options, source] {
-            hash.update((part.len() as u64).to_le_bytes());
-            hash.update(part);
-        }
-        let digest: [u8; 32] = hash.finalize().into();
+        let digest = digest(&[self.device.as_bytes(), options, source]);
         Key(digest.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
@@ -51,6 +60,10 @@ impl Cache {
     pub(crate) fn get(&self, key: &Key, source: &[u8]) -> Option<Vec<u8>> {
         let file = fs::read(self.path(key)).ok()?;
         let rest = file.strip_prefix(MAGIC)?;
+        let (sum, rest) = rest.split_first_chunk::<32>()?;
+        if *sum != digest(&[rest]) {
+            return None;
+        }
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
         let (kept, binary) = rest.split_at_checked(length)?;
@@ -60,10 +73,10 @@ impl Cache {
     /// Keeps a program. Whoever reads meanwhile finds the whole file, or none.
     pub(crate) fn put(&self, key: &Key, source: &[u8], binary: &[u8]) {
         let length = (source.len() as u64).to_le_bytes();
-        let file = [MAGIC, &length, source, binary].concat();
-        let part = self
-            .folder
-            .join(format!("{}.{}", key.0, std::process::id()));
+        let content = [&length[..], source, binary].concat();
+        let file = [MAGIC, &digest(&[&content]), &content].concat();
+        let (process, number) = (std::process::id(), PARTS.fetch_add(1, Ordering::Relaxed));
+        let part = self.folder.join(format!("{}.{process}.{number}", key.0));
         let written = fs::create_dir_all(&self.folder)
             .and_then(|()| fs::write(&part, file))
             .and_then(|()| fs::rename(&part, self.path(key)));
