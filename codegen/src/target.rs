@@ -2,6 +2,7 @@
 //! device.
 
 pub(crate) mod amd;
+mod cl;
 mod cpu;
 #[cfg(test)]
 mod fragments;

@@ -7,6 +7,7 @@
 
 mod kfd;
 mod nvk;
+mod opencl;
 mod owner;
 mod pci;
 mod qcom;
@@ -101,6 +102,7 @@ pub fn examine(
     let cards: Vec<_> = gpus().filter(|gpu| gpu.vendor == VENDOR_NVIDIA).collect();
     rows.push(nvidia(&cards));
     rows.extend(qcom::rows(machine, &owner));
+    rows.push(opencl::row(files));
     rows
 }
 

@@ -1,5 +1,6 @@
 //! Opening what was selected.
 
+mod cl;
 mod keep;
 mod nv;
 mod nv_pci;
@@ -53,7 +54,7 @@ fn support(kind: DeviceKind) -> Support {
         DeviceKind::Qcom => Support::Here(qcom::open),
         DeviceKind::Cuda => Support::NotYet("the CUDA driver API (DEV=NV works without it)"),
         DeviceKind::Hip => Support::NotYet("the HIP runtime (DEV=AMD works without it)"),
-        DeviceKind::Cl => Support::NotYet("OpenCL"),
+        DeviceKind::Cl => Support::Here(cl::open),
         DeviceKind::Metal => Support::NotYet("Metal"),
         DeviceKind::WebGpu => Support::NotYet("WebGPU"),
     }
@@ -166,6 +167,7 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
         place: String::new(),
         target,
     }];
+    all.extend(cl::present(settings));
     let host: Twin = Host::get();
     let machines = [(Some(&host), false), (twin, true)];
     for (machine, simulated) in machines {

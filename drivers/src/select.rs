@@ -85,6 +85,7 @@ impl DeviceKind {
             DeviceKind::Nv => &["CUDA", "PTX", "LLVM", "NAK"],
             DeviceKind::Cuda => &["PTX"],
             DeviceKind::Qcom => &["IR3", "CL"],
+            DeviceKind::Cl => &["C"],
             _ => &[],
         }
     }

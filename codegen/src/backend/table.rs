@@ -134,6 +134,15 @@ pub const TABLE: &[Row] = &[
         compiler: |target| found(OpenClCompiler::find(target)?),
         fix: "optional, only for DEV=QCOM:CL: the board vendor's OpenCL library",
     },
+    // Its OpenCL compiles the source.
+    Row {
+        device: "CL",
+        renderer: "C",
+        target: Target::cl,
+        emitter: || Arc::new(OpenClRenderer),
+        compiler: |_| Ok(None),
+        fix: "nothing to install",
+    },
 ];
 
 fn cpu(_: &str, units: usize) -> Result<Target> {

@@ -252,6 +252,7 @@ fn rows_are_ways_of_their_own() {
         let arch = match row.device {
             "NV" => "sm_90",
             "QCOM" => "a630",
+            "CL" => "cl:local=32768,items=256,wave=32",
             _ => "gfx1100",
         };
         match row.open(arch, 1) {

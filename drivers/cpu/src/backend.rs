@@ -16,6 +16,7 @@ use hcq::sync::lock;
 use hcq::{Costs, DeviceId, Error, GpuVa, Import, MemoryKind, Result};
 
 use crate::ring::RingMemory;
+use crate::runtime::{Mapped as MappedHere, Runtime};
 use crate::waiters;
 
 /// The machine as one device has it.
@@ -276,6 +277,120 @@ impl Backend for CpuBackend {
         let (start, mapping) = mapped.all.range(..=va).next_back()?;
         let window = mapping.upgrade()?.window(&self.name);
         (va - start < window.len()).then_some((window, va - start))
+    }
+}
+
+/// The same, with a runtime that has memory of the device. All else is memory of the process.
+pub(crate) struct RuntimeBackend {
+    runtime: Arc<dyn Runtime>,
+    facts: Facts,
+    host: CpuBackend,
+}
+
+impl RuntimeBackend {
+    /// Over a device of a runtime.
+    pub(crate) fn new(runtime: &Arc<dyn Runtime>, costs: Costs) -> RuntimeBackend {
+        let about = runtime.about();
+        let host = CpuBackend::new(runtime.id().clone(), system_memory(), costs);
+        RuntimeBackend {
+            runtime: runtime.clone(),
+            facts: Facts {
+                place: about.place.clone(),
+                vram: about.memory,
+                ..host.facts.clone()
+            },
+            host,
+        }
+    }
+}
+
+impl Backend for RuntimeBackend {
+    fn id(&self) -> &DeviceId {
+        self.runtime.id()
+    }
+
+    fn name(&self) -> &'static str {
+        self.runtime.about().interface
+    }
+
+    fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    fn space(&self) -> &Arc<Space> {
+        self.host.space()
+    }
+
+    fn memory(&self, request: &Request<'_>) -> Result<Memory> {
+        if request.kind == MemoryKind::Device {
+            let size = request.bytes.max(1).next_multiple_of(page_size() as u64);
+            let made = self.runtime.memory(size, request.align)?;
+            return Ok(Memory {
+                va: GpuVa(made.va),
+                bytes: made.bytes,
+                window: None,
+                zeroed: false,
+                owner: made.owner,
+            });
+        }
+        let memory = self.host.memory(request)?;
+        let mapped = MappedHere::new(memory.va.0, memory.bytes);
+        Ok(Memory {
+            // Its entry is gone before the mapping is.
+            owner: Box::new((mapped, memory.owner)),
+            ..memory
+        })
+    }
+
+    fn import(&self, memory: &Import) -> Result<Memory> {
+        let Import::Host(_) = memory else {
+            return Err(hcq::cannot_import(self.id(), self.name(), memory));
+        };
+        self.host.import(memory)
+    }
+
+    fn event(&self) -> Result<Event> {
+        self.host.event()
+    }
+
+    fn wake(&self, event: &Event) {
+        self.host.wake(event);
+    }
+
+    fn sleep(
+        &self,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        self.host.sleep(event, age, limit)
+    }
+
+    fn sleep_for(
+        &self,
+        signal: (GpuVa, u64),
+        reached: &dyn Fn() -> bool,
+        event: Option<&Event>,
+        age: &mut Age,
+        limit: Duration,
+    ) -> Result<Option<Exception>> {
+        self.host.sleep_for(signal, reached, event, age, limit)
+    }
+
+    fn raised(&self, at: GpuVa, value: u64) {
+        self.host.raised(at, value);
+    }
+
+    fn flush_vram(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn ticks(&self) -> Result<u64> {
+        self.host.ticks()
+    }
+
+    fn window_at(&self, va: u64) -> Option<(Window, u64)> {
+        self.host.window_at(va)
     }
 }
 

@@ -1,9 +1,11 @@
 //! [`CpuDevice`]: the device.
 
+use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
+use drivers_bundle::CoredumpWriter;
 use drivers_gpu::core::Core;
 use drivers_gpu::device::{self as gpu, Gpu};
 use drivers_gpu::memory::pool::Pool;
@@ -12,13 +14,14 @@ use drivers_gpu::submit::{Channel, Parts};
 use drivers_host::cpuinfo::CpuInfo;
 use hcq::{Abilities, Costs, Device, DeviceId, Error, MemoryKind, QueueKind, Result};
 
-use crate::backend::{CpuBackend, system_memory};
+use crate::backend::{CpuBackend, RuntimeBackend, system_memory};
 use crate::encode::Encoder;
 use crate::guard::Floats;
 use crate::hardware::CpuHardware;
 use crate::processor::Processor;
 use crate::progress::{Progress, Worker};
 use crate::ring::{CpuRing, RingMemory};
+use crate::runtime::Runtime;
 use crate::shared::Shared;
 use crate::workers::Workers;
 
@@ -105,19 +108,7 @@ impl CpuDevice {
     pub fn open(config: Config) -> Result<Arc<dyn Device>> {
         drivers_host::fork::watch();
         let id = DeviceId::new("CPU", config.index);
-        if !RING_WORDS.contains(&config.ring_words) {
-            return Err(Error::Command {
-                device: id,
-                queue: "any".into(),
-                command: "open".into(),
-                why: format!(
-                    "a ring of {} words, expected {} to {}",
-                    config.ring_words,
-                    RING_WORDS.start(),
-                    RING_WORDS.end()
-                ),
-            });
-        }
+        check_ring(&id, config.ring_words)?;
         let cpu = CpuInfo::read();
         let cores = match config.cores {
             0 => cpu.cores,
@@ -132,7 +123,7 @@ impl CpuDevice {
         let core = Arc::new(Core::new(Arc::new(backend), None));
         let opening = Opening {
             pool: Pool::new(&core),
-            shared: Arc::new(Shared::new(&core)),
+            shared: Arc::new(Shared::new(&core, None)),
             core,
             cores,
             // Helpers that spin on a single processor only keep the work from being done.
@@ -158,7 +149,7 @@ impl CpuDevice {
         };
         let (core, pool) = (opening.core.clone(), opening.pool.clone());
         let device = Gpu::open(&core, &pool, about, move |kind, index| match index {
-            0 => opening.queue(kind),
+            0 => opening.queue(kind, 0),
             // The host can access all memory without copies.
             _ => Err(opening.core.closed()),
         })?;
@@ -166,13 +157,104 @@ impl CpuDevice {
     }
 }
 
+fn check_ring(device: &DeviceId, words: u32) -> Result<()> {
+    if RING_WORDS.contains(&words) {
+        return Ok(());
+    }
+    Err(Error::Command {
+        device: device.clone(),
+        queue: "any".into(),
+        command: "open".into(),
+        why: format!(
+            "a ring of {words} words, expected {} to {}",
+            RING_WORDS.start(),
+            RING_WORDS.end()
+        ),
+    })
+}
+
+/// How to open a device of a runtime.
+#[derive(Clone)]
+pub struct RuntimeConfig {
+    /// As in [`Config`].
+    pub ring_words: u32,
+    /// As in [`Config`].
+    pub ring_timeout: Duration,
+    /// How long the end of the device waits for work while nothing moves.
+    pub drain_timeout: Duration,
+    /// Where bundles go; none if nothing is kept.
+    pub coredumps: Option<Arc<CoredumpWriter>>,
+}
+
+impl Default for RuntimeConfig {
+    fn default() -> Self {
+        let usual = Config::default();
+        RuntimeConfig {
+            ring_words: usual.ring_words,
+            ring_timeout: usual.ring_timeout,
+            drain_timeout: Duration::from_secs(10),
+            coredumps: None,
+        }
+    }
+}
+
+/// A device of a runtime, with queues like those of the CPU: see [`crate::runtime`].
+///
+/// # Errors
+/// Those of the runtime; [`Error::OutOfMemory`]; [`Error::Os`] if the system gives no threads; [`Error::Command`] for a
+/// ring that is too small.
+pub fn open_runtime(runtime: Arc<dyn Runtime>, options: RuntimeConfig) -> Result<Arc<dyn Device>> {
+    drivers_host::fork::watch();
+    check_ring(runtime.id(), options.ring_words)?;
+    let cpu = CpuInfo::read();
+    let backend = RuntimeBackend::new(&runtime, COSTS);
+    let core = Arc::new(Core::new(Arc::new(backend), options.coredumps));
+    let about = runtime.about();
+    let config = Config {
+        ring_words: options.ring_words,
+        ring_timeout: options.ring_timeout,
+        ..Config::default()
+    };
+    let opening = Opening {
+        pool: Pool::new(&core),
+        shared: Arc::new(Shared::new(&core, Some(runtime.clone()))),
+        core,
+        cores: 0,
+        spin: if cpu.cores > 1 { SPIN } else { Duration::ZERO },
+        floats: Floats::Ieee,
+        config,
+    };
+    let about = gpu::Opening {
+        arch: about.arch.clone(),
+        name: about.name.clone(),
+        units: about.units,
+        copies: 1,
+        can: Abilities {
+            poll: true,
+            write: true,
+            subnormals: about.subnormals,
+        },
+        shared: opening.shared.clone(),
+        drain_timeout: options.drain_timeout,
+    };
+    let (core, pool) = (opening.core.clone(), opening.pool.clone());
+    let device = Gpu::open(&core, &pool, about, move |kind, index| {
+        opening.queue(kind, index)
+    })?;
+    Ok(device)
+}
+
 impl Opening {
     /// A queue whose processor runs.
-    fn queue(&self, kind: QueueKind) -> Result<Channel<CpuHardware>> {
+    fn queue(&self, kind: QueueKind, index: u32) -> Result<Channel<CpuHardware>> {
         let Opening {
             core, pool, shared, ..
         } = self;
-        let encoder = Encoder::new(core.id.clone(), kind, 0);
+        let work = match &shared.runtime {
+            Some(runtime) => Some(RefCell::new(runtime.queue(kind, index)?)),
+            None => None,
+        };
+        let encoder = Encoder::new(core.id.clone(), kind, index);
         let unit = encoder.unit();
         let words = self.config.ring_words.max(LEAST_WORDS).next_power_of_two();
         let ring = RingMemory::new(words).map_err(|e| Error::OutOfMemory {
@@ -196,7 +278,7 @@ impl Opening {
             hint: drivers_host::thread::spawn_hint().into(),
         };
         let workers = match kind {
-            QueueKind::Compute => Some(
+            QueueKind::Compute if work.is_none() => Some(
                 Workers::new(
                     "hcq worker",
                     self.cores,
@@ -206,7 +288,7 @@ impl Opening {
                 )
                 .map_err(|e| threads("a worker thread", e))?,
             ),
-            QueueKind::Copy => None,
+            QueueKind::Compute | QueueKind::Copy => None,
         };
         let worker = Arc::new(Worker::default());
         let helpers = workers.as_ref().map_or(&[][..], Workers::progress);
@@ -217,6 +299,7 @@ impl Opening {
             unit,
             ring: ring.clone(),
             workers,
+            work,
             worker,
             progress: progress.clone(),
             spin: self.spin,
@@ -231,7 +314,7 @@ impl Opening {
         let parts = Parts {
             hardware,
             kind,
-            index: 0,
+            index,
             event,
             timeline,
             progress: counted,

@@ -129,8 +129,8 @@ impl Encoder {
         let groups = (u64::from(grid[0]) * u64::from(grid[1])).checked_mul(grid[2].into());
         let block_words = program.args.bytes.div_ceil(8) as usize * 2;
         let fits = args.len() == fields.len() && EXEC_FIXED + block_words <= MAX_WORDS;
-        let (QueueKind::Compute, [1, 1, 1], Some(groups), true) = (self.kind, block, groups, fits)
-        else {
+        let fits = fits && block == [items(program), 1, 1];
+        let (QueueKind::Compute, Some(groups), true) = (self.kind, groups, fits) else {
             return Err(self.unfit(program, args.len(), grid, block));
         };
         let (entry, base) = (program.entry, out.words.len() + EXEC_FIXED);
@@ -190,7 +190,12 @@ impl Encoder {
             "copy queues cannot run kernels: submit it to a compute queue".into()
         } else if given != takes {
             format!("{given} arguments given, the kernel takes {takes}")
-        } else if block != [1, 1, 1] {
+        } else if block != [items(program), 1, 1] && items(program) > 1 {
+            let items = items(program);
+            format!(
+                "block {block:?}: the kernel was built for [{items}, 1, 1]; launch it with that"
+            )
+        } else if block != [items(program), 1, 1] {
             format!(
                 "block {block:?}: expected [1, 1, 1] (one work-item per group on the CPU); put all of \
                  the parallel work into the grid"
@@ -239,6 +244,11 @@ impl Encoder {
             why,
         }
     }
+}
+
+/// Work-items of a group: a runtime's kernel says how many it was built for.
+fn items(program: &Program) -> u32 {
+    program.launch_words.first().copied().unwrap_or(1)
 }
 
 /// The packets that name a signal and a value.

@@ -21,6 +21,7 @@ use crate::packet::{INDIRECT_WORDS, Packet, decode, header, op};
 use crate::processor::MAX_INDIRECT;
 use crate::progress::Progress;
 use crate::ring::CpuRing;
+use crate::runtime::Runtime;
 use crate::shared::Shared;
 
 /// A queue of the CPU.
@@ -131,7 +132,7 @@ impl Hardware for CpuHardware {
         self.ring.own().0.doorbell().notify();
         // Its panic was reported already.
         let _ = thread.join();
-        true
+        !self.shared.runs_on()
     }
 
     fn decode(&self, core: &Core, words: &[u32], start: u64) -> Vec<Done> {
@@ -219,6 +220,9 @@ impl Load for CpuHardware {
             program: image.name.clone(),
             why,
         };
+        if let Some(runtime) = &on.shared.runtime {
+            return runtime_kernel(on, &**runtime, image).map_err(refused);
+        }
         check(image).map_err(refused)?;
         let loaded = loader::load(&on.shared.code, &image.bytes, &image.entry)
             .map_err(|e| refused(e.to_string()))?;
@@ -238,6 +242,37 @@ impl Load for CpuHardware {
     }
 }
 
+/// A kernel that a runtime builds.
+fn runtime_kernel(
+    on: &Loader<'_, CpuHardware>,
+    runtime: &dyn Runtime,
+    image: &KernelImage,
+) -> std::result::Result<Program, String> {
+    let runs = &runtime.about().arch;
+    if image.arch != *runs {
+        return Err(format!(
+            "compiled for {}, this device runs {runs}; compile it for this device",
+            image.arch
+        ));
+    }
+    check_arguments(image)?;
+    let loaded = runtime.load(image)?;
+    let kernel = Kernel {
+        name: image.name.as_str().into(),
+        argument_bytes: image.args.bytes,
+    };
+    let place = loaded.entry..loaded.entry + 1;
+    let registration = on.core.kernels.register(place, kernel);
+    Ok(Program {
+        name: image.name.clone(),
+        entry: GpuVa(loaded.entry),
+        args: image.args.clone(),
+        local_bytes: image.local_bytes,
+        launch_words: Box::new([loaded.items]),
+        owner: Box::new(Code::new(on.core, (registration, loaded.owner))),
+    })
+}
+
 fn check(image: &KernelImage) -> std::result::Result<(), String> {
     let runs = std::env::consts::ARCH;
     if image.arch != runs {
@@ -252,6 +287,10 @@ fn check(image: &KernelImage) -> std::result::Result<(), String> {
             image.local_bytes
         ));
     }
+    check_arguments(image)
+}
+
+fn check_arguments(image: &KernelImage) -> std::result::Result<(), String> {
     let args = &image.args;
     if args.align > 8 {
         return Err(format!(

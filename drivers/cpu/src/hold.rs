@@ -36,13 +36,18 @@ impl Hold {
                 width,
             } => {
                 let word = bus.load(at, width)? & mask;
-                Ok(match compare {
-                    Compare::Equal => word == value,
-                    Compare::NotEqual => word != value,
-                    Compare::GreaterEqual => word >= value,
-                })
+                Ok(compares(word, compare, value))
             }
         }
+    }
+}
+
+/// Whether a word compares true.
+pub(crate) fn compares(word: u64, compare: Compare, value: u64) -> bool {
+    match compare {
+        Compare::Equal => word == value,
+        Compare::NotEqual => word != value,
+        Compare::GreaterEqual => word >= value,
     }
 }
 

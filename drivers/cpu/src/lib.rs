@@ -14,6 +14,7 @@
 //! | `progress` | progress of a queue, for long waits |
 //! | `guard`, `bus` | foreign code and device addresses, with faults turned into errors |
 //! | [`loader`], `relocate` | relocatable ELF objects to executable memory |
+//! | [`runtime`] | vendors' runtimes behind the same queues |
 //! | `backend`, `hardware`, `device` | the parts of a device for [`drivers_gpu`]: memory, queues, opening |
 //!
 //! Submissions, bound packets, memory, signals and the end of the device are those of GPUs.
@@ -40,9 +41,10 @@ mod processor;
 mod progress;
 mod relocate;
 mod ring;
+pub mod runtime;
 mod shared;
 mod waiters;
 #[allow(unsafe_code)]
 mod workers;
 
-pub use device::{Config, CpuDevice};
+pub use device::{Config, CpuDevice, RuntimeConfig, open_runtime};

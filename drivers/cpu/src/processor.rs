@@ -1,6 +1,7 @@
 //! The command processor: one thread per queue that consumes the ring and does what the packets
 //! say, strictly in order. Whatever it cannot do loses the device, with the place and the reason.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,10 +13,11 @@ use hcq::Width;
 use crate::bus::Bus;
 use crate::event::spin;
 use crate::guard::{Floats, Guard, Trap};
-use crate::hold::Hold;
+use crate::hold::{Hold, compares};
 use crate::packet::{Packet, decode, extent};
 use crate::progress::{Progress, Worker};
 use crate::ring::{RingMemory, waiting};
+use crate::runtime::Work;
 use crate::shared::Shared;
 use crate::waiters;
 use crate::workers::Workers;
@@ -29,6 +31,13 @@ const LONGEST_IDLE: Duration = Duration::from_millis(500);
 /// The longest sleep of a blocked wait: writes of another device's hardware wake no thread.
 const LONGEST_BLOCK: Duration = Duration::from_millis(1);
 
+/// Sleeps between two looks at a runtime.
+const SHORTEST_NAP: Duration = Duration::from_micros(5);
+const LONGEST_NAP: Duration = Duration::from_micros(200);
+
+/// Bytes that are copied at a time between a runtime and memory that may not be there.
+const BOUNCE: u64 = 1 << 20;
+
 /// One queue's processor; [`Processor::run`] is the body of its thread.
 pub(crate) struct Processor {
     pub(crate) shared: Arc<Shared>,
@@ -37,6 +46,8 @@ pub(crate) struct Processor {
     pub(crate) ring: Arc<RingMemory>,
     /// Who runs kernels; `None` on a copy queue.
     pub(crate) workers: Option<Workers>,
+    /// What does kernels and copies instead, where the device has a runtime. Borrowed for one packet at a time.
+    pub(crate) work: Option<RefCell<Box<dyn Work>>>,
     /// Its own thread, and the queue, for who waits.
     pub(crate) worker: Arc<Worker>,
     pub(crate) progress: Arc<Progress>,
@@ -177,6 +188,11 @@ impl Processor {
         block: &mut Vec<u64>,
     ) -> Result<(), Stop> {
         let bus = Bus(guard);
+        if let Some(work) = &self.work
+            && self.hand_over(&bus, &mut **work.borrow_mut(), packet)?
+        {
+            return Ok(());
+        }
         match packet {
             Packet::Wait { va, value } => {
                 self.aligned("WAIT", va, 8)?;
@@ -260,6 +276,165 @@ impl Processor {
             // `execute` has resolved it.
             Packet::Indirect { address, .. } => Err(Stop::Fault(format!("INDIRECT {address:#x}"))),
         }
+    }
+
+    /// Hands a packet over to a runtime, or waits for what it has been given; then whether nothing is left to do.
+    fn hand_over(
+        &self,
+        bus: &Bus<'_>,
+        work: &mut dyn Work,
+        packet: Packet<'_>,
+    ) -> Result<bool, Stop> {
+        let said = |result: Result<(), String>| result.map(|()| true);
+        let done = match packet {
+            Packet::Exec {
+                entry,
+                groups,
+                args,
+            } => {
+                let host = |at| self.shared.buffer(at);
+                let run = self.worker.inside(|| work.exec(entry, groups, args, &host));
+                said(run).map_err(|what| match self.shared.core.kernels.at(entry) {
+                    Some((kernel, _)) => format!("kernel {}: {what}", kernel.name),
+                    None => format!("kernel at {entry:#x}, in no loaded program: {what}"),
+                })
+            }
+            // It orders what is on the queue, which is in order.
+            Packet::Barrier { .. } => Ok(false),
+            Packet::Copy { dst, src, bytes } if work.owns(dst) || work.owns(src) => {
+                let copied = self.copy_of_runtime(bus, work, (dst, src), bytes)?;
+                said(copied).map_err(|what| format!("COPY {dst:#x} <- {src:#x} x {bytes}: {what}"))
+            }
+            Packet::Fill { at, value, bytes } if work.owns(at) => {
+                self.aligned("FILL", at | bytes, 4)?;
+                said(work.fill(at, value, bytes))
+                    .map_err(|what| format!("FILL {at:#x} <- {value:#x} x {bytes}: {what}"))
+            }
+            Packet::Write { at, value, width } if work.owns(at) => {
+                self.aligned("WRITE", at, width_bytes(width))?;
+                let bytes = &value.to_le_bytes()[..width_bytes(width) as usize];
+                said(work.write(at, bytes)).map_err(|what| format!("WRITE {at:#x}: {what}"))
+            }
+            Packet::Poll {
+                at,
+                mask,
+                value,
+                compare,
+                width,
+            } if work.owns(at) => {
+                self.aligned("POLL", at, width_bytes(width))?;
+                let hold = Hold::Word {
+                    at,
+                    mask,
+                    value,
+                    compare,
+                    width,
+                };
+                self.progress.set_held(Some(hold));
+                let polled = self.poll_of_runtime(work, (at, width), |word| {
+                    compares(word & mask, compare, value)
+                });
+                self.progress.set_held(None);
+                polled.map(|()| true).map(Ok)?
+            }
+            // What the host and other queues see comes after what was handed over.
+            _ => self.settle(work).map(|()| false).map(Ok)?,
+        };
+        done.map_err(Stop::Fault)
+    }
+
+    /// Returns once a word of a runtime's memory is as it should be. Gives up when the device is lost.
+    fn poll_of_runtime(
+        &self,
+        work: &mut dyn Work,
+        (at, width): (u64, Width),
+        is_met: impl Fn(u64) -> bool,
+    ) -> Result<(), Stop> {
+        let mut nap = SHORTEST_NAP;
+        loop {
+            let read = work.read(at, width_bytes(width) as usize);
+            read.map_err(|what| Stop::Fault(format!("POLL {at:#x}: {what}")))?;
+            self.settle(work)?;
+            let mut word = [0; 8];
+            let found = word.iter_mut().zip(work.bytes());
+            found.for_each(|(to, from)| *to = *from);
+            if is_met(u64::from_le_bytes(word)) {
+                return Ok(());
+            }
+            if self.shared.core.lost.is_lost() {
+                return Err(Stop::Lost);
+            }
+            std::thread::sleep(nap);
+            nap = (nap * 2).min(LONGEST_BLOCK);
+        }
+    }
+
+    /// Hands a copy over. Memory of the process that nobody knows may not be there: the runtime is given its bytes.
+    fn copy_of_runtime(
+        &self,
+        bus: &Bus<'_>,
+        work: &mut dyn Work,
+        (dst, src): (u64, u64),
+        bytes: u64,
+    ) -> Result<Result<(), String>, Stop> {
+        let is_known = |at: u64| {
+            let buffer = self.shared.buffer(at);
+            work.owns(at) || buffer.is_some_and(|buffer| bytes <= buffer.end - at)
+        };
+        if bytes == 0 || is_known(dst) && is_known(src) {
+            return Ok(work.copy(dst, src, bytes));
+        }
+        let name = || format!("COPY {dst:#x} <- {src:#x} x {bytes}");
+        let trapped = |trap: Trap| self.trapped(&name(), &trap);
+        let mut part = vec![0u8; bytes.min(BOUNCE) as usize];
+        for at in (0..bytes).step_by(BOUNCE as usize) {
+            let length = (bytes - at).min(BOUNCE);
+            let part = &mut part[..length as usize];
+            let into = work.owns(dst);
+            let handed = match into {
+                true => {
+                    let place = part.as_mut_ptr() as u64;
+                    bus.copy(place, src + at, length).map_err(trapped)?;
+                    work.write(dst + at, part)
+                }
+                false => work.read(src + at, part.len()),
+            };
+            if handed.is_err() {
+                return Ok(handed);
+            }
+            self.settle(work)?;
+            if !into {
+                let place = work.bytes().as_ptr() as u64;
+                bus.copy(dst + at, place, length).map_err(trapped)?;
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Returns once a runtime has done what it was handed. That is not seen as progress: a kernel that never ends is
+    /// a silence. Gives up when the device is lost.
+    fn settle(&self, work: &mut dyn Work) -> Result<(), Stop> {
+        let mut ended = Ok(false);
+        let mut look = || {
+            ended = work.is_done();
+            !matches!(ended, Ok(false))
+        };
+        if !spin(self.spin, &mut look) {
+            self.progress.set_elsewhere(true);
+            let mut nap = SHORTEST_NAP;
+            let mut is_lost = false;
+            while !is_lost && !look() {
+                std::thread::sleep(nap);
+                nap = (nap * 2).min(LONGEST_NAP);
+                is_lost = self.shared.core.lost.is_lost();
+            }
+            self.progress.set_elsewhere(false);
+            if is_lost {
+                self.shared.leave_running();
+                return Err(Stop::Lost);
+            }
+        }
+        ended.map(|_| ()).map_err(Stop::Fault)
     }
 
     /// Returns once memory is as `hold` wants it. Gives up when the device is lost.

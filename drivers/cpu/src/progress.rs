@@ -4,7 +4,7 @@
 //! somebody asks. A kernel that runs is progress, however long it takes: its thread has a processor, or would take one.
 //! One that waits in the system and uses no processor is not.
 
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -64,6 +64,8 @@ pub(crate) struct Progress {
     workers: Vec<Arc<Worker>>,
     /// What the processor is blocked in, and how often it has blocked and gone on.
     held: Mutex<(Option<Hold>, u64)>,
+    /// Its processor waits for a runtime, which does not tell a long kernel from one that hangs.
+    is_elsewhere: AtomicBool,
     seen: Seen,
 }
 
@@ -82,7 +84,13 @@ impl Progress {
             seen: Seen::with_room(2 + 2 * workers.len()),
             workers,
             held: Mutex::default(),
+            is_elsewhere: AtomicBool::new(false),
         }
+    }
+
+    /// The processor waits for a runtime, or goes on.
+    pub(crate) fn set_elsewhere(&self, is_elsewhere: bool) {
+        self.is_elsewhere.store(is_elsewhere, Ordering::Relaxed);
     }
 
     /// The processor blocks, or continues.
@@ -97,6 +105,7 @@ impl Progress {
         let mut moves = match held {
             // Its processor has not woken up yet.
             Some(hold) => is_met(&hold),
+            None if self.is_elsewhere.load(Ordering::Relaxed) => false,
             // Between two packets, or before it has seen the first.
             None => self.is_busy() && self.workers.first().is_some_and(runs),
         };

@@ -10,6 +10,7 @@ use drivers_host::mmap::CodeArenas;
 use hcq::Error;
 
 use crate::guard::Trap;
+use crate::runtime::Runtime;
 use crate::waiters;
 
 /// What the threads of one open device share.
@@ -17,16 +18,41 @@ pub struct Shared {
     pub(crate) core: Arc<Core>,
     /// The addresses of kernels.
     pub(crate) code: Arc<CodeArenas>,
+    /// What runs kernels instead of threads of the process, if anything.
+    pub(crate) runtime: Option<Arc<dyn Runtime>>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
+    /// A runtime still does what it was handed over, and was not waited for.
+    runs_on: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(core: &Arc<Core>) -> Shared {
+    pub(crate) fn new(core: &Arc<Core>, runtime: Option<Arc<dyn Runtime>>) -> Shared {
         Shared {
             core: core.clone(),
             code: Arc::default(),
+            runtime,
             closing: AtomicBool::new(false),
+            runs_on: AtomicBool::new(false),
+        }
+    }
+
+    /// A queue is left while its runtime still works.
+    pub(crate) fn leave_running(&self) {
+        self.runs_on.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether a runtime may still write.
+    pub(crate) fn runs_on(&self) -> bool {
+        self.runs_on.load(Ordering::SeqCst)
+    }
+
+    /// The buffer of the process that an address lies in.
+    pub(crate) fn buffer(&self, at: u64) -> Option<std::ops::Range<u64>> {
+        match self.core.ranges().whose(at) {
+            Owner::Inside(span) => Some(span.start.0..span.start.0 + span.bytes.0),
+            // One of another device.
+            _ => crate::runtime::mapped(at),
         }
     }
 

@@ -32,6 +32,8 @@ pub mod loss;
 pub mod many;
 pub mod order;
 pub mod part;
+#[cfg(target_os = "linux")]
+pub mod pocl;
 mod rig;
 mod watched;
 

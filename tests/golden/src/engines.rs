@@ -144,6 +144,34 @@ pub fn cpu() -> Result<Rig, EngineError> {
     Ok(Rig::plain(engine))
 }
 
+/// OpenCL C, run by PoCL of Debian 12 on this processor.
+///
+/// # Errors
+/// From the device or the compiler; [`EngineError::NotFetched`].
+pub fn cl() -> Result<Rig, EngineError> {
+    let Some(library) = conformance::pocl::library() else {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cl");
+        let script = "scripts/fetch cl";
+        return Err(EngineError::NotFetched { folder, script });
+    };
+    let found = drivers_cl::survey(Some(&library)).map_err(|e| EngineError::Twin(e.to_string()))?;
+    let first = found
+        .first()
+        .ok_or_else(|| EngineError::Twin("PoCL has no device".into()))?;
+    let device = drivers_cl::open(first, &drivers_cl::Options::default())?;
+    let (arch, units) = (device.info().arch.clone(), device.info().units as usize);
+    let engine = DeviceExecutor::engine(
+        device,
+        Backend::find("CL", &arch, units)?,
+        Options::default(),
+    )?;
+    Ok(Rig {
+        doubles: arch.contains("fp64"),
+        flushes: !arch.contains("denorm"),
+        ..Rig::plain(engine)
+    })
+}
+
 /// A simulated GPU: its chip, which may be followed by more about its machine (`gfx942,xcc=1`, `a660,kernel=msm`), and
 /// for NVIDIA's by how kernels are compiled (`sm_90:PTX`, else CUDA C by NVRTC).
 ///

@@ -10,7 +10,7 @@ use structure::root;
 const COMPILER: &str = "codegen";
 
 /// Modules of crates, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 5] = [
+const LAYERS: [(&str, &[&str]); 6] = [
     (
         COMPILER,
         &[
@@ -39,6 +39,12 @@ const LAYERS: [(&str, &[&str]); 5] = [
             "stage",
             "built",
             "build",
+        ],
+    ),
+    (
+        "drivers/cl",
+        &[
+            "status", "api", "memory", "survey", "cache", "program", "queue", "device",
         ],
     ),
     (

@@ -169,6 +169,11 @@ impl Caps {
         self
     }
 
+    /// Whether denormal floats are zeros to it.
+    pub const fn with_flushes(self, flushes: bool) -> Caps {
+        Caps { flushes, ..self }
+    }
+
     /// Conversions between `F16` and `F32`, and what there was.
     pub const fn with_half_casts(self) -> Caps {
         let (half, single) = (TypeSet::of(&[DType::F16]), TypeSet::of(&[DType::F32]));

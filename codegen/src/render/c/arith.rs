@@ -92,6 +92,8 @@ impl Text<'_> {
         let f = if ty.dtype == DType::F32 { "f" } else { "" };
         if self.dialect == Dialect::Cuda {
             self.define(dst, format!("__fma{f}_rn({a}, {b}, {c})"));
+        } else if self.t.is_cl() {
+            self.define(dst, format!("fma({a}, {b}, {c})"));
         } else if self.dialect == Dialect::OpenCl {
             // Sums of products only ([`crate::lower::decomp::Caps::mad`]).
             self.define(dst, format!("mad({a}, {b}, {c})"));
@@ -293,6 +295,8 @@ impl Text<'_> {
             format!("to_bf16({a})")
         } else if !convertible(f, d, self.t) {
             return refuse(self);
+        } else if self.t.is_cl() && (f == DType::F16 || d == DType::F16) {
+            self.cast_half(d, &a)
         } else if f.is_float() && !d.is_float() {
             let (min, max) = crate::ir::scalar::int_limits(d);
             // The bounds as floats: the upper one rounds up to a power of two, which saturates.

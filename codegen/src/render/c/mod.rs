@@ -316,13 +316,16 @@ impl<'a> Text<'a> {
     /// The same bits as a type whose definition is known to be used.
     fn same_bits(&self, t: &str, value: &str) -> String {
         match self.dialect {
-            Dialect::OpenCl => format!("as_{}({value})", opencl::name(t)),
+            Dialect::OpenCl => format!("as_{}({value})", self.cl_name(t)),
             _ => format!("__builtin_bit_cast({t}, {value})"),
         }
     }
 
     fn literal(&self, dtype: DType, bits: u64) -> String {
         match self.dialect {
+            Dialect::OpenCl if dtype == DType::F16 && self.t.is_cl() => {
+                format!("(ushort){:#x}", bits as u16)
+            }
             Dialect::OpenCl => opencl::literal(dtype, bits),
             _ => literal(dtype, bits),
         }

@@ -1,6 +1,11 @@
-//! OpenCL C for Adreno GPUs: the differences to C for CPUs. There are no vectors, as in CUDA C: what is contiguous and
-//! aligned is read and written by `vload` and `vstore`. Halves are only converted: Qualcomm's compiler is said to be
-//! unreliable with more (tinygrad, which has them in images only).
+//! OpenCL C: the differences to C for CPUs. There are no vectors, as in CUDA C: what is contiguous and aligned is read and
+//! written by `vload` and `vstore`. Halves are only converted: Qualcomm's compiler is said to be unreliable with more
+//! (tinygrad, which has them in images only).
+//!
+//! Two kinds of devices take it. Adreno GPUs are driven by this project: their kernels take addresses. Devices behind a
+//! vendor's OpenCL take objects: a buffer is two parameters, the object and an offset in bytes, since a buffer may begin
+//! anywhere in an object. There halves are their bits, which `vload_half` and `vstore_half` convert: without them a device
+//! needs an extension.
 //!
 //! Source: Khronos, "The OpenCL C Specification" 1.2: 6.1 types, 6.2.4 `as_type`, 6.12 built-in functions, 7.4 accuracy of
 //! `x / y` (2.5 units in the last place) and `sqrt` (3); the extension cl_khr_fp16.
@@ -20,7 +25,7 @@ use crate::target::Target;
 /// The symbol of every kernel: `kernel` is a word of the language.
 const ENTRY: &str = "start";
 
-/// Renders OpenCL C for Adreno GPUs.
+/// Renders OpenCL C, for Adreno GPUs and for devices behind a vendor's OpenCL.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct OpenClRenderer;
 
@@ -31,28 +36,43 @@ impl Emitter for OpenClRenderer {
 
     fn caps(&self, t: &Target) -> Caps {
         const SINGLE: TypeSet = TypeSet::of(&[DType::F32]);
-        const NUMBERS: TypeSet = TypeSet::BITS.and(SINGLE);
+        let floats = match t.cl_has("fp64") {
+            true => TypeSet::of(&[DType::F32, DType::F64]),
+            false => SINGLE,
+        };
+        let numbers = TypeSet::BITS.and(floats);
         let caps = Caps::NONE
-            .with_unary(Unary::ALL, NUMBERS)
+            .with_unary(Unary::ALL, numbers)
             .without_functions()
-            .with_binary(Binary::ALL, NUMBERS)
+            .with_binary(Binary::ALL, numbers)
             .with_binary(&[Binary::Pow], TypeSet::NONE)
             .with_binary(&[Binary::TruncMod, Binary::FloorMod], TypeSet::BITS)
-            .with_casts(NUMBERS, NUMBERS)
+            .with_casts(numbers, numbers)
             .with_casts(TypeSet::of(&[DType::BF16]), SINGLE)
             .with_half_casts();
-        Caps {
+        let caps = Caps {
             atomics: t.atomics,
-            flushes: true,
-            mad: SINGLE,
             ..caps
-        }
+        };
+        let caps = match t.is_cl() {
+            // `fma` is exact everywhere; where it is no instruction, it is a function of many.
+            true if t.cl_has("fma") => caps.with_fma(floats),
+            true => caps,
+            false => Caps {
+                mad: SINGLE,
+                ..caps
+            },
+        };
+        caps.with_flushes(!t.cl_has("denorm"))
     }
 
     fn emit(&self, p: &Program, t: &Target) -> Result<Code> {
         let mut text = Text::new(p, t, Dialect::OpenCl);
-        if !t.is_qcom() {
+        if !t.is_qcom() && !t.is_cl() {
             return text.unsupported("OpenCL C");
+        }
+        if t.is_cl() && !t.cl_has("fp64") && has_doubles(p) {
+            return text.unsupported("f64, which the device does not have (cl_khr_fp64); use f32");
         }
         if p.insts
             .iter()
@@ -69,11 +89,16 @@ impl Emitter for OpenClRenderer {
         let args: Vec<String> = (0..p.args.len())
             .map(|i| text.argument(i))
             .collect::<Result<_>>()?;
-        let mut out = format!(
-            "{PRELUDE}\n__attribute__((reqd_work_group_size({}, 1, 1)))\n__kernel void {ENTRY}({}) {{\n",
+        let mut out = prelude(t);
+        let _ = writeln!(
+            out,
+            "\n__attribute__((reqd_work_group_size({}, 1, 1)))\n__kernel void {ENTRY}({}) {{",
             p.items,
             args.join(", ")
         );
+        if t.is_cl() {
+            out.push_str(&text.pointers());
+        }
         for (i, (dtype, len)) in p.locals.iter().enumerate() {
             let _ = writeln!(
                 out,
@@ -100,14 +125,55 @@ impl Emitter for OpenClRenderer {
 
 /// The types by the names of the other dialects. Where a product and a sum may be one instruction, the source says so.
 const PRELUDE: &str = "\
-#pragma OPENCL EXTENSION cl_khr_fp16 : enable
 #pragma OPENCL FP_CONTRACT OFF
 typedef char i8; typedef short i16; typedef int i32; typedef long i64;
-typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64; typedef half f16; typedef float f32;
+typedef uchar u8; typedef ushort u16; typedef uint u32; typedef ulong u64; typedef float f32;
 ";
 
+/// Halves of Adreno GPUs.
+const HALVES: &str = "\
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half f16;
+";
+
+/// Halves of other devices, as their bits.
+const HALF_BITS: &str = "\
+typedef ushort f16;
+f32 of_half(const u16 bits) { u16 at = bits; return vload_half(0, (const __private half *)&at); }
+u16 to_half(const f32 x) { u16 at = 0; vstore_half_rte(x, 0, (__private half *)&at); return at; }
+";
+
+/// Numbers of 64 bits.
+const DOUBLES: &str = "\
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+typedef double f64;
+";
+
+/// Whether a program has floats of 64 bits.
+fn has_doubles(p: &Program) -> bool {
+    let of_buffer = |arg: &Arg| {
+        matches!(
+            arg,
+            Arg::Buffer {
+                dtype: DType::F64,
+                ..
+            }
+        )
+    };
+    p.regs.iter().any(|ty| ty.dtype == DType::F64) || p.args.iter().any(of_buffer)
+}
+
+/// What the source of a kernel begins with.
+fn prelude(t: &Target) -> String {
+    let doubles = if t.cl_has("fp64") { DOUBLES } else { "" };
+    match t.is_cl() {
+        true => format!("{PRELUDE}{doubles}{HALF_BITS}"),
+        false => format!("{HALVES}{PRELUDE}"),
+    }
+}
+
 /// What the language calls a type.
-pub(super) fn name(element: &str) -> &'static str {
+fn name(element: &str) -> &'static str {
     match element {
         "i8" => "char",
         "u8" => "uchar",
@@ -126,6 +192,7 @@ pub(super) fn name(element: &str) -> &'static str {
 pub(super) fn literal(dtype: DType, bits: u64) -> String {
     match dtype {
         DType::F16 => format!("as_half((ushort){:#x})", bits as u16),
+        DType::F64 => format!("as_double({bits:#x}ul)"),
         DType::F32 => {
             let x = f32::from_bits(bits as u32);
             match x.is_finite() && x == x.trunc() && x.abs() < 1e6 && bits != 0x8000_0000 {
@@ -153,6 +220,9 @@ pub(super) fn function(name: &str, a: &str) -> String {
 impl Text<'_> {
     fn argument(&self, i: usize) -> Result<String> {
         Ok(match self.p.args[i] {
+            Arg::Buffer { .. } if self.t.is_cl() => {
+                format!("__global uchar *object{i}, const ulong offset{i}")
+            }
             Arg::Buffer {
                 dtype,
                 written: true,
@@ -162,6 +232,38 @@ impl Text<'_> {
             Arg::Var { .. } | Arg::Number { .. } => format!("i64 arg{i}"),
             Arg::Tensor(_) => return self.unsupported("tensor descriptors"),
         })
+    }
+
+    /// Where buffers begin, of devices whose kernels take objects.
+    fn pointers(&self) -> String {
+        let mut out = String::new();
+        for (i, arg) in self.p.args.iter().enumerate() {
+            if let Arg::Buffer { dtype, written, .. } = arg {
+                let constant = if *written { "" } else { "const " };
+                let pointer = format!("{constant}__global {} *", memory(*dtype));
+                let _ = writeln!(
+                    out,
+                    "  {pointer}arg{i} = ({pointer})(object{i} + offset{i});"
+                );
+            }
+        }
+        out
+    }
+
+    /// What the language calls a type on this target.
+    pub(super) fn cl_name(&self, element: &str) -> &'static str {
+        match element {
+            "f16" if self.t.is_cl() => "ushort",
+            element => name(element),
+        }
+    }
+
+    /// A conversion of halves, which are bits on devices behind a vendor's OpenCL.
+    pub(super) fn cast_half(&self, to: DType, a: &str) -> String {
+        match to {
+            DType::F16 => format!("to_half({a})"),
+            _ => format!("of_half({a})"),
+        }
     }
 
     fn number_of_group(&mut self, grid: [u32; 3]) {
@@ -181,7 +283,7 @@ impl Text<'_> {
         let k = together(&self.factors, ty, index);
         let truth = if ty.dtype == DType::Bool { " != 0" } else { "" };
         let from = format!("{} + {}", Self::place(mem), self.r(index));
-        let element = name(memory(ty.dtype));
+        let element = self.cl_name(memory(ty.dtype));
         for (first, names) in (0..).step_by(k as usize).zip(names.chunks(k as usize)) {
             if let [name] = names {
                 self.line(format!("{name} = ({from})[{first}]{truth};"));
@@ -203,7 +305,7 @@ impl Text<'_> {
         let ty = self.p.ty(value);
         let k = together(&self.factors, ty, index);
         let to = format!("{} + {}", Self::place(mem), self.r(index));
-        let element = name(memory(ty.dtype));
+        let element = self.cl_name(memory(ty.dtype));
         for first in (0..ty.lanes).step_by(k as usize) {
             if k == 1 {
                 self.line(format!("({to})[{first}] = r{}_{first};", value.0));
@@ -216,6 +318,31 @@ impl Text<'_> {
                 "vstore{k}(({element}{k})({}), 0, {to} + {first});",
                 parts.join(", ")
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_spelled_for_by_what_it_has() {
+        let few = Target::cl("cl:local=32768,items=256,wave=32", 0).unwrap();
+        let many = Target::cl("cl:local=32768,items=256,wave=32,fp64,fma,denorm", 0).unwrap();
+        let qcom = Target::qcom("a630", 0).unwrap();
+        assert!(!prelude(&few).contains("cl_khr") && prelude(&few).contains("to_half"));
+        assert!(prelude(&many).contains("cl_khr_fp64") && !prelude(&many).contains("cl_khr_fp16"));
+        assert!(prelude(&qcom).contains("cl_khr_fp16") && !prelude(&qcom).contains("to_half"));
+        let caps = |t| OpenClRenderer.caps(t);
+        let (few, many, qcom) = (caps(&few), caps(&many), caps(&qcom));
+        assert!(!few.has_binary(Binary::Add, DType::F64) && few.flushes);
+        assert!(many.has_binary(Binary::Add, DType::F64) && !many.flushes);
+        assert!(!few.fma.has(DType::F32) && many.fma.has(DType::F64));
+        assert!(qcom.mad.has(DType::F32) && !many.mad.has(DType::F32) && qcom.flushes);
+        for caps in [few, many] {
+            assert!(caps.has_cast(DType::F16, DType::F32));
+            assert!(!caps.has_binary(Binary::Add, DType::F16));
         }
     }
 }

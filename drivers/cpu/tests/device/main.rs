@@ -7,5 +7,6 @@ mod faults;
 mod fork;
 mod loader;
 mod lost;
+mod runtime;
 mod silence;
 mod suite;

@@ -33,6 +33,7 @@ suites! {
     1: [reference interpreter cpu]
     4: [gfx1100 gfx1201]
     8: [sm_86 sm_89 sm_90 a630]
+    9: [cl]
     10: [gfx1030 gfx942 gfx1100_remote gfx1100_pci gfx1201_pci gfx1201_usb sm_120 a643 a660 a660_msm]
     of [
         activation attention binary cast choice conv create index integer linalg loss movement norm

@@ -95,6 +95,7 @@ fn arch(setup: &Setup, device: &str) -> String {
     match device {
         "NV" => "sm_90".into(),
         "QCOM" => "a630".into(),
+        "CL" => "cl:local=32768,items=256,wave=32".into(),
         _ => "gfx1100".into(),
     }
 }
