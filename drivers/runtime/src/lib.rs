@@ -17,6 +17,7 @@
 //! | `worker` | the thread of a queue |
 //! | `way` | submissions for the thread |
 //! | `hardware` | the queue, for [`drivers_gpu`]; kernels |
+//! | [`survey`] | the GPUs that a runtime has, or why it cannot be used |
 //! | [`open`] | a device |
 //!
 //! # Waits
@@ -42,9 +43,12 @@ pub mod packet;
 mod process;
 pub mod refusal;
 mod stream;
+pub mod survey;
 mod way;
 mod worker;
 
+pub use calls::NoLibrary;
 pub use open::{About, Options, open};
 pub use process::Process;
 pub use refusal::{Answer, Refusal};
+pub use survey::{Found, Survey, Unusable};
