@@ -10,6 +10,7 @@ mod nvk;
 mod owner;
 mod pci;
 mod qcom;
+mod runtime;
 mod usb;
 
 use drivers_host::cpuinfo::CpuInfo;
@@ -19,6 +20,8 @@ use hcq::transport::{Machine, PciFunction};
 
 use crate::bus::{NVIDIA_CARDS, is_gpu};
 use owner::Owner;
+
+pub use runtime::runtimes;
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

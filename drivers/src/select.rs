@@ -83,7 +83,8 @@ impl DeviceKind {
             DeviceKind::Cpu => &["LLVM", "CLANG"],
             DeviceKind::Amd => &["LLVM", "CLANG", "HIP"],
             DeviceKind::Nv => &["CUDA", "PTX", "LLVM", "NAK"],
-            DeviceKind::Cuda => &["PTX"],
+            DeviceKind::Cuda => &["CUDA", "PTX", "LLVM"],
+            DeviceKind::Hip => &["LLVM", "CLANG", "HIP"],
             DeviceKind::Qcom => &["IR3", "CL"],
             _ => &[],
         }

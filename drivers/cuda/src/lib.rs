@@ -21,4 +21,4 @@ mod survey;
 
 pub use drivers_runtime::Options;
 pub use open::open;
-pub use survey::survey;
+pub use survey::{library, survey};

@@ -7,8 +7,8 @@ use drivers_runtime::{Found, NoLibrary, Process, Refusal, Survey, Unusable};
 use crate::api::{Api, Attribute};
 
 /// What to do without the library.
-const FIX: &str = "It comes with NVIDIA's driver: on Debian `apt-get install libcuda1`, in a container `--gpus all`. DEV=NV \
-                   drives the GPU without it";
+const FIX: &str = "It comes with NVIDIA's driver: on Debian `apt-get install libcuda1`, in a container `--gpus all`. \
+                   DEV=NV works without it, or use DEV=CPU";
 
 /// CUDA in this process.
 pub(crate) struct Cuda {
@@ -16,19 +16,34 @@ pub(crate) struct Cuda {
     pub(crate) process: Arc<Process>,
 }
 
+/// Loads the library, once.
+fn api() -> Result<&'static Arc<Api>, Unusable> {
+    static API: OnceLock<Result<Arc<Api>, Unusable>> = OnceLock::new();
+    let api = API.get_or_init(|| Api::load().map_err(unusable));
+    api.as_ref().map_err(Clone::clone)
+}
+
+/// Whether the library loads, and the name of its file. Nothing is started.
+///
+/// # Errors
+/// [`Unusable::Library`].
+pub fn library() -> Result<&'static str, Unusable> {
+    Ok(api()?.library().name())
+}
+
 /// What is wrong with the library.
 pub(crate) fn unusable(why: NoLibrary) -> Unusable {
     Unusable::Library { why, fix: FIX }
 }
 
-/// Loads the library, once.
+/// Starts the library, once.
 pub(crate) fn cuda() -> Result<&'static Cuda, Unusable> {
     static CUDA: OnceLock<Result<Cuda, Unusable>> = OnceLock::new();
     let cuda = CUDA.get_or_init(|| {
-        let api = Api::load().map_err(unusable)?;
+        let api = api()?;
         api.init().map_err(Unusable::Refused)?;
         Ok(Cuda {
-            api,
+            api: api.clone(),
             process: Arc::default(),
         })
     });

@@ -8,6 +8,7 @@
 //! Sources: NVIDIA, CUDA Driver API Reference Manual 12.4 (types and values of `cuda.h`); AMD, HIP API Reference 6.4.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -64,6 +65,14 @@ pub trait Vendor: Send + Sync + 'static {
 
     /// The refusal that a result stands for.
     fn refusal(&self, call: &'static str, code: i32) -> Refusal;
+
+    /// An image as the runtime takes it.
+    ///
+    /// # Errors
+    /// It cannot be made of this one.
+    fn image<'a>(&self, image: &'a [u8]) -> Answer<Cow<'a, [u8]>> {
+        Ok(Cow::Borrowed(image))
+    }
 
     /// Whether kernels here may use memory of another GPU from now on.
     fn join(&self, other: &dyn Vendor) -> bool;
@@ -500,6 +509,7 @@ impl Gpu {
         entry: &CStr,
         shared_bytes: u32,
     ) -> Answer<Function> {
+        let image = self.vendor.image(image)?;
         let text = match image.starts_with(b"\x7fELF") {
             true => None,
             // An inner zero would end it: the rest is not looked at.
