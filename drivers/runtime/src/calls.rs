@@ -422,7 +422,7 @@ impl Gpu {
             at,
             heap: Heap::Host,
         });
-        let pointer = NonNull::new(at as *mut u8);
+        let pointer = NonNull::new(std::ptr::with_exposed_provenance_mut(at as usize));
         // Success with nothing to show for it would be the vendor's mistake.
         let pointer =
             pointer.ok_or_else(|| self.vendor.refusal(self.names.host_alloc, OUT_OF_MEMORY))?;
@@ -657,7 +657,7 @@ impl Stream {
         &self.gpu
     }
 
-    /// Runs a kernel with a block of arguments.
+    /// Runs a kernel with a block of arguments, of which it takes so many bytes.
     ///
     /// # Errors
     /// What the runtime refuses.
@@ -666,7 +666,7 @@ impl Stream {
         function: &Function,
         grid: [u32; 3],
         block: [u32; 3],
-        arguments: &[u64],
+        (arguments, bytes): (&[u64], usize),
     ) -> Answer<()> {
         let names = &self.gpu.names;
         if !function.is_of(&self.gpu) {
@@ -680,7 +680,7 @@ impl Stream {
                 is_memory: false,
             });
         }
-        let mut bytes = size_of_val(arguments);
+        let mut bytes = bytes.min(size_of_val(arguments));
         let mut extra: [Handle; 5] = [
             std::ptr::without_provenance_mut(BUFFER_POINTER),
             arguments.as_ptr().cast_mut().cast(),

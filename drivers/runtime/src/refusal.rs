@@ -7,7 +7,7 @@ pub type Answer<T> = Result<T, Refusal>;
 
 /// A call that the runtime refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{call}: {name} ({code}){}", said(text))]
+#[error("{call}: {name} ({code}){}", said(.text))]
 pub struct Refusal {
     /// The function.
     pub call: &'static str,

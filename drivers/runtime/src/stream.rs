@@ -203,7 +203,8 @@ impl Line {
         if self.kernels.len() < NAMED && !self.kernels.contains(&kernel) {
             self.kernels.push(kernel);
         }
-        let launched = self.stream.launch(&function, grid, block, &self.arguments);
+        let given = (&self.arguments[..], size_of_val(arguments));
+        let launched = self.stream.launch(&function, grid, block, given);
         launched.map_err(|r| self.failed(r))
     }
 
@@ -219,7 +220,9 @@ impl Line {
     /// Prepares for a timestamp: whether an event that gives the time is to be met first.
     pub(crate) fn anchor(&mut self) -> Result<Option<Event>, Stop> {
         let anchor = self.stamps.new_anchor(&self.stream);
-        anchor.map_err(|r| self.failed(r))
+        let anchor = anchor.map_err(|r| self.failed(r))?;
+        self.is_busy |= anchor.is_some();
+        Ok(anchor)
     }
 
     /// Whether an event is over, and then gives the time.

@@ -221,6 +221,9 @@ impl Run {
                     let done = self.job(&job);
                     self.note(done);
                     self.shared.taken.fetch_add(1, Ordering::AcqRel);
+                    if !self.line.is_busy() {
+                        self.state.ring();
+                    }
                 }
                 Next::Look => {
                     glance = (glance * 2).min(MOST_GLANCE);

@@ -10,7 +10,7 @@ use structure::root;
 const COMPILER: &str = "codegen";
 
 /// Modules of crates, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 5] = [
+const LAYERS: [(&str, &[&str]); 6] = [
     (
         COMPILER,
         &[
@@ -46,6 +46,13 @@ const LAYERS: [(&str, &[&str]); 5] = [
         &[
             "span", "backend", "kernel", "bare", "core", "memory", "submit", "engine", "queue",
             "device",
+        ],
+    ),
+    (
+        "drivers/runtime",
+        &[
+            "refusal", "calls", "survey", "packet", "encode", "process", "backend", "clock",
+            "stream", "worker", "way", "hardware", "open",
         ],
     ),
     (
