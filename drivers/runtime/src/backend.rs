@@ -23,6 +23,9 @@ const ALIGN: u64 = 256;
 /// How long a thread sleeps between two looks: values that a stream writes wake nobody.
 const SLICE: Duration = Duration::from_micros(250);
 
+/// More than any machine has: the runtimes take such a size for a mistake of another kind.
+const NO_SIZE: u64 = 1 << 47;
+
 /// What threads of a device tell each other.
 #[derive(Default)]
 pub(crate) struct State {
@@ -89,29 +92,26 @@ impl RuntimeBackend {
         if !refusal.is_memory {
             return refusal.error(&self.id);
         }
+        self.out_of_memory(asked, format!("; {refusal}"))
+    }
+
+    fn out_of_memory(&self, asked: u64, hint: String) -> Error {
         let (free, total) = self.gpu.memory().unwrap_or((0, self.facts.vram));
         Error::OutOfMemory {
             device: self.id.clone(),
             asked,
             free,
             total,
-            hint: format!("; {refusal}"),
+            hint,
         }
     }
 
     fn device(&self, bytes: u64, align: u64) -> Result<Memory> {
-        let size = bytes.next_multiple_of(PAGE);
+        let size = bytes.min(NO_SIZE).max(1).next_multiple_of(PAGE);
         let slack = if align > ALIGN { align } else { 0 };
         let asked = size.checked_add(slack);
         let Some(asked) = asked.filter(|&asked| asked <= self.facts.vram) else {
-            let (free, total) = self.gpu.memory().unwrap_or((0, self.facts.vram));
-            return Err(Error::OutOfMemory {
-                device: self.id.clone(),
-                asked: bytes,
-                free,
-                total,
-                hint: String::new(),
-            });
+            return Err(self.out_of_memory(bytes, String::new()));
         };
         let allocation = self.gpu.device_memory(asked);
         let allocation = allocation.map_err(|refusal| self.no_memory(bytes, refusal))?;
@@ -133,9 +133,11 @@ impl RuntimeBackend {
     }
 
     fn host(&self, bytes: u64, align: u64) -> Result<Memory> {
-        let size = bytes.max(1).next_multiple_of(PAGE);
+        let size = bytes.min(NO_SIZE).max(1).next_multiple_of(PAGE);
         let slack = if align > PAGE { align } else { 0 };
-        let asked = size.checked_add(slack).unwrap_or(u64::MAX);
+        let Some(asked) = size.checked_add(slack).filter(|&asked| asked < NO_SIZE) else {
+            return Err(self.out_of_memory(bytes, String::new()));
+        };
         let memory = self.gpu.host_memory(asked);
         let (allocation, view) = memory.map_err(|refusal| self.no_memory(bytes, refusal))?;
         let at = allocation.at();

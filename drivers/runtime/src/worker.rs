@@ -145,6 +145,7 @@ impl Worker {
             process: process.clone(),
             line,
             words: Vec::new(),
+            is_over: false,
         };
         let thread = std::thread::Builder::new()
             .name(name.into())
@@ -208,6 +209,8 @@ struct Run {
     process: Arc<Process>,
     line: Line,
     words: Vec<u32>,
+    /// A submission was dropped: so is what is behind it.
+    is_over: bool,
 }
 
 impl Run {
@@ -218,7 +221,11 @@ impl Run {
             match self.shared.next(is_busy.then_some(glance)) {
                 Next::Job(job) => {
                     glance = GLANCE;
-                    let done = self.job(&job);
+                    let done = match self.is_over {
+                        true => Err(Stop::Over),
+                        false => self.job(&job),
+                    };
+                    self.is_over |= done.is_err();
                     self.note(done);
                     self.shared.taken.fetch_add(1, Ordering::AcqRel);
                     if !self.line.is_busy() {
