@@ -6,12 +6,12 @@ use std::time::Duration;
 use drivers_gpu::backend::{
     Age, Backend, Event, Exception, Facts, Memory, PAGE, Request, Space, refused,
 };
-use drivers_host::clock::monotonic_ns;
 use hcq::mem::window::Window;
 use hcq::sync::{lock, unpoisoned};
 use hcq::{DeviceId, Error, GpuVa, Import, MemoryKind, Result};
 
 use crate::calls::{Allocation, Gpu};
+use crate::clock::Clock;
 use crate::process::{Noted, Process};
 use crate::refusal::Refusal;
 
@@ -77,6 +77,7 @@ pub(crate) struct RuntimeBackend {
     pub(crate) ordinal: u32,
     pub(crate) process: Arc<Process>,
     pub(crate) state: Arc<State>,
+    pub(crate) clock: Arc<Clock>,
     pub(crate) name: Arc<str>,
 }
 
@@ -96,12 +97,12 @@ impl RuntimeBackend {
     }
 
     fn out_of_memory(&self, asked: u64, hint: String) -> Error {
-        let (free, total) = self.gpu.memory().unwrap_or((0, self.facts.vram));
+        let (free, _) = self.gpu.memory().unwrap_or_default();
         Error::OutOfMemory {
             device: self.id.clone(),
             asked,
             free,
-            total,
+            total: self.facts.vram,
             hint,
         }
     }
@@ -285,7 +286,7 @@ impl Backend for RuntimeBackend {
     }
 
     fn ticks(&self) -> Result<u64> {
-        Ok(monotonic_ns())
+        self.clock.now().map_err(|refusal| refusal.error(&self.id))
     }
 
     fn window_at(&self, va: u64) -> Option<(Window, u64)> {

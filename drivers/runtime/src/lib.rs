@@ -11,8 +11,8 @@
 //! | [`packet`] | words, both directions, pure |
 //! | `encode` | commands to words |
 //! | `process` | memory that devices of this process share: which addresses there are |
+//! | `clock` | the time of a GPU, and timestamps, by timed events |
 //! | `backend` | memory of one GPU, sleep, and its failure |
-//! | `clock` | timestamps by timed events |
 //! | `stream` | packets to calls: one stream, and what is known of it |
 //! | `worker` | the thread of a queue |
 //! | `way` | submissions for the thread |

@@ -14,6 +14,7 @@ use hcq::{Abilities, Costs, DeviceId, Error, GpuVa, MemoryKind, QueueKind, Resul
 
 use crate::backend::{RuntimeBackend, State};
 use crate::calls::Gpu;
+use crate::clock::Clock;
 use crate::encode::Encoder;
 use crate::hardware::{Kernels, RuntimeHardware};
 use crate::process::Process;
@@ -95,6 +96,7 @@ pub fn open(
 ) -> Result<Arc<dyn hcq::Device>> {
     drivers_host::fork::watch();
     let state = Arc::new(State::default());
+    let clock = Arc::new(Clock::new(gpu));
     let backend = RuntimeBackend {
         name: format!("memory of {}", about.id).into(),
         id: about.id,
@@ -111,6 +113,7 @@ pub fn open(
         ordinal: about.ordinal,
         process: process.clone(),
         state: state.clone(),
+        clock: clock.clone(),
     };
     process.enter(about.ordinal, gpu);
     let core = Arc::new(Core::new(Arc::new(backend), options.coredumps.clone()));
@@ -138,6 +141,7 @@ pub fn open(
         gpu: gpu.clone(),
         process: process.clone(),
         state,
+        clock,
         options: options.clone(),
     };
     let device: Arc<Device<RuntimeHardware>> =
@@ -154,6 +158,7 @@ struct Queues {
     gpu: Arc<Gpu>,
     process: Arc<Process>,
     state: Arc<State>,
+    clock: Arc<Clock>,
     options: Options,
 }
 
@@ -177,7 +182,8 @@ impl Queues {
         let event = Arc::new(core.backend.event()?);
         let timeline = new_timeline(core, pool, &format!("{unit} timeline"), &event)?;
         let stream = self.gpu.stream().map_err(|r| r.error(&core.id))?;
-        let line = Line::new(core, &self.process, unit.clone(), stream, scratch.0);
+        let on = (stream, &self.clock);
+        let line = Line::new(core, &self.process, unit.clone(), on, scratch.0);
         let worker = Worker::start(line, &self.process, &self.state, &format!("hcq {unit}"));
         let worker = worker.map_err(|source| Error::Os {
             device: core.id.clone(),

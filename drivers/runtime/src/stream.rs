@@ -7,7 +7,7 @@ use hcq::mem::window::Window;
 use hcq::{Compare, Error, Width};
 
 use crate::calls::{Event, Stream};
-use crate::clock::Stamps;
+use crate::clock::{Clock, Stamps};
 use crate::packet::{Packet, bytes_of};
 use crate::process::Process;
 use crate::refusal::Refusal;
@@ -63,14 +63,14 @@ impl Line {
         core: &Arc<Core>,
         process: &Arc<Process>,
         unit: String,
-        stream: Stream,
+        (stream, clock): (Stream, &Arc<Clock>),
         scratch: u64,
     ) -> Line {
         Line {
             core: core.clone(),
             process: process.clone(),
             unit,
-            stamps: Stamps::new(stream.gpu()),
+            stamps: Stamps::new(stream.gpu(), clock),
             stream,
             scratch,
             is_busy: false,
@@ -215,24 +215,6 @@ impl Line {
         }
         let over = self.stamps.last_event().map_or(Ok(true), Event::is_past);
         over.map_err(|r| self.failed(r))
-    }
-
-    /// Prepares for a timestamp: whether an event that gives the time is to be met first.
-    pub(crate) fn anchor(&mut self) -> Result<Option<Event>, Stop> {
-        let anchor = self.stamps.new_anchor(&self.stream);
-        let anchor = anchor.map_err(|r| self.failed(r))?;
-        self.is_busy |= anchor.is_some();
-        Ok(anchor)
-    }
-
-    /// Whether an event is over, and then gives the time.
-    pub(crate) fn is_past(&mut self, event: &Event) -> Result<bool, Stop> {
-        event.is_past().map_err(|r| self.failed(r))
-    }
-
-    /// Takes an event that is over as the one that others count from.
-    pub(crate) fn set_anchor(&mut self, event: Event) {
-        self.stamps.set_anchor(event);
     }
 
     /// Writes the timestamps whose events are over.

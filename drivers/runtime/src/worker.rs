@@ -314,12 +314,6 @@ impl Run {
     }
 
     fn packet(&mut self, packet: &Packet<'_>) -> Result<(), Stop> {
-        if let Packet::Timestamp { .. } = packet
-            && let Some(event) = self.line.anchor()?
-        {
-            self.until(|line| line.is_past(&event))?;
-            self.line.set_anchor(event);
-        }
         match self.line.gate(packet)? {
             Gate::Open => {}
             gate => self.until(|line| line.is_met(&gate))?,

@@ -51,7 +51,7 @@ const LAYERS: [(&str, &[&str]); 6] = [
     (
         "drivers/runtime",
         &[
-            "refusal", "calls", "survey", "packet", "encode", "process", "backend", "clock",
+            "refusal", "calls", "survey", "packet", "encode", "process", "clock", "backend",
             "stream", "worker", "way", "hardware", "open",
         ],
     ),
