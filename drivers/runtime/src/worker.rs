@@ -349,7 +349,7 @@ impl Run {
                 true => std::thread::yield_now(),
                 false => std::thread::sleep(SLICE),
             }
-            looks += 1;
+            looks = looks.saturating_add(1);
             match holds(&mut self.line) {
                 Ok(true) => break Ok(()),
                 Ok(false) => {}
