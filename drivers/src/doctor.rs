@@ -11,6 +11,7 @@ mod opencl;
 mod owner;
 mod pci;
 mod qcom;
+mod runtime;
 mod usb;
 
 use drivers_host::cpuinfo::CpuInfo;
@@ -20,6 +21,8 @@ use hcq::transport::{Machine, PciFunction};
 
 use crate::bus::{NVIDIA_CARDS, is_gpu};
 use owner::Owner;
+
+pub use runtime::runtimes;
 
 /// How a row came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,6 +6,7 @@ mod nv;
 mod nv_pci;
 mod pci;
 mod qcom;
+mod runtime;
 mod usb;
 
 use std::num::NonZeroUsize;
@@ -52,8 +53,8 @@ fn support(kind: DeviceKind) -> Support {
         DeviceKind::Amd => Support::Here(open_amd),
         DeviceKind::Nv => Support::Here(open_nv),
         DeviceKind::Qcom => Support::Here(qcom::open),
-        DeviceKind::Cuda => Support::NotYet("the CUDA driver API (DEV=NV works without it)"),
-        DeviceKind::Hip => Support::NotYet("the HIP runtime (DEV=AMD works without it)"),
+        DeviceKind::Cuda => Support::Here(runtime::open_cuda),
+        DeviceKind::Hip => Support::Here(runtime::open_hip),
         DeviceKind::Cl => Support::Here(cl::open),
         DeviceKind::Metal => Support::NotYet("Metal"),
         DeviceKind::WebGpu => Support::NotYet("WebGPU"),
@@ -179,6 +180,7 @@ pub fn present(settings: &Settings, twin: Option<&Twin>) -> Vec<Present> {
             all.extend(usb::present(machine, settings));
         }
     }
+    all.extend(runtime::present(settings));
     all
 }
 
@@ -529,10 +531,6 @@ mod tests {
         let error = qcom::open(&target("QCOM"), Some(99), &Settings::default(), None);
         let text = error.unwrap_err().to_string();
         assert!(!without_cpu(&text).contains("DEV=CPU"), "{text}");
-        for kind in [DeviceKind::Cuda, DeviceKind::Cl] {
-            let text = open(&Target::any(kind)).unwrap_err().to_string();
-            assert!(text.len() > without_cpu(&text).len(), "{text}");
-        }
         let text = open(&target("USB+NV")).unwrap_err().to_string();
         assert!(text.len() > without_cpu(&text).len(), "{text}");
     }
@@ -545,6 +543,8 @@ mod tests {
                 DeviceKind::Amd,
                 DeviceKind::Nv,
                 DeviceKind::Qcom,
+                DeviceKind::Cuda,
+                DeviceKind::Hip,
             ];
             if here.contains(&kind) {
                 continue;
@@ -570,8 +570,16 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(text.contains("--features twin"), "{text}");
-        let text = open(&target("CUDA")).unwrap_err().to_string();
-        assert!(text.contains("DEV=NV"), "{text}");
+        for (kind, other) in [("CUDA", "DEV=NV"), ("HIP", "DEV=AMD")] {
+            // A machine that has the runtime may have no GPU of it.
+            if let Err(error) = open(&target(kind)) {
+                let text = error.to_string();
+                let is_installed = !text.contains("is not installed");
+                assert!(is_installed || text.contains(other), "{text}");
+            }
+        }
+        let text = open(&target("CUDA:0-1")).unwrap_err().to_string();
+        assert!(text.contains("2 devices selected"), "{text}");
         let mut several = target("CPU");
         several.indices = Some(vec![0, 1]);
         let text = open(&several).unwrap_err().to_string();

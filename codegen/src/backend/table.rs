@@ -117,6 +117,58 @@ pub const TABLE: &[Row] = &[
         compiler: |_| found(NvptxCompiler::of(&Toolkits::of_this_system())?),
         fix: "needs the assembler of DEV=NV:PTX",
     },
+    // The same for CUDA's driver interface, which compiles PTX itself where there is no assembler.
+    Row {
+        device: "CUDA",
+        renderer: "CUDA",
+        target: Target::nv,
+        emitter: || Arc::new(CudaRenderer),
+        compiler: |target| found(NvrtcCompiler::find(target)?),
+        fix: "optional, only for DEV=CUDA:CUDA: pip install nvidia-cuda-nvrtc of the driver's CUDA, or install a CUDA toolkit and set CUDA_PATH",
+    },
+    Row {
+        device: "CUDA",
+        renderer: "PTX",
+        target: Target::nv,
+        emitter: || Arc::new(PtxRenderer),
+        compiler: |_| Ok(ptxas::assembler(&Toolkits::of_this_system()).ok()),
+        fix: "nothing to install",
+    },
+    #[cfg(feature = "llvm")]
+    Row {
+        device: "CUDA",
+        renderer: "LLVM",
+        target: Target::nv,
+        emitter: || Arc::new(LlvmRenderer),
+        compiler: |_| found(NvptxCompiler::of(&Toolkits::of_this_system())?),
+        fix: "optional, only for DEV=CUDA:LLVM: needs the assembler of DEV=NV:PTX",
+    },
+    // HIP's own library links what is made as for DEV=AMD.
+    #[cfg(feature = "llvm")]
+    Row {
+        device: "HIP",
+        renderer: "LLVM",
+        target: amd,
+        emitter: || Arc::new(LlvmRenderer),
+        compiler: |_| found(LlvmCompiler::new()),
+        fix: "build with LLVM 22, see scripts/setup",
+    },
+    Row {
+        device: "HIP",
+        renderer: "CLANG",
+        target: amd,
+        emitter: || Arc::new(LlvmRenderer),
+        compiler: |_| found(ClangCompiler::find()?),
+        fix: "optional: apt-get install clang-22",
+    },
+    Row {
+        device: "HIP",
+        renderer: "HIP",
+        target: amd,
+        emitter: || Arc::new(HipRenderer),
+        compiler: |target| found(ComgrCompiler::find(target)?),
+        fix: "optional, only for DEV=HIP:HIP: install ROCm or libamd-comgr3",
+    },
     // It makes machine code itself.
     Row {
         device: "QCOM",

@@ -250,7 +250,7 @@ fn rows_are_ways_of_their_own() {
         assert_eq!(TABLE.iter().position(|o| same(&o)), Some(i));
         assert!(!row.fix.is_empty());
         let arch = match row.device {
-            "NV" => "sm_90",
+            "NV" | "CUDA" => "sm_90",
             "QCOM" => "a630",
             "CL" => "cl:local=32768,items=256,wave=32",
             _ => "gfx1100",

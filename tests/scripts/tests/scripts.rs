@@ -64,6 +64,9 @@ scripts! {
     cuda_ad102: "cuda-twin --chip ad102";
     cuda_ga102: "cuda-twin --chip ga102";
     cuda_h100: "cuda-twin --chip h100";
+    // Doorbell on vendors' runtimes.
+    cuda_device: "cuda-device", "cuda-device --long";
+    hip_device: "hip-device", "hip-device --long";
     // What shall run on a card, rehearsed on simulated ones.
     silicon_sass: "silicon-sass dry-run sm_90", "silicon-sass dry-run";
     silicon_record: "silicon-record dry-run";

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conformance::{Kernel, Subject};
 use doorbell::{Error, Setup};
+use drivers::select::DeviceKind;
 use hcq::{ArgLayout, Device, KernelImage};
 
 use crate::kernels;
@@ -78,6 +79,14 @@ impl Subject for Selected {
             Kernel::Store => "store",
         };
         self.image(entry, kernel.args())
+    }
+
+    fn faults_have_addresses(&self) -> bool {
+        // A runtime tells of a kernel's fault and no more.
+        !matches!(
+            self.setup.target().device,
+            DeviceKind::Cuda | DeviceKind::Hip
+        )
     }
 
     fn waits_for_ever(&self) {

@@ -55,6 +55,13 @@ const LAYERS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
+        "drivers/runtime",
+        &[
+            "refusal", "calls", "survey", "packet", "encode", "process", "clock", "backend",
+            "stream", "worker", "way", "hardware", "open",
+        ],
+    ),
+    (
         "drivers/nv",
         &[
             "chip", "options", "encode", "object", "backend", "rm", "nvk", "gsp", "pci", "program",

@@ -38,12 +38,14 @@ const WORDS: &[(&str, &str)] = &[
 ];
 
 /// Pages, from the root of the repository; all of a folder where it ends with a slash.
-const PAGES: [&str; 12] = [
+const PAGES: [&str; 14] = [
     "README.md",
     "codegen/README.md",
     "drivers/README.md",
     "drivers/amd/README.md",
     "drivers/asm24/README.md",
+    "drivers/cuda/README.md",
+    "drivers/hip/README.md",
     "drivers/nv/README.md",
     "drivers/qcom/README.md",
     "firmware-tools/README.md",

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Setup;
-use drivers::doctor::{Places, Row, Status, examine, examine_twin};
+use drivers::doctor::{Places, Row, Status, examine, examine_twin, runtimes};
 use drivers_host::machine::Host;
 use drivers_host::pci::System;
 use serde::Serialize;
@@ -41,7 +41,11 @@ pub fn run(args: &Args, setup: &Setup) -> Result<(), Error> {
         firmware: folders(&setup.settings().firmware),
     };
     let mut rows = match &args.root {
-        None => examine(&System::this(), &*Host::get(), &cpu, &places),
+        None => {
+            let mut rows = examine(&System::this(), &*Host::get(), &cpu, &places);
+            rows.extend(runtimes(setup.target().device));
+            rows
+        }
         Some(root) => {
             let system = System::at(root);
             examine(&system, &*Host::at(system.clone()), &cpu, &places)
@@ -93,7 +97,7 @@ fn arch(setup: &Setup, device: &str) -> String {
         }
     }
     match device {
-        "NV" => "sm_90".into(),
+        "NV" | "CUDA" => "sm_90".into(),
         "QCOM" => "a630".into(),
         "CL" => "cl:local=32768,items=256,wave=32".into(),
         _ => "gfx1100".into(),
