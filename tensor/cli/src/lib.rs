@@ -72,7 +72,8 @@ pub use {codegen, drivers, hcq, tensor};
 
 pub use tensor::exec::{Observer, Run, trace};
 pub use tensor::{
-    DType, Element, Engine, Frozen, Jit, Nested, Operand, Order, Parameter, ReduceOp, Rng, Scalar,
-    ScatterMode, Tensor, bf16, f16, gradients, gradients_from, no_grad, recur,
+    DType, Element, Engine, Frozen, Jit, Nested, NoGrad, Operand, Order, Parameter, ReduceOp, Rng,
+    Scalar, ScatterMode, Tensor, bf16, dependence, dependence_from, f16, gradients, gradients_from,
+    no_grad, recur,
 };
 pub use tensor::{io, loops, nn, onnx, ops};
