@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Args {
 
 /// Runs it: the code of the program, 128 and the signal that ended it, 124 if its time was over, or 1 if it has broken a
 /// rule.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args) -> Result<u8, Error> {
     let Some((name, arguments)) = args.program.split_first() else {
         return Err(Error::Usage("no program given".into()));
     };
@@ -116,9 +116,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         Error::File { path, source }
     })?;
     Ok(match (report::fails(&rows), told.late) {
-        (true, _) => ExitCode::FAILURE,
-        (false, true) => ExitCode::from(LATE),
-        (false, false) => ExitCode::from(code(status)),
+        (true, _) => 1,
+        (false, true) => LATE,
+        (false, false) => code(status),
     })
 }
 

@@ -6,8 +6,6 @@ mod program;
 mod replay;
 mod report;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
 use crate::program::error::Error;
@@ -23,7 +21,7 @@ pub enum Command {
 }
 
 /// Does it.
-pub fn run(command: &Command) -> Result<ExitCode, Error> {
+pub fn run(command: &Command) -> Result<u8, Error> {
     match command {
         Command::Exec(args) => exec::run(args),
         Command::Replay(args) => replay::run(args),
