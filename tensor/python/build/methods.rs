@@ -52,6 +52,14 @@ pub const BY_HAND: &[(&str, &str)] = &[
     ("to", "takes a device or a type"),
     ("attention", "options are keywords: attention"),
     ("unique", "a tuple: unique"),
+    (
+        "nonzero",
+        "reads without the lock of the interpreter: nonzero",
+    ),
+    (
+        "masked_select",
+        "reads without the lock of the interpreter: masked_select",
+    ),
     ("conv", "options are keywords: conv"),
     ("conv_transpose", "options are keywords: conv_transpose"),
     ("max_pool", "options are keywords: max_pool"),

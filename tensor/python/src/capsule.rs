@@ -11,7 +11,7 @@ use doorbell::tensor::dlpack::{
 use doorbell::{Engine, Tensor};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyCapsuleMethods, PyDict};
+use pyo3::types::{PyCapsule, PyDict};
 
 use crate::error::{Done, exception, wrong_type};
 

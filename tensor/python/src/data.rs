@@ -104,16 +104,18 @@ fn type_of_code(code: &str) -> Done<DType> {
     }
 }
 
+/// A part of an array interface that must be there.
+fn entry<'py>(interface: &Bound<'py, PyDict>, name: &str) -> PyResult<Bound<'py, PyAny>> {
+    let found = interface.get_item(name)?;
+    found.ok_or_else(|| wrong_value(format!("__array_interface__ lacks {name}")))
+}
+
 /// An object with `__array_interface__`: its memory where it is, or a copy on devices that cannot read it.
 fn of_array(given: &Bound<'_, PyAny>, engine: &Engine) -> Done<Tensor> {
     let interface = given.getattr("__array_interface__")?;
     let interface = interface.cast::<PyDict>().map_err(PyErr::from)?;
-    let entry = |name: &str| -> PyResult<Bound<'_, PyAny>> {
-        let found = interface.get_item(name)?;
-        found.ok_or_else(|| wrong_value(format!("__array_interface__ lacks {name}")))
-    };
-    let dtype = type_of_code(&entry("typestr")?.extract::<String>()?)?;
-    let shape: Vec<usize> = entry("shape")?.extract()?;
+    let dtype = type_of_code(&entry(interface, "typestr")?.extract::<String>()?)?;
+    let shape: Vec<usize> = entry(interface, "shape")?.extract()?;
     let numel: usize = shape.iter().product();
     let strides: Option<Vec<isize>> = match interface.get_item("strides")? {
         Some(strides) if !strides.is_none() => Some(strides.extract()?),

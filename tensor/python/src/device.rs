@@ -1,8 +1,9 @@
 //! Devices: opened by name or by the environment, with a profile.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
+use doorbell::tensor::Executor;
 use doorbell::{Engine, Setup, trace};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -19,18 +20,21 @@ pub(crate) struct PyDevice {
     setup: Option<Setup>,
 }
 
-/// The devices that were opened: tensors name theirs by its engine.
-static OPENED: Mutex<Vec<(Engine, Setup)>> = Mutex::new(Vec::new());
+/// The devices that are open: tensors name theirs by its engine.
+static OPENED: Mutex<Vec<(Weak<dyn Executor>, Setup)>> = Mutex::new(Vec::new());
 /// The one of tensors that name none.
 static USUAL: OnceLock<Engine> = OnceLock::new();
 
-fn opened() -> std::sync::MutexGuard<'static, Vec<(Engine, Setup)>> {
+fn opened() -> MutexGuard<'static, Vec<(Weak<dyn Executor>, Setup)>> {
     OPENED.lock().unwrap_or_else(|broken| broken.into_inner())
 }
 
 fn open(py: Python<'_>, setup: Setup) -> Done<PyDevice> {
     let engine = py.detach(|| setup.open())?.engine;
-    opened().push((engine.clone(), setup.clone()));
+    let mut opened = opened();
+    opened.retain(|(known, _)| known.strong_count() > 0);
+    opened.push((Arc::downgrade(&engine.0), setup.clone()));
+    drop(opened);
     Ok(PyDevice {
         engine,
         setup: Some(setup),
@@ -46,11 +50,19 @@ pub(crate) fn usual(py: Python<'_>) -> Done<Engine> {
     Ok(USUAL.get_or_init(|| device.engine).clone())
 }
 
+/// Whether a name is that of the usual device.
+fn is_usual(name: &str) -> Done<bool> {
+    Ok(match USUAL.get() {
+        Some(engine) => engine.name() == name || engine.name() == format!("{name}:0"),
+        None => Setup::from_env()?.target().to_string() == name,
+    })
+}
+
 /// The device of an engine.
 pub(crate) fn of(engine: &Engine) -> PyDevice {
     let setup = opened()
         .iter()
-        .find(|(known, _)| known == engine)
+        .find(|(known, _)| std::ptr::addr_eq(known.as_ptr(), Arc::as_ptr(&engine.0)))
         .map(|(_, setup)| setup.clone());
     PyDevice {
         engine: engine.clone(),
@@ -69,17 +81,24 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Place {
             return Ok(Place(device.get().engine.clone()));
         }
         let name: String = given.extract()?;
+        // torch's `cpu`; names of chips have lower case.
+        let name = match name.contains([':', '+']) {
+            true => name,
+            false => name.to_ascii_uppercase(),
+        };
+        let py = given.py();
+        if is_usual(&name)? {
+            return Ok(Place(usual(py)?));
+        }
         // A name is opened once.
-        let upper = name.to_ascii_uppercase();
         let known = NAMED.lock().unwrap_or_else(|broken| broken.into_inner());
-        if let Some((_, engine)) = known.iter().find(|(known, _)| *known == upper) {
+        if let Some((_, engine)) = known.iter().find(|(known, _)| *known == name) {
             return Ok(Place(engine.clone()));
         }
         drop(known);
-        let py = given.py();
-        let device = open(py, Setup::of(&upper).map_err(crate::error::Failed::from)?)?;
+        let device = open(py, Setup::of(&name).map_err(crate::error::Failed::from)?)?;
         let mut known = NAMED.lock().unwrap_or_else(|broken| broken.into_inner());
-        known.push((upper, device.engine.clone()));
+        known.push((name, device.engine.clone()));
         Ok(Place(device.engine))
     }
 }
@@ -195,6 +214,6 @@ impl PyDevice {
     }
 
     fn __hash__(&self) -> usize {
-        std::sync::Arc::as_ptr(&self.engine.0).cast::<()>().addr()
+        Arc::as_ptr(&self.engine.0).cast::<()>().addr()
     }
 }

@@ -132,7 +132,7 @@ fn parts(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Vec<Part>> {
     let all = || Part::Slice(Slice::ALL);
     let missing = x.rank() - named;
     let filled = parts.into_iter().flat_map(|part| match part {
-        Part::Rest => (0..missing).map(|_| all()).collect(),
+        Part::Rest => (0..missing).map(|_| all()).collect::<Vec<_>>(),
         part => vec![part],
     });
     Ok(filled.collect())
@@ -194,7 +194,7 @@ pub(crate) fn get(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Tensor> {
                         ),
                     ));
                 }
-                axis += masked(&mask, axis, &mut chosen)?;
+                axis += masked(key.py(), &mask, axis, &mut chosen)?;
                 continue;
             }
         }
@@ -213,9 +213,14 @@ pub(crate) fn get(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Tensor> {
 }
 
 /// The positions where a mask is true, for each of its axes; how many axes it has.
-fn masked(mask: &Tensor, axis: usize, chosen: &mut Vec<(usize, Tensor)>) -> Done<usize> {
+fn masked(
+    py: Python<'_>,
+    mask: &Tensor,
+    axis: usize,
+    chosen: &mut Vec<(usize, Tensor)>,
+) -> Done<usize> {
     // One row for each, one column for each axis.
-    let places = mask.nonzero()?;
+    let places = py.detach(|| mask.nonzero())?;
     let places = places.reshape(&[places.shape()[0], mask.rank()])?;
     for i in 0..mask.rank() {
         chosen.push((axis + i, places.index(1, i as isize)?));

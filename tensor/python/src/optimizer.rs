@@ -121,7 +121,9 @@ impl PyOptimizer {
         Ok(py.detach(|| match clip_norm {
             None => self.optimizer().minimize(&loss),
             Some(most) => {
-                let mut clip = |slopes: Vec<Tensor>| Ok(clip_grad_norm(&slopes, most)?.0);
+                let mut clip = |slopes: Vec<Tensor>| -> doorbell::tensor::Result<Vec<Tensor>> {
+                    Ok(clip_grad_norm(&slopes, most)?.0)
+                };
                 self.optimizer().minimize_with(&loss, &mut clip)
             }
         })?)

@@ -333,6 +333,19 @@ impl PyTensor {
         Ok(PyTensor::of(this.attention(&key, &value, &options)?))
     }
 
+    /// Where the elements that are not zero are, row by row: `[n, axes]`. Reads the tensor.
+    fn nonzero(&self, py: Python<'_>) -> Done<PyTensor> {
+        let this = self.value();
+        Ok(PyTensor::of(py.detach(|| this.nonzero())?))
+    }
+
+    /// The elements where a mask is true, in row-major order. Reads the mask; the elements stay lazy and have a gradient.
+    fn masked_select(&self, py: Python<'_>, mask: Other) -> Done<PyTensor> {
+        let this = self.value();
+        let mask = mask.tensor(py, &this)?;
+        Ok(PyTensor::of(py.detach(|| this.masked_select(&mask))?))
+    }
+
     /// The distinct elements in order, the index of each element in them, and how often each occurs. Reads the tensor.
     fn unique(&self, py: Python<'_>) -> Done<(PyTensor, PyTensor, PyTensor)> {
         let this = self.value();

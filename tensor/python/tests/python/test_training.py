@@ -251,6 +251,7 @@ class Devices(unittest.TestCase):
         with self.assertRaisesRegex(db.PlaceError, "different engines"):
             x + db.ones((64, 64))
         self.assertEqual((x.to(db.default_device()) + db.ones((64, 64))).tolist()[0][0], 2.0)
+        self.assertEqual((db.ones(3).to("cpu") + db.ones(3, device="CPU")).tolist(), [2.0, 2.0, 2.0])
         with self.assertRaisesRegex(db.TargetError, "did you mean CPU"):
             db.Device("CPV")
 
