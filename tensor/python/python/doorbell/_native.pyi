@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeAlias, Union
 
+from typing_extensions import Self
+
 __version__: str
 
 class SupportsDLPack(Protocol):
@@ -105,7 +107,7 @@ class Optimizer:
         weight_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-    ) -> Any: ...
+    ) -> Self: ...
     def step(self) -> None: ...
     def zero_grad(self) -> None: ...
     def minimize(self, loss: Tensor, clip_norm: float | None = None) -> None: ...
