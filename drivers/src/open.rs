@@ -545,6 +545,7 @@ mod tests {
                 DeviceKind::Qcom,
                 DeviceKind::Cuda,
                 DeviceKind::Hip,
+                DeviceKind::Cl,
             ];
             if here.contains(&kind) {
                 continue;

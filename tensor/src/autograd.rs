@@ -37,7 +37,10 @@ pub fn gradients(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
 }
 
 /// [`gradients`] with none where it does not depend on one.
-pub(crate) fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
+///
+/// # Errors
+/// As [`gradients`].
+pub fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     if of.numel() != 1 {
         return shape_error(
             "gradients",
@@ -56,6 +59,18 @@ pub(crate) fn dependence(of: &Tensor, with: &[&Tensor]) -> Result<Vec<Option<Ten
 /// A seed of another shape or type; non-float types.
 pub fn gradients_from(of: &Tensor, seed: &Tensor, with: &[&Tensor]) -> Result<Vec<Tensor>> {
     or_zeros(seeded(of, seed, with)?, with)
+}
+
+/// [`gradients_from`] with none where it does not depend on one.
+///
+/// # Errors
+/// As [`gradients_from`].
+pub fn dependence_from(
+    of: &Tensor,
+    seed: &Tensor,
+    with: &[&Tensor],
+) -> Result<Vec<Option<Tensor>>> {
+    seeded(of, seed, with)
 }
 
 fn or_zeros(found: Vec<Option<Tensor>>, with: &[&Tensor]) -> Result<Vec<Tensor>> {

@@ -27,7 +27,7 @@ pub mod reference;
 pub mod schedule;
 mod walk;
 
-pub use autograd::{gradients, gradients_from};
+pub use autograd::{dependence, dependence_from, gradients, gradients_from};
 pub use blob::{Access, Layout, Owner, on_release};
 pub use codegen::DType;
 pub use codegen::ir::ReduceOp;
@@ -38,7 +38,7 @@ pub use half::{bf16, f16};
 pub use jit::{Frozen, Jit};
 pub use loops::{Order, recur};
 pub use nested::Nested;
-pub use no_grad::no_grad;
+pub use no_grad::{NoGrad, no_grad};
 pub use ops::Operand;
 pub use ops::random::Rng;
 pub use param::Parameter;

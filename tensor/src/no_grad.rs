@@ -1,6 +1,7 @@
 //! Computation without gradients.
 
 use std::cell::Cell;
+use std::marker::PhantomData;
 
 thread_local! {
     /// How many [`no_grad`] this thread is in.
@@ -12,9 +13,24 @@ pub(crate) fn is_on() -> bool {
     DEPTH.with(Cell::get) > 0
 }
 
-struct Scope;
+/// A time without gradients: [`no_grad`] for what cannot be a closure. It ends when it is dropped, by the same thread.
+#[must_use = "it ends when it is dropped"]
+pub struct NoGrad {
+    /// It is a count of this thread.
+    _thread: PhantomData<*const ()>,
+}
 
-impl Drop for Scope {
+impl NoGrad {
+    /// From now on this thread records no gradients.
+    pub fn begin() -> NoGrad {
+        DEPTH.with(|depth| depth.set(depth.get() + 1));
+        NoGrad {
+            _thread: PhantomData,
+        }
+    }
+}
+
+impl Drop for NoGrad {
     fn drop(&mut self) {
         DEPTH.with(|depth| depth.set(depth.get() - 1));
     }
@@ -46,7 +62,6 @@ impl Drop for Scope {
 /// [`Tensor::detach`]: crate::Tensor::detach
 /// [`Tensor::realize`]: crate::Tensor::realize
 pub fn no_grad<T>(work: impl FnOnce() -> T) -> T {
-    DEPTH.with(|depth| depth.set(depth.get() + 1));
-    let _scope = Scope;
+    let _scope = NoGrad::begin();
     work()
 }

@@ -127,6 +127,15 @@ pub fn commit<P: Borrow<Parameter>>(parameters: impl IntoIterator<Item = P>) -> 
     commit_with(&[], &parameters.collect::<Vec<_>>(), &[])
 }
 
+/// [`commit`] of all parameters that this thread has set and nobody has committed: those that an optimizer's step has set,
+/// and running statistics of [`crate::nn::BatchNorm`].
+///
+/// # Errors
+/// As [`commit`].
+pub fn commit_set() -> Result<()> {
+    commit(set_by_this_thread())
+}
+
 /// A list of one, for [`commit`].
 impl<'a> IntoIterator for &'a Parameter {
     type Item = &'a Parameter;

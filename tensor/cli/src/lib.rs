@@ -72,8 +72,8 @@ pub use {codegen, drivers, hcq, tensor};
 
 pub use tensor::exec::{Observer, Run, trace};
 pub use tensor::{
-    Access, DType, Element, Engine, Frozen, Jit, Layout, Nested, Operand, Order, Owner, Parameter,
-    ReduceOp, Rng, Scalar, ScatterMode, Tensor, bf16, f16, gradients, gradients_from, no_grad,
-    on_release, recur,
+    Access, DType, Element, Engine, Frozen, Jit, Layout, Nested, NoGrad, Operand, Order, Owner,
+    Parameter, ReduceOp, Rng, Scalar, ScatterMode, Tensor, bf16, dependence, dependence_from, f16,
+    gradients, gradients_from, no_grad, on_release, recur,
 };
 pub use tensor::{dlpack, io, loops, nn, onnx, ops};

@@ -13,7 +13,7 @@ pub mod optim;
 pub mod recurrent;
 pub mod state;
 
-pub use crate::param::{Parameter, commit};
+pub use crate::param::{Parameter, commit, commit_set};
 pub use attention::MultiHeadAttention;
 pub use conv::{Conv, ConvTranspose};
 pub use embedding::{Dropout, Embedding};

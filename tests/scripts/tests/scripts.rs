@@ -43,6 +43,8 @@ scripts! {
     // The first example of README.md.
     outside: "outside --built", "outside";
     packages: "packages";
+    // The Python package in a fresh environment.
+    wheel: "wheel test";
     // AArch64, under emulation.
     cross: "cross", "cross --long";
     // tinygrad, a driver that is not ours.

@@ -116,11 +116,17 @@ enum Command {
 
 /// What the programs of this package do.
 pub fn main() -> ExitCode {
+    run(std::env::args_os()).into()
+}
+
+/// The same with these arguments, of which the first is the name of the program: its exit code. Arguments that make no sense end
+/// the process.
+pub fn run(args: impl IntoIterator<Item = std::ffi::OsString>) -> u8 {
     let started = std::time::Instant::now();
     if let Err(e) = signals::outlive_large_files() {
         return ended(Err(e));
     }
-    let cli = Cli::parse();
+    let cli = Cli::parse_from(args);
     // Files alone: a selection of devices that makes no sense is none of its business.
     if let Command::Fw(command) = &cli.command {
         return ended(cmd::fw::run(command));
@@ -137,7 +143,7 @@ pub fn main() -> ExitCode {
         _ => None,
     };
     if let Some(outcome) = text {
-        return ended(outcome.map(|()| ExitCode::SUCCESS));
+        return ended(outcome.map(|()| 0));
     }
     if let Command::Pci(command) = &cli.command {
         observe::start_log();
@@ -166,16 +172,12 @@ fn chosen(dev: Option<&str>) -> Result<Setup, Error> {
 }
 
 /// Runs a command whose device is chosen by variables and options.
-fn on_device(
-    command: &Command,
-    setup: &Setup,
-    started: std::time::Instant,
-) -> Result<ExitCode, Error> {
+fn on_device(command: &Command, setup: &Setup, started: std::time::Instant) -> Result<u8, Error> {
     with_setup(setup, || do_on_device(command, setup, started))
 }
 
 /// What a setup says before work and after it.
-fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result<ExitCode, Error> {
+fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result<u8, Error> {
     observe::start_log();
     for warning in setup.warnings() {
         say!("warning: {warning}");
@@ -195,7 +197,7 @@ fn with_setup(setup: &Setup, work: impl FnOnce() -> Result<(), Error>) -> Result
         _ => {}
     }
     outcome.and(rules.map_err(Error::from))?;
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 fn do_on_device(
@@ -234,16 +236,12 @@ fn do_on_device(
 }
 
 /// Records a command, does a recorded one again, or looks at recordings.
-fn trace(
-    command: &cmd::trace::Command,
-    dev: Option<&str>,
-    started: std::time::Instant,
-) -> ExitCode {
+fn trace(command: &cmd::trace::Command, dev: Option<&str>, started: std::time::Instant) -> u8 {
     use cmd::trace::Command as Trace;
     match command {
         Trace::Show(_) | Trace::Diff(_) => ended(cmd::trace::run(command).map(|same| match same {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
+            true => 0,
+            false => 1,
         })),
         Trace::Record(args) => ended(record(args, dev, started)),
         Trace::Replay(args) => ended(replay(args, started)),
@@ -261,7 +259,7 @@ fn record(
     args: &cmd::trace::RecordArgs,
     dev: Option<&str>,
     started: std::time::Instant,
-) -> Result<ExitCode, Error> {
+) -> Result<u8, Error> {
     let words = args
         .command
         .iter()
@@ -314,24 +312,24 @@ fn record(
     }
 }
 
-fn replay(args: &cmd::trace::ReplayArgs, started: std::time::Instant) -> Result<ExitCode, Error> {
+fn replay(args: &cmd::trace::ReplayArgs, started: std::time::Instant) -> Result<u8, Error> {
     use cmd::trace::End;
     let replay = cmd::trace::replay(args)?;
     let outcome = with_setup(&replay.setup, || replay.run(args, started));
     // A difference is why the rest went wrong.
     match replay.finish(args)? {
         End::Whole => outcome,
-        End::Cut => Ok(ExitCode::SUCCESS),
+        End::Cut => Ok(0),
     }
 }
 
-fn ended(outcome: Result<ExitCode, Error>) -> ExitCode {
+fn ended(outcome: Result<u8, Error>) -> u8 {
     match outcome {
         Ok(code) => code,
-        Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Error::Output(e)) if e.kind() == std::io::ErrorKind::BrokenPipe => 0,
         Err(e) => {
             say!("error: {e}");
-            ExitCode::from(e.exit_code())
+            e.exit_code()
         }
     }
 }

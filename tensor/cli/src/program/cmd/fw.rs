@@ -1,14 +1,12 @@
 //! `doorbell fw`: the commands of `fwtool`. No device is opened.
 
-use std::process::ExitCode;
-
 use firmware_tools::command::{self, Command, Failure};
 
 use crate::program::error::Error;
 use crate::program::output;
 
 /// Files that are missing or damaged are a failure; which, says the output.
-pub fn run(command: &Command) -> Result<ExitCode, Error> {
+pub fn run(command: &Command) -> Result<u8, Error> {
     // Files of firmware name themselves.
     let mut text = Vec::new();
     let done = command::run(command, &mut text);
@@ -17,8 +15,8 @@ pub fn run(command: &Command) -> Result<ExitCode, Error> {
         output::line(format_args!("{}", text.trim_end_matches('\n')))?;
     }
     match done {
-        Ok(true) => Ok(ExitCode::SUCCESS),
-        Ok(false) => Ok(ExitCode::FAILURE),
+        Ok(true) => Ok(0),
+        Ok(false) => Ok(1),
         Err(Failure::Output(e)) => Err(Error::Output(e)),
         Err(Failure::Firmware(e)) => Err(Error::Firmware(e)),
         Err(e) => Err(Error::Usage(e.to_string())),

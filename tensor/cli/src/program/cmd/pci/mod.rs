@@ -8,7 +8,6 @@ mod reset;
 mod unbind;
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::Duration;
 
 use drivers_host::pci::claim::{ClaimError, Step, Write};
@@ -109,7 +108,7 @@ fn is_of_this_machine(dev: Option<&str>) -> Result<(), Error> {
 }
 
 /// Does it. `dev` is the target of the command line.
-pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
+pub fn run(command: &Command, dev: Option<&str>) -> Result<u8, Error> {
     match command {
         Command::Reset(args) if args.is_by_the_card() => {}
         _ => is_of_this_machine(dev)?,
@@ -119,7 +118,7 @@ pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
         Command::Unbind(args) => unbind::run(args),
         Command::Reset(args) => reset::run(args, dev),
     }
-    .map(|()| ExitCode::SUCCESS)
+    .map(|()| 0)
 }
 
 #[cfg(test)]

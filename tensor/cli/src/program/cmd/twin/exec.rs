@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub struct Args {
 
 /// Runs it: the code of the program, 128 and the signal that ended it, 124 if its time was over, or 1 if it has broken a
 /// rule. `dev` is the program's variable DEV.
-pub fn run(args: &Args, dev: Option<&str>) -> Result<ExitCode, Error> {
+pub fn run(args: &Args, dev: Option<&str>) -> Result<u8, Error> {
     if let Some(dev) = dev {
         is_of_the_program(dev)?;
     }
@@ -127,9 +127,9 @@ pub fn run(args: &Args, dev: Option<&str>) -> Result<ExitCode, Error> {
         Error::File { path, source }
     })?;
     Ok(match (report::fails(&rows), told.late) {
-        (true, _) => ExitCode::FAILURE,
-        (false, true) => ExitCode::from(LATE),
-        (false, false) => ExitCode::from(code(status)),
+        (true, _) => 1,
+        (false, true) => LATE,
+        (false, false) => code(status),
     })
 }
 

@@ -6,8 +6,6 @@ mod program;
 mod replay;
 mod report;
 
-use std::process::ExitCode;
-
 use clap::Subcommand;
 
 use crate::program::error::Error;
@@ -23,7 +21,7 @@ pub enum Command {
 }
 
 /// Does it. `dev` is what the option says, which is for a program.
-pub fn run(command: &Command, dev: Option<&str>) -> Result<ExitCode, Error> {
+pub fn run(command: &Command, dev: Option<&str>) -> Result<u8, Error> {
     match (command, dev) {
         (Command::Exec(args), dev) => exec::run(args, dev),
         (Command::Replay(args), None) => replay::run(args),

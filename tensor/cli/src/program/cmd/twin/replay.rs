@@ -1,7 +1,6 @@
 //! `doorbell twin replay`: a record of a program, done again without the program.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use twin::record::Record;
 use twin_server::{Replay, text};
@@ -28,7 +27,7 @@ pub struct Args {
 }
 
 /// Does it again: 1 if a rule was broken, something was different, or the record is not whole.
-pub fn run(args: &Args) -> Result<ExitCode, Error> {
+pub fn run(args: &Args) -> Result<u8, Error> {
     let record = Record::read(&args.record).map_err(Error::Usage)?;
     // Packets are printed by the machine.
     let more = if args.show { "debug=4" } else { "" };
@@ -54,7 +53,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     output::line(format_args!("{}", text.trim_end()))?;
     let good = !report::fails(&rows) && replay.differences.is_empty() && record.cut.is_none();
-    Ok(ExitCode::from(u8::from(!good)))
+    Ok(u8::from(!good))
 }
 
 /// What was done, as a sentence or two.

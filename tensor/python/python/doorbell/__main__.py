@@ -1,0 +1,17 @@
+"""The program doorbell: `python -m doorbell doctor`."""
+
+from __future__ import annotations
+
+import sys
+
+from ._native import _main
+
+
+def main() -> int:
+    """Runs the program with the arguments of the process."""
+    sys.stdout.flush()
+    return _main(["doorbell", *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
