@@ -1,8 +1,8 @@
 //! Where the bytes of a bundle are.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::ErrorKind;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +24,19 @@ enum Bytes {
     Memory(Arc<[u8]>),
 }
 
+fn a_file(about: &Metadata) -> std::io::Result<()> {
+    let kind = about.file_type();
+    let found = match about {
+        _ if kind.is_file() => return Ok(()),
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a pipe",
+        _ => "a device or a socket",
+    };
+    Err(std::io::Error::other(format!(
+        "expected a file, found {found}: give the file of a bundle"
+    )))
+}
+
 impl Source {
     /// A file, which must not be changed while it is used.
     ///
@@ -31,15 +44,16 @@ impl Source {
     /// [`Error::Io`].
     pub fn open(path: impl AsRef<Path>) -> Result<Source> {
         let name = path.as_ref().display().to_string();
-        let opened = File::open(path).and_then(|file| {
-            let about = file.metadata()?;
-            match about.is_file() {
-                true => Ok((file, about.len())),
-                false => Err(std::io::Error::other(
-                    "expected a file, found something else",
-                )),
-            }
-        });
+        let path = path.as_ref();
+        // Opening a FIFO waits for somebody who writes.
+        let opened = std::fs::metadata(path)
+            .and_then(|about| a_file(&about))
+            .and_then(|()| File::open(path))
+            .and_then(|file| {
+                let about = file.metadata()?;
+                a_file(&about)?;
+                Ok((file, about.len()))
+            });
         let (file, len) = opened.map_err(|source| Error::Io {
             file: name.clone(),
             source,

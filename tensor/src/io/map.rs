@@ -10,7 +10,7 @@
 //! writers here do) are safe: the mapping keeps the old file. Where other programs may rewrite a
 //! file in place, read it into memory and use the `from_bytes` functions.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
@@ -33,18 +33,23 @@ impl Bytes {
     }
 
     fn open(path: &Path) -> Result<(Bytes, File), FileError> {
-        let file = File::open(path).map_err(|e| FileError::new(path, "open", e))?;
-        let meta = file
-            .metadata()
-            .map_err(|e| FileError::new(path, "open", e))?;
-        if !meta.is_file() {
-            let kind = if meta.is_dir() {
-                std::io::ErrorKind::IsADirectory
-            } else {
-                std::io::ErrorKind::InvalidInput
-            };
-            return Err(FileError::new(path, "map", kind.into()));
-        }
+        let opened = |e| FileError::new(path, "open", e);
+        let is_file = |meta: &Metadata| match meta {
+            _ if meta.is_file() => Ok(()),
+            _ if meta.is_dir() => {
+                let kind = std::io::ErrorKind::IsADirectory;
+                Err(FileError::new(path, "map", kind.into()))
+            }
+            _ => {
+                let what = "expected a file, found a pipe, a device or a socket";
+                let kind = std::io::ErrorKind::InvalidInput;
+                Err(FileError::new(path, "map", std::io::Error::new(kind, what)))
+            }
+        };
+        // Opening a FIFO waits for somebody who writes.
+        is_file(&std::fs::metadata(path).map_err(opened)?)?;
+        let file = File::open(path).map_err(opened)?;
+        is_file(&file.metadata().map_err(opened)?)?;
         // SAFETY: the mapping is private and read-only, so nothing in this process writes it. That
         // no other process changes the file in place is the documented condition of this module.
         let map = unsafe { MmapOptions::new().map_copy_read_only(&file) };

@@ -49,6 +49,7 @@ impl FileError {
                 "free some space; the previous file, if any, is unchanged"
             }
             io::ErrorKind::OutOfMemory => no_room(),
+            io::ErrorKind::InvalidInput => "give a regular file",
             _ => "try to copy the file elsewhere with `cp` to see whether the system can read it",
         };
         FileError {

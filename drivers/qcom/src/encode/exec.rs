@@ -160,7 +160,10 @@ fn check(
             ));
         }
     }
-    let threads = block.iter().map(|&n| u64::from(n)).product::<u64>();
+    // Of a file that is wrong a product may not have 64 bits.
+    let threads = block
+        .iter()
+        .fold(1u64, |all, &n| all.saturating_mul(u64::from(n)));
     if threads == 0 || threads > launch.max_threads.into() || block.iter().any(|&n| n > MAX_BLOCK) {
         return Err(format!(
             "block {block:?}: expected 1 to {} fibers per group, as the kernel's registers allow",
