@@ -201,3 +201,19 @@ fn right_hashes_of_a_wrong_plan_do_not_help() {
         "{refused} refused, {taken} taken"
     );
 }
+
+#[test]
+fn what_is_no_file_is_refused_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    // Nobody writes: opening it would wait.
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    for (path, what) in [(pipe.as_path(), "a pipe"), (folder.path(), "a folder")] {
+        let text = ModelBundle::open(path).err().unwrap().to_string();
+        assert!(
+            text.contains(&format!("expected a file, found {what}")),
+            "{text}"
+        );
+    }
+}
