@@ -34,7 +34,7 @@ class Case:
         self.random = random.Random(number)
 
     def shape(self, least=1, most=4):
-        return tuple(self.random.choice((1, 2, 3, 3, 4, 5, 5, 0)) for _ in range(self.random.randint(least, most)))
+        return tuple(self.random.choice((1, 1, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 7, 0)) for _ in range(self.random.randint(least, most)))
 
     def slice(self, size):
         place = lambda: self.random.choice((None, None, self.random.randint(-size - 2, size + 2)))

@@ -1,7 +1,10 @@
 """Gradients, layers, optimizers, captured functions."""
 
+import collections
+import gc
 import tempfile
 import unittest
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +224,57 @@ class Captured(unittest.TestCase):
             run = db.jit(step) if captured else step
             losses[captured] = [run(x, y).item() for _ in range(8)]
         np.testing.assert_allclose(losses[True], losses[False], rtol=1e-4)
+
+    def test_parameters_are_arguments_and_tuples_with_names_are_results(self):
+        Pair = collections.namedtuple("Pair", "first second")
+
+        @db.jit
+        def f(w, x):
+            w -= x
+            return Pair(w * 2, x)
+
+        w = db.Tensor([1.0], requires_grad=True)
+        for i in range(4):
+            found = f(w, db.Tensor([1.0]))
+            self.assertEqual((found.first.tolist(), found.second.tolist()), ([-2.0 * i], [1.0]))
+        self.assertEqual((w.tolist(), f.captures), ([-3.0], 1))
+
+    def test_a_method_is_captured_for_each_object(self):
+        class Scale:
+            def __init__(self, by):
+                self.by = by
+
+            @db.jit
+            def run(self, x):
+                return x * self.by
+
+        one, two = Scale(2), Scale(3)
+        for _ in range(3):
+            self.assertEqual((one.run(db.Tensor([1.0])).tolist(), two.run(db.Tensor([1.0])).tolist()), ([2.0], [3.0]))
+        self.assertEqual((one.run.captures, two.run.captures), (1, 1))
+        gone = weakref.ref(one)
+        del one
+        gc.collect()
+        self.assertIsNone(gone())
+
+    def test_a_captured_function_is_freed(self):
+        class Big:
+            pass
+
+        def made():
+            big = Big()
+
+            @db.jit
+            def f(x):
+                return x + 1 if big and f else x
+
+            for _ in range(3):
+                f(db.Tensor([1.0]))
+            return weakref.ref(big)
+
+        gone = made()
+        gc.collect()
+        self.assertIsNone(gone())
 
     def test_what_python_raises_comes_through(self):
         @db.jit
