@@ -2,6 +2,7 @@
 
 use doorbell::ops::loss::Reduction;
 use doorbell::{Operand, Scalar, Tensor};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 
@@ -20,10 +21,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
         if given.is_none() {
             return Ok(Axes::default());
         }
-        if let Ok(axis) = given.extract::<isize>() {
-            return Ok(Axes(vec![axis]));
-        }
-        let axes: Vec<isize> = given.extract()?;
+        let axes = integers(&given)?;
         match axes.is_empty() {
             true => Err(wrong_value(
                 "axis=(): expected at least one axis; leave it out for all axes".into(),
@@ -40,10 +38,24 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Sizes {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Sizes> {
-        match given.extract::<isize>() {
-            Ok(size) => sizes(&[size]),
-            Err(_) => sizes(&given.extract::<Vec<isize>>()?),
-        }
+        sizes(&integers(&given)?)
+    }
+}
+
+/// An integer, or several.
+fn integers(given: &Bound<'_, PyAny>) -> PyResult<Vec<isize>> {
+    match given.extract::<isize>() {
+        Ok(one) => Ok(vec![one]),
+        Err(e) if e.is_instance_of::<PyOverflowError>(given.py()) => Err(e),
+        Err(_) => match given.extract::<Vec<isize>>() {
+            Err(e) if e.is_instance_of::<PyTypeError>(given.py()) => {
+                let class = given.get_type().name()?.to_string();
+                Err(wrong_type(format!(
+                    "expected an integer or a sequence of integers, found {class}"
+                )))
+            }
+            found => found,
+        },
     }
 }
 
@@ -104,7 +116,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Number {
             return Ok(Number(Scalar::Bool(truth.is_true())));
         }
         if given.cast::<PyInt>().is_ok() {
-            return Ok(Number(Scalar::Int(given.extract()?)));
+            let whole = given.extract::<i64>().map_err(|_| {
+                PyOverflowError::new_err(
+                    "integer beyond int64; pass an array of uint64, or a float",
+                )
+            })?;
+            return Ok(Number(Scalar::Int(whole)));
         }
         if given.cast::<PyFloat>().is_ok() {
             return Ok(Number(Scalar::Float(given.extract()?)));

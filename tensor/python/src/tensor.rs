@@ -258,7 +258,7 @@ impl PyTensor {
     /// Sets the value of a parameter, or of any tensor: with the same shape, type and device if it is a parameter.
     fn assign(&self, py: Python<'_>, value: Other) -> Done<()> {
         let value = value.tensor(py, &self.value())?;
-        self.replace(value)
+        self.replace(py, value)
     }
 
     /// Writes the values into memory that is shared with an array (see asarray): the array has them afterwards. Waits.
@@ -542,7 +542,7 @@ impl PyTensor {
             Other::Number(number) => Tensor::full(this.engine(), &[], *number, this.dtype())?,
             value => value.tensor(py, &this)?,
         };
-        self.replace(index::set(&this, key, &value)?)
+        self.replace(py, index::set(&this, key, &value)?)
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -650,7 +650,7 @@ impl PyTensor {
     fn __ifloordiv__(&self, py: Python<'_>, other: Other) -> Done<()> {
         let this = self.value();
         let found = floor_div(&this, other.operand(py, &this)?)?;
-        self.replace(kept(&this, found)?)
+        self.replace(py, kept(&this, found)?)
     }
 
     fn __ipow__(
@@ -660,7 +660,7 @@ impl PyTensor {
         modulo: Option<&Bound<'_, PyAny>>,
     ) -> Done<()> {
         let new = self.__pow__(py, other, modulo)?.value();
-        self.replace(kept(&self.value(), new)?)
+        self.replace(py, kept(&self.value(), new)?)
     }
 
     fn __pow__(
@@ -786,7 +786,7 @@ macro_rules! operators {
 
             fn $assigned(&self, py: Python<'_>, other: Other) -> Done<()> {
                 let this = self.value();
-                self.replace(kept(&this, this.$method(other.operand(py, &this)?)?)?)
+                self.replace(py, kept(&this, this.$method(other.operand(py, &this)?)?)?)
             }
         )*}
     };

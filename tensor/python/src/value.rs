@@ -144,11 +144,12 @@ impl PyTensor {
         }
     }
 
-    /// Replaces the value of a tensor that is no cell, or sets the cell.
+    /// Replaces the value of a tensor that is no cell, or sets the cell and computes it: a value that is not computed would
+    /// keep all earlier ones.
     ///
     /// # Errors
     /// A cell whose value has another shape or type.
-    pub(crate) fn replace(&self, tensor: Tensor) -> Done<()> {
+    pub(crate) fn replace(&self, py: Python<'_>, tensor: Tensor) -> Done<()> {
         match &self.held {
             Held::Value(held) => {
                 let old = {
@@ -159,7 +160,13 @@ impl PyTensor {
                 drop(old);
                 Ok(())
             }
-            Held::Cell(leaf) => Ok(leaf.parameter.set(tensor)?),
+            Held::Cell(leaf) => {
+                leaf.parameter.set(tensor)?;
+                match InCapture::is_on() {
+                    true => Ok(()),
+                    false => Ok(py.detach(|| doorbell::nn::commit(&leaf.parameter))?),
+                }
+            }
         }
     }
 }

@@ -254,6 +254,22 @@ class Operators(unittest.TestCase):
         self.assertIn("requires_grad=True", repr(db.Tensor(1.0, requires_grad=True)))
 
 
+class Arguments(unittest.TestCase):
+    def test_errors_say_what_was_expected(self):
+        x = db.Tensor([[1.0, 2.0], [3.0, 4.0]])
+        for work, kind, text in (
+            (lambda: x.to(3), TypeError, "expected a device or its name, found int"),
+            (lambda: x.sum(axis=1.5), TypeError, "expected an integer or a sequence of integers, found float"),
+            (lambda: db.zeros(10**20), OverflowError, ""), (lambda: db.zeros(-1), ValueError, "0 or more"),
+            (lambda: db.Tensor(2**63), OverflowError, "beyond int64"), (lambda: db.Tensor(None), TypeError, "cannot make a tensor of NoneType"),
+            (lambda: x.reshape(3), db.ShapeError, "4 elements"), (lambda: x.astype(object), TypeError, "one of bool, int8"),
+            (lambda: db.Tensor([1], dtype="int8") + 300, db.DTypeError, "300 does not fit"), (lambda: np.exp(x), TypeError, "ufunc"),
+            (lambda: db.zeros((1 << 20, 1 << 20)).realize(), MemoryError, "bytes"), (lambda: iter(db.Tensor(1)), TypeError, "without axes"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                work()
+
+
 class Methods(unittest.TestCase):
     def test_reductions(self):
         a = np.random.default_rng(1).normal(size=(3, 4, 5)).astype(np.float32)

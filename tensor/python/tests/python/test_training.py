@@ -32,6 +32,22 @@ class Gradients(unittest.TestCase):
         (w * w).backward(db.Tensor([1.0, 0.0, 2.0]))
         self.assertEqual(w.grad.tolist(), [2.0, 0.0, 12.0])
 
+    def test_values_that_are_assigned_keep_no_earlier_ones(self):
+        class Array(np.ndarray):
+            pass
+
+        gone = []
+        w = db.Tensor([1.0, 2.0], requires_grad=True)
+        for _ in range(3):
+            array = np.ones(2, dtype=np.float32).view(Array)
+            weakref.finalize(array, gone.append, 1)
+            w -= db.asarray(array)
+            w.assign(w * 2)
+            del array
+        db.default_device().synchronize()
+        gc.collect()
+        self.assertEqual((w.tolist(), len(gone)), ([-6.0, 2.0], 3))
+
     def test_only_what_a_tensor_depends_on_gets_one(self):
         a, b = db.Tensor(2.0, requires_grad=True), db.Tensor(3.0, requires_grad=True)
         (a * 5).backward()
