@@ -4,10 +4,11 @@ use doorbell::ops::loss::Reduction;
 use doorbell::{Operand, Scalar, Tensor};
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyFloat, PyInt, PyString};
 
 use crate::data;
 use crate::error::{Done, wrong_type, wrong_value};
+use crate::number::Number;
 use crate::value::PyTensor;
 
 /// Axes: one, or several; none given are all.
@@ -102,40 +103,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Reduced {
                 "reduction={name:?}: expected \"mean\", \"sum\" or \"none\""
             ))),
         }
-    }
-}
-
-/// A number of Python.
-pub(crate) struct Number(pub(crate) Scalar);
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Number {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Number> {
-        if let Ok(truth) = given.cast::<PyBool>() {
-            return Ok(Number(Scalar::Bool(truth.is_true())));
-        }
-        if given.cast::<PyInt>().is_ok() {
-            let whole = given.extract::<i64>().map_err(|_| {
-                PyOverflowError::new_err(
-                    "integer beyond int64; pass an array of uint64, or a float",
-                )
-            })?;
-            return Ok(Number(Scalar::Int(whole)));
-        }
-        if given.cast::<PyFloat>().is_ok() {
-            return Ok(Number(Scalar::Float(given.extract()?)));
-        }
-        // numpy's numbers.
-        if given.hasattr("dtype")? && given.hasattr("item")? {
-            let item = given.call_method0("item")?;
-            let is_number = item.cast::<PyInt>().is_ok() || item.cast::<PyFloat>().is_ok();
-            if is_number {
-                return item.extract();
-            }
-        }
-        let class = given.get_type().name()?.to_string();
-        Err(wrong_type(format!("expected a number, found {class}")))
     }
 }
 

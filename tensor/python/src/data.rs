@@ -5,10 +5,10 @@ use doorbell::{DType, Engine, Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
-use crate::args::Number;
 use crate::capsule;
 use crate::dtype::TYPES;
 use crate::error::{Done, exception, wrong_type, wrong_value};
+use crate::number::Number;
 use crate::value::PyTensor;
 
 /// How deep lists may be nested: numpy's limit.

@@ -516,7 +516,7 @@ impl PyTensor {
     }
 
     /// One number in the shape, type and device of this tensor.
-    fn full_like(&self, value: crate::args::Number) -> Done<PyTensor> {
+    fn full_like(&self, value: crate::number::Number) -> Done<PyTensor> {
         Ok(PyTensor::of(self.value().full_like(value.0)?))
     }
 
