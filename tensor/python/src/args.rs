@@ -2,11 +2,13 @@
 
 use doorbell::ops::loss::Reduction;
 use doorbell::{Operand, Scalar, Tensor};
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use pyo3::types::{PyFloat, PyInt, PyString};
 
 use crate::data;
 use crate::error::{Done, wrong_type, wrong_value};
+use crate::number::Number;
 use crate::value::PyTensor;
 
 /// Axes: one, or several; none given are all.
@@ -20,10 +22,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Axes {
         if given.is_none() {
             return Ok(Axes::default());
         }
-        if let Ok(axis) = given.extract::<isize>() {
-            return Ok(Axes(vec![axis]));
-        }
-        let axes: Vec<isize> = given.extract()?;
+        let axes = integers(&given)?;
         match axes.is_empty() {
             true => Err(wrong_value(
                 "axis=(): expected at least one axis; leave it out for all axes".into(),
@@ -40,10 +39,24 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Sizes {
     type Error = PyErr;
 
     fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Sizes> {
-        match given.extract::<isize>() {
-            Ok(size) => sizes(&[size]),
-            Err(_) => sizes(&given.extract::<Vec<isize>>()?),
-        }
+        sizes(&integers(&given)?)
+    }
+}
+
+/// An integer, or several.
+fn integers(given: &Bound<'_, PyAny>) -> PyResult<Vec<isize>> {
+    match given.extract::<isize>() {
+        Ok(one) => Ok(vec![one]),
+        Err(e) if e.is_instance_of::<PyOverflowError>(given.py()) => Err(e),
+        Err(_) => match given.extract::<Vec<isize>>() {
+            Err(e) if e.is_instance_of::<PyTypeError>(given.py()) => {
+                let class = given.get_type().name()?.to_string();
+                Err(wrong_type(format!(
+                    "expected an integer or a sequence of integers, found {class}"
+                )))
+            }
+            found => found,
+        },
     }
 }
 
@@ -90,35 +103,6 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Reduced {
                 "reduction={name:?}: expected \"mean\", \"sum\" or \"none\""
             ))),
         }
-    }
-}
-
-/// A number of Python.
-pub(crate) struct Number(pub(crate) Scalar);
-
-impl<'a, 'py> FromPyObject<'a, 'py> for Number {
-    type Error = PyErr;
-
-    fn extract(given: Borrowed<'a, 'py, PyAny>) -> PyResult<Number> {
-        if let Ok(truth) = given.cast::<PyBool>() {
-            return Ok(Number(Scalar::Bool(truth.is_true())));
-        }
-        if given.cast::<PyInt>().is_ok() {
-            return Ok(Number(Scalar::Int(given.extract()?)));
-        }
-        if given.cast::<PyFloat>().is_ok() {
-            return Ok(Number(Scalar::Float(given.extract()?)));
-        }
-        // numpy's numbers.
-        if given.hasattr("dtype")? && given.hasattr("item")? {
-            let item = given.call_method0("item")?;
-            let is_number = item.cast::<PyInt>().is_ok() || item.cast::<PyFloat>().is_ok();
-            if is_number {
-                return item.extract();
-            }
-        }
-        let class = given.get_type().name()?.to_string();
-        Err(wrong_type(format!("expected a number, found {class}")))
     }
 }
 

@@ -3,11 +3,12 @@
 use doorbell::tensor::blob::{Access, Layout, on_release};
 use doorbell::{DType, Engine, Scalar, Tensor};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyBytes, PyDict, PyFloat, PyInt, PyList, PyTuple};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyList, PyTuple};
 
 use crate::capsule;
 use crate::dtype::TYPES;
 use crate::error::{Done, exception, wrong_type, wrong_value};
+use crate::number::Number;
 use crate::value::PyTensor;
 
 /// How deep lists may be nested: numpy's limit.
@@ -21,6 +22,7 @@ pub(crate) fn is_data(given: &Bound<'_, PyAny>) -> bool {
         || given.cast::<PyTensor>().is_ok()
         || has("__array_interface__")
         || has("__dlpack__")
+        || has("__array__")
         || is_buffer(given)
 }
 
@@ -83,6 +85,10 @@ pub(crate) fn shared(given: &Bound<'_, PyAny>, engine: &Engine) -> Done<Tensor> 
     if is_buffer(given) {
         return of_buffer(given, engine);
     }
+    // Columns of pandas, and others that numpy knows how to read.
+    if given.hasattr("__array__")? {
+        return of_copy(given, engine);
+    }
     let class = given.get_type().name()?.to_string();
     Err(wrong_type(format!(
         "cannot make a tensor of {class}: expected numbers, nested lists, an array, a buffer or an object with __dlpack__"
@@ -121,10 +127,10 @@ fn of_array(given: &Bound<'_, PyAny>, engine: &Engine) -> Done<Tensor> {
         Some(strides) if !strides.is_none() => Some(strides.extract()?),
         _ => None,
     };
-    let data = interface.get_item("data")?.filter(|data| !data.is_none());
-    let Some(data) = data else {
-        // The memory is that of its buffer.
-        return of_buffer(given, engine);
+    let data = interface.get_item("data")?;
+    let Some(data) = data.filter(|data| data.cast::<PyTuple>().is_ok()) else {
+        // A buffer, as pictures have it: numpy knows the rules.
+        return of_copy(given, engine);
     };
     let (address, is_read_only): (usize, bool) = data.extract()?;
     if numel == 0 {
@@ -172,18 +178,17 @@ fn of_array(given: &Bound<'_, PyAny>, engine: &Engine) -> Done<Tensor> {
     )
 }
 
-/// An array of numpy, copied row-major.
+/// What numpy makes an array of, copied row-major.
 fn of_copy(given: &Bound<'_, PyAny>, engine: &Engine) -> Done<Tensor> {
     let numpy = given.py().import("numpy")?;
-    let array = numpy.call_method1("ascontiguousarray", (given,))?;
+    let array = numpy.call_method1("asarray", (given,))?;
     let dtype = type_of_code(
         &array
             .getattr("dtype")?
             .getattr("str")?
             .extract::<String>()?,
     )?;
-    // A number has one axis after it.
-    let shape: Vec<usize> = given.getattr("shape")?.extract()?;
+    let shape: Vec<usize> = array.getattr("shape")?.extract()?;
     let bytes = array.call_method0("tobytes")?;
     let bytes = bytes
         .cast::<PyBytes>()
@@ -232,17 +237,23 @@ struct Numbers {
 }
 
 impl Numbers {
+    fn put(&mut self, number: Scalar, depth: usize) -> Done<()> {
+        if *self.depth.get_or_insert(depth) != depth {
+            return ragged(&format!("a number beside a list, at depth {depth}"));
+        }
+        self.list.push(number);
+        Ok(())
+    }
+
     fn take(&mut self, given: &Bound<'_, PyAny>, depth: usize) -> Done<()> {
         if is_number(given) {
-            if *self.depth.get_or_insert(depth) != depth {
-                return ragged(&format!("a number beside a list, at depth {depth}"));
-            }
-            self.list.push(match given.cast::<PyBool>() {
-                Ok(truth) => Scalar::Bool(truth.is_true()),
-                Err(_) if given.cast::<PyInt>().is_ok() => Scalar::Int(given.extract()?),
-                Err(_) => Scalar::Float(given.extract()?),
-            });
-            return Ok(());
+            return self.put(given.extract::<Number>()?.0, depth);
+        }
+        // Numbers of numpy's, and tensors of one element.
+        if !is_list(given)
+            && let Ok(number) = given.extract::<Number>()
+        {
+            return self.put(number.0, depth);
         }
         if !is_list(given) || depth == DEEPEST || self.depth.is_some_and(|found| found <= depth) {
             let class = given.get_type().name()?.to_string();

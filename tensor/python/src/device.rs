@@ -8,7 +8,7 @@ use doorbell::{Engine, Setup, trace};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::error::{Done, exception, wrong_value};
+use crate::error::{Done, exception, wrong_type, wrong_value};
 
 /// A device with its compiler. Tensors on it are computed by it.
 ///
@@ -80,7 +80,12 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Place {
         if let Ok(device) = given.cast::<PyDevice>() {
             return Ok(Place(device.get().engine.clone()));
         }
-        let name: String = given.extract()?;
+        let Ok(name) = given.extract::<String>() else {
+            let class = given.get_type().name()?.to_string();
+            return Err(wrong_type(format!(
+                "expected a device or its name, found {class}"
+            )));
+        };
         // torch's `cpu`; names of chips have lower case.
         let name = match name.contains([':', '+']) {
             true => name,

@@ -33,7 +33,9 @@ impl From<doorbell::tensor::Error> for Failed {
             Error::File(_) | Error::Array(_) | Error::Source { .. } => "FileError",
             Error::Kernel { .. } => "KernelError",
             Error::Capture { .. } => "CaptureError",
-            Error::Memory { .. } => "OutOfMemoryError",
+            Error::Memory { .. } | Error::Device(doorbell::hcq::Error::OutOfMemory { .. }) => {
+                "OutOfMemoryError"
+            }
             Error::Device(_) => "DeviceError",
             _ => "Error",
         };
@@ -60,6 +62,7 @@ impl From<doorbell::Error> for Failed {
             Error::Model(e) => return Failed::from(*e),
             Error::Variable(_) | Error::Select(_) | Error::Twin { .. } => "TargetError",
             Error::NoCompiler { .. } | Error::Compiler(_) => "KernelError",
+            Error::Device(doorbell::hcq::Error::OutOfMemory { .. }) => "OutOfMemoryError",
             Error::Device(_) | Error::Rules { .. } => "DeviceError",
             Error::Safetensors(_) | Error::Npy(_) | Error::Npz(_) => "FileError",
             Error::File(_) | Error::Io(_) => "FileError",

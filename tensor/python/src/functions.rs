@@ -10,11 +10,12 @@ use doorbell::{DType, NoGrad, Rng, Scalar, Tensor};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::args::{Number, Other, Sizes};
+use crate::args::{Other, Sizes};
 use crate::data;
 use crate::device::{Place, PyDevice, chosen, of as device_of};
 use crate::dtype::Kind;
 use crate::error::{Done, exception};
+use crate::number::Number;
 use crate::tensor::cell;
 use crate::value::PyTensor;
 

@@ -2,11 +2,12 @@
 
 use doorbell::ops::movement::Slice;
 use doorbell::{DType, ScatterMode, Tensor};
+use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::data;
-use crate::error::{Done, exception, wrong_type};
+use crate::error::{Done, Failed, exception};
 use crate::value::PyTensor;
 
 /// A part of an index.
@@ -47,7 +48,7 @@ impl Part {
                 let given = slice.getattr(name)?;
                 match given.is_none() {
                     true => Ok(None),
-                    false => given.extract().map(Some),
+                    false => clamped(&given).map(Some),
                 }
             };
             return Ok(Part::Slice(Slice {
@@ -58,15 +59,18 @@ impl Part {
         }
         let is_truth = given.cast::<PyBool>().is_ok();
         if !is_truth && (given.cast::<PyInt>().is_ok() || is_index(given)) {
-            return Ok(Part::At(given.extract()?));
+            // No axis is so long that more than this fits.
+            return Ok(Part::At(clamped(given)?));
         }
         if !data::is_data(given) {
             let class = given.get_type().name()?.to_string();
-            return Err(wrong_type(format!(
-                "index: expected integers, slices, None, ..., or tensors, arrays or lists of integers or of truth \
-                 values; found {class}"
-            ))
-            .into());
+            return Err(exception(
+                "RangeError",
+                &format!(
+                    "index: expected integers, slices, None, ..., or tensors, arrays or lists of integers or of truth \
+                     values; found {class}"
+                ),
+            ));
         }
         let tensor = data::copied(given, None, x.engine())?;
         match tensor.dtype() {
@@ -83,6 +87,17 @@ impl Part {
                 &format!("index: a tensor of {dtype}; expected one of integers or of truth values"),
             )),
         }
+    }
+}
+
+/// An integer; one beyond the machine's is the machine's last one.
+fn clamped(given: &Bound<'_, PyAny>) -> PyResult<isize> {
+    match given.extract::<isize>() {
+        Err(e) if e.is_instance_of::<PyOverflowError>(given.py()) => match given.lt(0)? {
+            true => Ok(isize::MIN),
+            false => Ok(isize::MAX),
+        },
+        found => found,
     }
 }
 
@@ -131,8 +146,11 @@ fn parts(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Vec<Part>> {
     }
     let all = || Part::Slice(Slice::ALL);
     let missing = x.rank() - named;
+    // The ellipsis stays: it separates, also where no axis is left for it.
     let filled = parts.into_iter().flat_map(|part| match part {
-        Part::Rest => (0..missing).map(|_| all()).collect::<Vec<_>>(),
+        Part::Rest => std::iter::once(Part::Rest)
+            .chain((0..missing).map(|_| all()))
+            .collect::<Vec<_>>(),
         part => vec![part],
     });
     Ok(filled.collect())
@@ -160,6 +178,7 @@ pub(crate) fn get(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Tensor> {
     let by_tensors = parts
         .iter()
         .any(|part| matches!(part, Part::Positions(_) | Part::Mask(_)));
+    let neighbours = are_neighbours(&parts);
     // One axis of `y` for each part, and for each axis of a mask; then those of numbers go.
     let mut y = x.clone();
     let mut axis = 0;
@@ -209,7 +228,15 @@ pub(crate) fn get(x: &Tensor, key: &Bound<'_, PyAny>) -> Done<Tensor> {
         let shape: Vec<usize> = kept.map(|(_, &len)| len).collect();
         return Ok(y.reshape(&shape)?);
     }
-    picked(&y, &chosen)
+    picked(&y, &chosen, neighbours)
+}
+
+/// Whether nothing stands between the parts that tensors choose by; a number is one of them.
+fn are_neighbours(parts: &[Part]) -> bool {
+    let chooses = |part: &Part| matches!(part, Part::At(_) | Part::Positions(_) | Part::Mask(_));
+    let first = parts.iter().position(chooses).unwrap_or(0);
+    let last = parts.iter().rposition(chooses).unwrap_or(0);
+    parts[first..=last].iter().all(chooses)
 }
 
 /// The positions where a mask is true, for each of its axes; how many axes it has.
@@ -228,29 +255,40 @@ fn masked(
     Ok(mask.rank())
 }
 
+/// Shapes fit: what is refused are positions that the host knows.
+fn out_of_range(e: doorbell::tensor::Error) -> Failed {
+    match e {
+        doorbell::tensor::Error::Shape { .. } => exception("RangeError", &e.to_string()),
+        e => e.into(),
+    }
+}
+
 /// Elements at positions of several axes, which broadcast. The new axes stand where the old ones did if those are
 /// neighbours, else first, as in numpy.
-fn picked(y: &Tensor, chosen: &[(usize, Tensor)]) -> Done<Tensor> {
+fn picked(y: &Tensor, chosen: &[(usize, Tensor)], neighbours: bool) -> Done<Tensor> {
     let axes: Vec<usize> = chosen.iter().map(|(axis, _)| *axis).collect();
     let shapes: Vec<&[usize]> = chosen
         .iter()
         .map(|(_, positions)| positions.shape())
         .collect();
-    let shape = doorbell::ops::broadcast_shapes("index", &shapes)?;
-    let neighbours = axes.windows(2).all(|pair| pair[0] + 1 == pair[1]);
+    let shape = doorbell::ops::broadcast_shapes("index", &shapes)
+        .map_err(|e| exception("RangeError", &e.to_string()))?;
     let at = if neighbours { axes[0] } else { 0 };
     let rest = (0..y.rank()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = axes.iter().copied().chain(rest).collect();
     let first = y.permute(&order)?;
     let found = match chosen {
-        [(_, positions)] => first.index_select(0, positions)?,
+        [(_, positions)] => first.index_select(0, positions).map_err(out_of_range)?,
         _ => {
             let mut columns = Vec::new();
-            for (_, positions) in chosen {
+            for (axis, positions) in chosen {
+                // Positions that the host knows are checked here, also where nothing is read.
+                let places = Tensor::iota(y.engine(), y.shape()[*axis], DType::I64)?;
+                places.index_select(0, positions).map_err(out_of_range)?;
                 columns.push(positions.cast(DType::I64)?.expand(&shape)?);
             }
             let index = Tensor::stack(&columns.iter().collect::<Vec<_>>(), -1)?;
-            first.gather_nd(&index, 0)?
+            first.gather_nd(&index, 0).map_err(out_of_range)?
         }
     };
     // [new.., rest..] to [rest before.., new.., rest after..]

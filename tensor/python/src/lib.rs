@@ -5,7 +5,7 @@
 //!
 //! - `error` errors as exceptions, `dtype` element types, `device` devices
 //! - `capsule` memory of others, `data` tensors of Python's data
-//! - `value` the tensor, `args` arguments, `index` x\[...\], `methods`, `options` and `tensor` its methods
+//! - `value` the tensor, `number` and `args` arguments, `index` x\[...\], `methods`, `options` and `tensor` its methods
 //! - `functions`, `layers`, `optimizer`, `jit`, `model`
 
 mod args;
@@ -20,6 +20,7 @@ mod jit;
 mod layers;
 mod methods;
 mod model;
+mod number;
 mod optimizer;
 mod options;
 mod tensor;

@@ -148,6 +148,7 @@ impl PyOptimizer {
 type Named<'py> = Vec<(String, Bound<'py, PyTensor>)>;
 
 fn checkpoint(
+    py: Python<'_>,
     parameters: &Named<'_>,
     optimizers: &[(String, Bound<'_, PyOptimizer>)],
     generators: &[(String, Bound<'_, PyRng>)],
@@ -164,7 +165,8 @@ fn checkpoint(
     }
     let mut made = Checkpoint::named(all);
     for (name, optimizer) in optimizers {
-        made = made.optimizer(name, &**optimizer.get().optimizer())?;
+        let optimizer = optimizer.get();
+        made = py.detach(|| made.optimizer(name, &**optimizer.optimizer()))?;
     }
     for (name, rng) in generators {
         made = made.rng(name, &rng.get().rng());
@@ -181,7 +183,7 @@ pub(crate) fn _save(
     generators: Vec<(String, Bound<'_, PyRng>)>,
     path: PathBuf,
 ) -> Done<()> {
-    let made = checkpoint(&parameters, &optimizers, &generators)?;
+    let made = checkpoint(py, &parameters, &optimizers, &generators)?;
     Ok(py.detach(|| made.save(&path))?)
 }
 
@@ -194,7 +196,7 @@ pub(crate) fn _load(
     generators: Vec<(String, Bound<'_, PyRng>)>,
     path: PathBuf,
 ) -> Done<()> {
-    let made = checkpoint(&parameters, &optimizers, &generators)?;
+    let made = checkpoint(py, &parameters, &optimizers, &generators)?;
     Ok(py.detach(|| made.load(&path))?)
 }
 

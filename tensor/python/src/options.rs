@@ -8,8 +8,9 @@ use doorbell::ops::movement::PadMode;
 use doorbell::{ReduceOp, Scalar, ScatterMode, Tensor};
 use pyo3::prelude::*;
 
-use crate::args::{Number, Other, Reduced, Sizes};
+use crate::args::{Other, Reduced, Sizes};
 use crate::error::{Done, wrong_value};
+use crate::number::Number;
 use crate::value::PyTensor;
 
 /// A number for all spatial axes, or one for each of them.

@@ -13,8 +13,11 @@ use crate::args::{Other, spread};
 use crate::device::{Place, PyDevice, chosen, of as device_of};
 use crate::dtype::{Kind, PyDType};
 use crate::error::{Done, exception, wrong_type, wrong_value};
-use crate::value::{Leaf, PyTensor, backward};
+use crate::value::{Leaf, PyTensor, backward, set_grad};
 use crate::{capsule, data, index};
+
+/// What a pickle of a tensor has: bytes, shape, type, and whether a parameter has gradients.
+type Pickled = (Py<PyAny>, Vec<usize>, &'static str, Option<bool>);
 
 /// A tensor as it is held for others: numpy keeps this, and with it the memory that its address is of.
 #[pyclass(name = "_Memory", module = "doorbell", frozen)]
@@ -239,7 +242,7 @@ impl PyTensor {
                 ),
             ));
         }
-        leaf.set_grad(grad);
+        set_grad(leaf, grad);
         Ok(())
     }
 
@@ -255,7 +258,7 @@ impl PyTensor {
     /// Sets the value of a parameter, or of any tensor: with the same shape, type and device if it is a parameter.
     fn assign(&self, py: Python<'_>, value: Other) -> Done<()> {
         let value = value.tensor(py, &self.value())?;
-        self.replace(value)
+        self.replace(py, value)
     }
 
     /// Writes the values into memory that is shared with an array (see asarray): the array has them afterwards. Waits.
@@ -290,10 +293,26 @@ impl PyTensor {
         copy: Option<bool>,
     ) -> Done<Bound<'py, PyAny>> {
         let array = self.array(py)?;
-        match (dtype, copy) {
-            (Some(dtype), _) => Ok(array.call_method1("astype", (dtype,))?),
-            (None, Some(true)) => Ok(array.call_method0("copy")?),
-            (None, _) => Ok(array),
+        let changes = match dtype {
+            Some(dtype) => {
+                let wanted = py.import("numpy")?.call_method1("dtype", (dtype,))?;
+                !array.getattr("dtype")?.eq(wanted)?
+            }
+            None => false,
+        };
+        let this = self.value();
+        if copy == Some(false) && (changes || capsule::reads_host(this.engine()).is_err()) {
+            return Err(wrong_value(format!(
+                "__array__: copy=False, but {} on {} is an array of that type only by a copy; leave copy=False out",
+                PyDType(this.dtype()).name(),
+                this.engine().name()
+            ))
+            .into());
+        }
+        match dtype.filter(|_| changes) {
+            Some(dtype) => Ok(array.call_method1("astype", (dtype,))?),
+            None if copy == Some(true) => Ok(array.call_method0("copy")?),
+            None => Ok(array),
         }
     }
 
@@ -497,7 +516,7 @@ impl PyTensor {
     }
 
     /// One number in the shape, type and device of this tensor.
-    fn full_like(&self, value: crate::args::Number) -> Done<PyTensor> {
+    fn full_like(&self, value: crate::number::Number) -> Done<PyTensor> {
         Ok(PyTensor::of(self.value().full_like(value.0)?))
     }
 
@@ -523,7 +542,7 @@ impl PyTensor {
             Other::Number(number) => Tensor::full(this.engine(), &[], *number, this.dtype())?,
             value => value.tensor(py, &this)?,
         };
-        self.replace(index::set(&this, key, &value)?)
+        self.replace(py, index::set(&this, key, &value)?)
     }
 
     fn __len__(&self) -> PyResult<usize> {
@@ -628,6 +647,22 @@ impl PyTensor {
         Ok(PyTensor::of(floor_div(&other, Operand::Tensor(this))?))
     }
 
+    fn __ifloordiv__(&self, py: Python<'_>, other: Other) -> Done<()> {
+        let this = self.value();
+        let found = floor_div(&this, other.operand(py, &this)?)?;
+        self.replace(py, kept(&this, found)?)
+    }
+
+    fn __ipow__(
+        &self,
+        py: Python<'_>,
+        other: Other,
+        modulo: Option<&Bound<'_, PyAny>>,
+    ) -> Done<()> {
+        let new = self.__pow__(py, other, modulo)?.value();
+        self.replace(py, kept(&self.value(), new)?)
+    }
+
     fn __pow__(
         &self,
         py: Python<'_>,
@@ -681,9 +716,7 @@ impl PyTensor {
         }
     }
 
-    fn __reduce__(
-        slf: &Bound<'_, Self>,
-    ) -> Done<(Py<PyAny>, (Py<PyAny>, Vec<usize>, &'static str, bool))> {
+    fn __reduce__(slf: &Bound<'_, Self>) -> Done<(Py<PyAny>, Pickled)> {
         let py = slf.py();
         let made = py
             .import("doorbell._native")?
@@ -698,7 +731,7 @@ impl PyTensor {
                 bytes,
                 this.shape().to_vec(),
                 name,
-                slf.get().requires_grad(),
+                slf.get().leaf().map(|leaf| leaf.parameter.is_trainable()),
             ),
         ))
     }
@@ -735,9 +768,10 @@ impl PyTensor {
     }
 }
 
-/// Operators whose methods take the other operand as it is, and the same with the operands exchanged.
+/// Operators whose methods take the other operand as it is, the same with the operands exchanged, and with an assignment: it
+/// changes the tensor, which may be a parameter, and keeps its shape and type.
 macro_rules! operators {
-    ($($name:ident $reflected:ident $method:ident;)*) => {
+    ($($name:ident $reflected:ident $assigned:ident $method:ident;)*) => {
         #[pymethods]
         impl PyTensor {$(
             fn $name(&self, py: Python<'_>, other: Other) -> Done<PyTensor> {
@@ -749,21 +783,26 @@ macro_rules! operators {
                 let this = self.value();
                 Ok(PyTensor::of(lifted(&other, py, &this)?.$method(&this)?))
             }
+
+            fn $assigned(&self, py: Python<'_>, other: Other) -> Done<()> {
+                let this = self.value();
+                self.replace(py, kept(&this, this.$method(other.operand(py, &this)?)?)?)
+            }
         )*}
     };
 }
 
 operators! {
-    __add__ __radd__ add;
-    __sub__ __rsub__ sub;
-    __mul__ __rmul__ mul;
-    __truediv__ __rtruediv__ div;
-    __mod__ __rmod__ modulo;
-    __and__ __rand__ bitand;
-    __or__ __ror__ bitor;
-    __xor__ __rxor__ bitxor;
-    __lshift__ __rlshift__ shl;
-    __rshift__ __rrshift__ shr;
+    __add__ __radd__ __iadd__ add;
+    __sub__ __rsub__ __isub__ sub;
+    __mul__ __rmul__ __imul__ mul;
+    __truediv__ __rtruediv__ __itruediv__ div;
+    __mod__ __rmod__ __imod__ modulo;
+    __and__ __rand__ __iand__ bitand;
+    __or__ __ror__ __ior__ bitor;
+    __xor__ __rxor__ __ixor__ bitxor;
+    __lshift__ __rlshift__ __ilshift__ shl;
+    __rshift__ __rrshift__ __irshift__ shr;
 }
 
 impl PyTensor {
@@ -796,6 +835,25 @@ impl PyTensor {
         };
         Ok(numpy.call_method1("asarray", (memory,))?)
     }
+}
+
+/// The result of an operator with an assignment, which has the shape and the type of what it is assigned to.
+fn kept(old: &Tensor, new: Tensor) -> Done<Tensor> {
+    let class = match (new.shape() == old.shape(), new.dtype() == old.dtype()) {
+        (true, true) => return Ok(new),
+        (false, _) => "ShapeError",
+        (true, false) => "DTypeError",
+    };
+    Err(exception(
+        class,
+        &format!(
+            "assignment with an operator: the result is {:?} {}, the tensor {:?} {}; write x = x + y for a new tensor",
+            new.shape(),
+            PyDType(new.dtype()).name(),
+            old.shape(),
+            PyDType(old.dtype()).name()
+        ),
+    ))
 }
 
 /// A matrix factor: numbers are none.
@@ -842,19 +900,20 @@ pub(crate) fn cell(tensor: &Tensor, requires_grad: bool) -> Done<PyTensor> {
     Ok(PyTensor::cell(Leaf::new(parameter)))
 }
 
-/// A tensor that was pickled, on the usual device.
+/// A tensor that was pickled, on the usual device; a parameter or state if `requires_grad` is given.
 #[pyfunction]
+#[pyo3(signature = (bytes, shape, dtype, requires_grad=None))]
 pub(crate) fn _from_bytes(
     py: Python<'_>,
     bytes: Vec<u8>,
     shape: Vec<usize>,
     dtype: Kind,
-    requires_grad: bool,
+    requires_grad: Option<bool>,
 ) -> Done<PyTensor> {
     let engine = chosen(py, None)?;
     let tensor = Tensor::from_bytes(&engine, bytes, &shape, dtype.0)?;
     match requires_grad {
-        true => cell(&tensor, true),
-        false => Ok(PyTensor::of(tensor)),
+        Some(requires_grad) => cell(&tensor, requires_grad),
+        None => Ok(PyTensor::of(tensor)),
     }
 }

@@ -144,19 +144,41 @@ impl PyTensor {
         }
     }
 
-    /// Replaces the value of a tensor that is no cell, or sets the cell.
+    /// Replaces the value of a tensor that is no cell, or sets the cell and computes it: a value that is not computed would
+    /// keep all earlier ones.
     ///
     /// # Errors
     /// A cell whose value has another shape or type.
-    pub(crate) fn replace(&self, tensor: Tensor) -> Done<()> {
+    pub(crate) fn replace(&self, py: Python<'_>, tensor: Tensor) -> Done<()> {
         match &self.held {
             Held::Value(held) => {
-                *held.write().unwrap_or_else(|broken| broken.into_inner()) = tensor;
+                let old = {
+                    let mut held = held.write().unwrap_or_else(|broken| broken.into_inner());
+                    std::mem::replace(&mut *held, tensor)
+                };
+                // Its memory may be an array of Python: freeing that may let another thread run, which reads this tensor.
+                drop(old);
                 Ok(())
             }
-            Held::Cell(leaf) => Ok(leaf.parameter.set(tensor)?),
+            Held::Cell(leaf) => {
+                leaf.parameter.set(tensor)?;
+                match InCapture::is_on() {
+                    true => Ok(()),
+                    false => Ok(py.detach(|| doorbell::nn::commit(&leaf.parameter))?),
+                }
+            }
         }
     }
+}
+
+/// Sets the gradient of a leaf. In a captured function it is a value of the trace.
+pub(crate) fn set_grad(leaf: &Arc<Leaf>, grad: Option<Tensor>) {
+    leaf.set_grad(grad);
+    CAPTURED.with(|captured| {
+        if let Some(touched) = captured.borrow_mut().last_mut() {
+            touched.push(leaf.clone());
+        }
+    });
 }
 
 /// Adds the gradients of a tensor of one element (or of `of * seed`, summed) to the leaves that it depends on, and computes
@@ -200,12 +222,7 @@ pub(crate) fn backward(py: Python<'_>, of: &Tensor, seed: Option<&Tensor>) -> Do
         ));
     }
     for (leaf, sum) in found {
-        leaf.set_grad(Some(sum));
-        CAPTURED.with(|captured| {
-            if let Some(touched) = captured.borrow_mut().last_mut() {
-                touched.push(leaf.clone());
-            }
-        });
+        set_grad(&leaf, Some(sum));
     }
     Ok(())
 }

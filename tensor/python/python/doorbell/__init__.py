@@ -3,7 +3,7 @@
     >>> import doorbell as db
     >>> x = db.Tensor([[1.0, 2.0], [3.0, 4.0]])
     >>> (x @ x + 1).sum(axis=0).tolist()
-    [18.0, 24.0]
+    [24.0, 34.0]
 
 The device is the one that the variable DEV names, or the CPU. help(doorbell.Tensor) lists the methods of tensors.
 """

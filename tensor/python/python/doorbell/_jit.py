@@ -13,11 +13,12 @@ R = TypeVar("R")
 
 def _flatten(value: Any, tensors: list[Tensor]) -> Any:
     """Where the tensors of nested tuples, lists and dicts are; other values stay what they are."""
-    if isinstance(value, Tensor):
+    if isinstance(value, Tensor) and not value.is_parameter:
         tensors.append(value)
         return ("tensor",)
     if isinstance(value, (tuple, list)):
-        return (type(value).__name__, tuple(_flatten(item, tensors) for item in value))
+        kind = "list" if isinstance(value, list) else "named" if hasattr(value, "_fields") else "tuple"
+        return (kind, tuple(_flatten(item, tensors) for item in value), type(value))
     if isinstance(value, dict):
         return ("dict", tuple((key, _flatten(item, tensors)) for key, item in value.items()))
     return ("value", type(value), value)
@@ -30,6 +31,8 @@ def _rebuilt(form: Any, tensors: list[Tensor]) -> Any:
         return tensors.pop(0)
     if kind == "tuple":
         return tuple(_rebuilt(item, tensors) for item in form[1])
+    if kind == "named":
+        return form[2](*(_rebuilt(item, tensors) for item in form[1]))
     if kind == "list":
         return [_rebuilt(item, tensors) for item in form[1]]
     if kind == "dict":
@@ -37,11 +40,23 @@ def _rebuilt(form: Any, tensors: list[Tensor]) -> Any:
     return form[2]
 
 
+def _case(tensors: list[Tensor]) -> Any:
+    return tuple((tensor.shape, tensor.dtype.name) for tensor in tensors)
+
+
+def _traced(function: Callable[..., Any], form: Any, forms: dict[Any, Any], tensors: list[Tensor]) -> list[Tensor]:
+    """Calls a function, notes the form of its result, and returns the tensors in it."""
+    args, kwargs = _rebuilt(form, list(tensors))
+    outputs: list[Tensor] = []
+    forms[_case(tensors)] = _flatten(function(*args, **kwargs), outputs)
+    return outputs
+
+
 class jit(Generic[R]):
     """A function that is captured: call 1 runs normally, call 2 is recorded, later calls replay the recording.
 
     There is a recording for each set of shapes and types, and of values that are no tensors (they must be hashable). Parameters
-    that the function reads or sets, and generators, are found by it. All else that it does (printing, counting, reading values of
+    that the function reads or sets, and generators, are found by it, also among its arguments. All else that it does (printing, counting, reading values of
     tensors) happens at the first two calls only; reading or realizing a tensor is an error at the second one.
 
     Gradients that backward() makes in it end with the call: take the optimizer's step in it, too.
@@ -52,8 +67,8 @@ class jit(Generic[R]):
         self._function = function
         self._device = device
         self._lock = threading.Lock()
-        self._captured: dict[Any, Jit] = {}
-        self._forms: dict[Any, Any] = {}
+        # What is recorded, with the forms of results by the shapes of inputs.
+        self._captured: dict[Any, tuple[Jit, dict[Any, Any]]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         tensors: list[Tensor] = []
@@ -61,31 +76,28 @@ class jit(Generic[R]):
         device = self._device or (tensors[0].device if tensors else default_device())
         key = (form, device)
         with self._lock:
-            captured = self._captured.get(key)
-            if captured is None:
-                captured = Jit(functools.partial(self._traced, form, key), device)
-                self._captured[key] = captured
+            known = self._captured.get(key)
+            if known is None:
+                forms: dict[Any, Any] = {}
+                known = (Jit(functools.partial(_traced, self._function, form, forms), device), forms)
+                self._captured[key] = known
+        captured, forms = known
         found = captured.call(tensors)
-        result: R = _rebuilt(self._forms[self._case(key, tensors)], found)
+        result: R = _rebuilt(forms[_case(tensors)], found)
         return result
-
-    @staticmethod
-    def _case(key: Any, tensors: list[Tensor]) -> Any:
-        return (key, tuple((tensor.shape, tensor.dtype.name) for tensor in tensors))
-
-    def _traced(self, form: Any, key: Any, tensors: list[Tensor]) -> list[Tensor]:
-        args, kwargs = _rebuilt(form, list(tensors))
-        outputs: list[Tensor] = []
-        result = _flatten(self._function(*args, **kwargs), outputs)
-        self._forms[self._case(key, tensors)] = result
-        return outputs
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if instance is None:
             return self
-        return functools.partial(self, instance)
+        # A method is recorded for each object, and the recording goes with the object.
+        name = f"_doorbell_jit_{id(self)}"
+        own = vars(instance).get(name)
+        if own is None:
+            own = jit(functools.partial(self._function, instance), self._device)
+            own = vars(instance).setdefault(name, functools.update_wrapper(own, self._function))
+        return own
 
     @property
     def captures(self) -> int:
         """How many recordings there are."""
-        return sum(captured.captures for captured in self._captured.values())
+        return sum(captured.captures for captured, _ in self._captured.values())

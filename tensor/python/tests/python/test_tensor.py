@@ -1,11 +1,13 @@
 """Tensors: data, types, operators, indexing, errors; numpy is the reference."""
 
 import copy
+import faulthandler
 import gc
 import pickle
 import tempfile
 import threading
 import unittest
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -102,12 +104,63 @@ class Data(unittest.TestCase):
             tensor.numpy()
         self.assertEqual(tensor.float().tolist(), [1.5])
 
+    def test_arrays_only_by_a_copy_are_refused_where_none_may_be_made(self):
+        tensor = db.Tensor([1.0, 2.0])
+        self.assertEqual(np.array(tensor, copy=False).ctypes.data, tensor.data_ptr())
+        self.assertEqual(np.asarray(tensor, dtype=np.float32).ctypes.data, tensor.data_ptr())
+        self.assertEqual(np.asarray(tensor, dtype=np.int32).tolist(), [1, 2])
+        self.assertNotEqual(np.array(tensor).ctypes.data, tensor.data_ptr())
+        with self.assertRaisesRegex(ValueError, "copy=False"):
+            np.array(tensor, dtype=np.float64, copy=False)
+
+    def test_what_numpy_reads_is_read(self):
+        class Column:
+            def __array__(self, dtype=None, copy=None):
+                return np.array([1.0, 2.0])
+
+        class Picture:
+            __array_interface__ = {"version": 3, "shape": (2, 2), "typestr": "|u1", "data": b"\x01\x02\x03\x04"}
+
+        self.assertEqual(db.Tensor(Column()).tolist(), [1.0, 2.0])
+        self.assertEqual((db.ones(2) + Column()).tolist(), [2.0, 3.0])
+        self.assertEqual(db.asarray(Picture()).tolist(), [[1, 2], [3, 4]])
+        self.assertEqual(db.Tensor([1, np.int64(2), np.float32(2.5)]).tolist(), [1.0, 2.0, 2.5])
+        self.assertEqual(db.Tensor([[np.int8(1), 2]]).dtype, db.int64)
+
+    def test_memory_of_arrays_is_given_back(self):
+        class Array(np.ndarray):
+            pass
+
+        gone = []
+        for make in (db.asarray, db.from_dlpack, lambda array: db.asarray(array[::2]) * 2):
+            array = np.arange(8, dtype=np.float32).view(Array)
+            weakref.finalize(array, gone.append, 1)
+            tensor = make(array)
+            tensor.tolist()
+            capsule = tensor.__dlpack__(max_version=(1, 1))
+            del array, tensor
+            db.default_device().synchronize()
+            gc.collect()
+            del capsule
+            # What is freed by a thread without an interpreter is freed at the next call.
+            db.default_device().synchronize()
+            gc.collect()
+            self.assertEqual(len(gone), 1)
+            gone.clear()
+
     def test_pickles_and_copies(self):
         tensor = db.Tensor([[1, 2], [3, 4]], dtype="int16")
         again = pickle.loads(pickle.dumps(tensor))
         self.assertEqual((again.tolist(), again.dtype), (tensor.tolist(), db.int16))
         self.assertEqual(copy.deepcopy(tensor).tolist(), tensor.tolist())
         self.assertIs(pickle.loads(pickle.dumps(db.float32)) == db.float32, True)
+        for given in (True, False):
+            again = pickle.loads(pickle.dumps(db.parameter([1.0, 2.0], requires_grad=given)))
+            self.assertEqual((again.tolist(), again.is_parameter, again.requires_grad), ([1.0, 2.0], True, given))
+        self.assertFalse(pickle.loads(pickle.dumps(tensor)).is_parameter)
+        for other in (db.default_device(), db.Rng(1), db.nn.Linear(1, 1), db.optim.SGD([db.Tensor(1.0, requires_grad=True)])):
+            with self.assertRaisesRegex(TypeError, "cannot pickle"):
+                pickle.dumps(other)
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -155,6 +208,31 @@ class Operators(unittest.TestCase):
         with self.assertRaises(TypeError):
             x @ 2
 
+    def test_assignments_with_operators(self):
+        x, a = db.Tensor([1.0, 2.0]), np.array([1.0, 2.0], dtype=np.float32)
+        same_one = x
+        x += 1
+        x *= [2.0, 3.0]
+        x -= db.Tensor(0.5)
+        x /= 2
+        x **= 2
+        x //= 0.5
+        a = ((((a + 1) * [2, 3] - 0.5) / 2) ** 2) // 0.5
+        same(x, a)
+        self.assertIs(x, same_one)
+        w = db.Tensor([1.0, 2.0], requires_grad=True)
+        (w * w).sum().backward()
+        kept = w
+        w -= 0.5 * w.grad
+        self.assertIs(w, kept)
+        self.assertEqual((w.tolist(), w.requires_grad), ([0.0, 0.0], True))
+        with self.assertRaises(db.ShapeError):
+            x += db.ones((3, 2))
+        n = db.Tensor([1, 2])
+        with self.assertRaisesRegex(db.DTypeError, "float32"):
+            n += 0.5
+        self.assertEqual(n.tolist(), [1, 2])
+
     def test_numbers(self):
         x = db.Tensor([3])
         self.assertEqual((int(x), float(x), bool(x)), (3, 3.0, True))
@@ -174,6 +252,22 @@ class Operators(unittest.TestCase):
         self.assertTrue(text.startswith("Tensor([[1, 2],"), text)
         self.assertIn("shape=[2, 2], dtype=int64, device=CPU:0", text)
         self.assertIn("requires_grad=True", repr(db.Tensor(1.0, requires_grad=True)))
+
+
+class Arguments(unittest.TestCase):
+    def test_errors_say_what_was_expected(self):
+        x = db.Tensor([[1.0, 2.0], [3.0, 4.0]])
+        for work, kind, text in (
+            (lambda: x.to(3), TypeError, "expected a device or its name, found int"),
+            (lambda: x.sum(axis=1.5), TypeError, "expected an integer or a sequence of integers, found float"),
+            (lambda: db.zeros(10**20), OverflowError, ""), (lambda: db.zeros(-1), ValueError, "0 or more"),
+            (lambda: db.Tensor(2**63), OverflowError, "beyond int64"), (lambda: db.Tensor(None), TypeError, "cannot make a tensor of NoneType"),
+            (lambda: x.reshape(3), db.ShapeError, "4 elements"), (lambda: x.astype(object), TypeError, "one of bool, int8"),
+            (lambda: db.Tensor([1], dtype="int8") + 300, db.DTypeError, "300 does not fit"), (lambda: np.exp(x), TypeError, "ufunc"),
+            (lambda: db.zeros((1 << 20, 1 << 20)).realize(), MemoryError, "bytes"), (lambda: iter(db.Tensor(1)), TypeError, "without axes"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                work()
 
 
 class Methods(unittest.TestCase):
@@ -244,6 +338,7 @@ class Indexing(unittest.TestCase):
         for key in (
             0, -1, (1, 2), (1, 2, 3), slice(1, 3), slice(None, None, -1), slice(3, 0, -2), (..., 1), (0, ..., 1), None, (None, 1), (1, None),
             (slice(None), None, 2), slice(5, 9), rows, (rows, rows), (slice(None), rows), (0, rows), (rows, slice(1, 3), rows), (rows, None, 1),
+            (slice(None, 10**30), slice(-(10**30), None)), (slice(None), rows, ..., rows), (slice(None), 0, ..., rows),
             (slice(None), rows[:, None], rows), [1, 2], mask, mask[:, 0, 0], (slice(None), mask[0, :, 0]), [], np.int64(1), (rows, 1), (1, rows, 2),
         ):
             with self.subTest(key=key):
@@ -255,13 +350,18 @@ class Indexing(unittest.TestCase):
         same(self.x[self.x > 100], self.a[self.a > 100])
 
     def test_errors(self):
-        for key in (4, -5, (0, 5), (0, 0, 0, 0), (..., ...), [4], db.Tensor([1.5]), np.zeros((2, 2), dtype=bool)):
+        for key in (
+            4, -5, (0, 5), (0, 0, 0, 0), (..., ...), [4], db.Tensor([1.5]), np.zeros((2, 2), dtype=bool), 10**30, -(10**30), 1.0, "a", True,
+            ([0, 1], [0, 1, 2]),
+        ):
             with self.subTest(key=key), self.assertRaises(IndexError):
                 self.x[key].tolist()
         with self.assertRaisesRegex(db.RangeError, "index 4 of axis 0, which has 4 elements; use -4..4"):
             self.x[4]
+        with self.assertRaises(ValueError):
+            self.x[::0]
         with self.assertRaises(TypeError):
-            self.x["a"]
+            self.x[1.5:]
 
     def test_assignment(self):
         for key, value in (
@@ -278,6 +378,29 @@ class Indexing(unittest.TestCase):
 
 
 class Threads(unittest.TestCase):
+    def test_what_waits_gives_the_lock_of_the_interpreter_up(self):
+        inside, go = threading.Event(), threading.Event()
+        found = []
+
+        @db.jit
+        def f(x):
+            inside.set()
+            go.wait(60)
+            return x + 1
+
+        # The second call waits for the first one, which waits for this thread.
+        threads = [threading.Thread(target=lambda n=n: found.append(f(db.ones(n)).tolist())) for n in (2, 3)]
+        faulthandler.dump_traceback_later(100, exit=True)
+        threads[0].start()
+        inside.wait(60)
+        threads[1].start()
+        threads[1].join(0.2)
+        go.set()
+        for thread in threads:
+            thread.join(60)
+        faulthandler.cancel_dump_traceback_later()
+        self.assertEqual(sorted(found), [[2.0, 2.0], [2.0, 2.0, 2.0]])
+
     def test_many_threads_compute_at_once(self):
         found = [None] * 8
 
