@@ -237,9 +237,7 @@ fn a_view_is_a_look_until_it_is_computed() -> Result<()> {
     let kept = x.clone();
     let of_all = Jit::new(&e, move |_: &[Tensor]| Ok(vec![kept.add(1)?]));
     let held = x.clone();
-    let frozen = Frozen::capture(&e, &[(vec![2], DType::F32)], |y| {
-        Ok(vec![held.add(&y[0])?])
-    })?;
+    let frozen = Frozen::capture(&e, &[(vec![2], DType::F32)], |y| Ok(vec![held.add(&y[0])?]))?;
     let one = Tensor::ones(&e, &[2], DType::F32)?;
     for i in 0..4 {
         let i = i as f32;
@@ -247,10 +245,7 @@ fn a_view_is_a_look_until_it_is_computed() -> Result<()> {
         let want = [i + 1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
         assert_eq!(floats(&x.add(1)?), want);
         assert_eq!(floats(&of_all.call(&[])?[0]), want);
-        assert_eq!(
-            floats(&frozen.call(std::slice::from_ref(&one))?[0]),
-            want
-        );
+        assert_eq!(floats(&frozen.call(std::slice::from_ref(&one))?[0]), want);
     }
     assert_eq!(of_all.captures(), 1);
     // It is read: from now on it is what was found.
@@ -354,7 +349,10 @@ fn loops_and_tables_in_memory_of_others_are_read_at_each_call() -> Result<()> {
         let found = frozen.call(std::slice::from_ref(&at))?;
         for (found, want) in found.iter().zip(&want) {
             let near = floats(found).into_iter().zip(floats(want));
-            assert!(near.into_iter().all(|(a, b)| (a - b).abs() < 1e-4), "{seed}");
+            assert!(
+                near.into_iter().all(|(a, b)| (a - b).abs() < 1e-4),
+                "{seed}"
+            );
         }
     }
     Ok(())
