@@ -5,16 +5,20 @@
 //! [`Tensor::from_blob`] over memory in row-major order is a realized tensor, and its storage is that memory. Whoever
 //! has the memory may change it. Each evaluation reads it anew: a read of the tensor, an operation on it that has not run, a
 //! replay of a captured function that uses it, a call of a function with constant weights ([`crate::Frozen`]) or of a
-//! model. A tensor that is *computed* from it keeps its values from its first evaluation on, as all tensors do.
+//! model. A tensor that was *computed* from it (read, realized, or an output) keeps its values, as all tensors do. What was
+//! only on the way to such a tensor was not kept: it is computed again for the next one, as a gradient is, which
+//! needs the values that operations had, and finds those of then.
 //!
 //! Evaluation is asynchronous: [`Tensor::realize`] returns before the memory is read. It may be changed once results
 //! were read, or after [`Engine::synchronize`].
 //!
-//! Memory with other strides is a view of it, computed like any other tensor: it keeps the values of its first
-//! evaluation. Make another one to look again.
+//! Memory with other strides is a view of it, a tensor that is not computed yet. Operations read through it, and each evaluation
+//! reads the memory, until the view itself is computed: because it is read, or is an input of a captured function or of a
+//! model. Then it has the values of that time. Make another one to look again.
 //!
-//! Nothing writes there but [`Tensor::overwrite`]. A parameter over such memory has new memory once it is set, by an
-//! optimizer or by hand: its owner counts as a holder of the old value, see [`crate::param`].
+//! Nothing writes there but [`Tensor::overwrite`]. A parameter that is made of such a tensor, or set to it, has this memory, and
+//! other memory once it is set again, by an optimizer or by hand: the owner counts as a holder of the old value, see
+//! [`crate::param`].
 //!
 //! # Lifetime
 //!
@@ -174,6 +178,15 @@ impl Layout {
     }
 }
 
+/// Whether memory is mapped for reads only.
+fn is_read_only(memory: &Import) -> bool {
+    match memory {
+        // A write of nothing behind the last byte is refused there.
+        Import::Host(view) => view.copy_from_slice(view.len(), &[]).is_err(),
+        Import::DmaBuf(..) | Import::Device { .. } => false,
+    }
+}
+
 /// How many bytes some memory has.
 fn bytes_of(memory: &Import) -> u64 {
     match memory {
@@ -237,8 +250,8 @@ impl Tensor {
     ///
     /// # Safety
     /// While `owner` lives, the bytes stay mapped, for writes too unless they are [`Access::ReadOnly`], and no Rust
-    /// reference exists to any of them, except to atomics. Nobody writes them while an evaluation reads them: values of
-    /// such elements are unspecified. While [`Tensor::overwrite`] runs, nobody uses them.
+    /// reference exists to any of them, except to atomics. Nobody writes them while an evaluation reads them, and nobody uses
+    /// them while [`Tensor::overwrite`] runs.
     pub unsafe fn from_blob(
         engine: &Engine,
         data: *mut u8,
@@ -279,7 +292,7 @@ impl Tensor {
     /// another library on the same GPU. See [the module](crate::blob), and [`hcq::Device::import`] for which device takes what.
     ///
     /// # Errors
-    /// As [`Tensor::from_blob`].
+    /// As [`Tensor::from_blob`]; [`Access::ReadWrite`] of a read-only view.
     pub fn from_import(
         engine: &Engine,
         memory: &Import,
@@ -307,6 +320,12 @@ impl Tensor {
                 ),
             );
         };
+        if access == Access::ReadWrite && is_read_only(memory) {
+            return shape_error(
+                op,
+                format!("{memory:?} are mapped read-only; share them with Access::ReadOnly"),
+            );
+        }
         let whole = executor.device().import(memory)?;
         whole.share(match access {
             Access::ReadOnly => Sharing::ReadOnly,
@@ -385,7 +404,7 @@ impl Tensor {
     }
 
     /// Puts the values of another tensor into the memory of this one, which others have, too; waits until they are
-    /// there. Tensors that were computed from the old values keep theirs.
+    /// there. Tensors that were computed from the old values keep theirs; those that were not computed yet find the new ones.
     ///
     /// # Errors
     /// A tensor whose memory is its own, a computed view, or read-only memory; another shape, type or engine; [`crate::Error::Capture`]

@@ -246,8 +246,8 @@ impl Op {
 
 /// Where the elements of a realized tensor are, in row-major order without gaps.
 ///
-/// They never change while the storage is shared. New values of a parameter overwrite the old ones only if nothing
-/// else holds these; see [`crate::param`].
+/// They never change while the storage is shared, unless the memory is that of others ([`crate::blob`]). New values of a
+/// parameter overwrite the old ones only if nothing else holds these; see [`crate::param`].
 #[derive(Clone, Debug)]
 pub enum Storage {
     /// In host memory; uploaded when first used by a device.

@@ -79,7 +79,8 @@ typedef struct doorbell_blob {
 /* A tensor over memory of the caller, without a copy. release is called once, by any thread, when nothing uses the memory any more,
  * also if this call fails (but not for blob NULL); work that is over lets go of it at the latest in doorbell_synchronize.
  * Each run reads the memory as it is then: change it after results were read, or after doorbell_synchronize. With strides
- * other than row-major the tensor has the values of its first use. Nothing but doorbell_overwrite writes there. */
+ * other than row-major the tensor has the values of its first use (read, run, overwrite): make another one for the next. Nothing but
+ * doorbell_overwrite writes there. */
 int doorbell_from_blob(const doorbell_engine *engine, const doorbell_blob *blob, doorbell_tensor **out);
 /* A tensor of a copy of row-major bytes. */
 int doorbell_from_bytes(const doorbell_engine *engine, uint32_t type, const int64_t *shape, uint32_t rank, const void *data,

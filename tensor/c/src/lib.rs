@@ -64,7 +64,12 @@ impl From<doorbell::Error> for Failure {
 
 impl From<onnx::OnnxError> for Failure {
     fn from(e: onnx::OnnxError) -> Failure {
-        Failure(MODEL, e.to_string())
+        let code = match e {
+            onnx::OnnxError::Input { .. } => ARGUMENT,
+            onnx::OnnxError::Engine { .. } => DEVICE,
+            _ => MODEL,
+        };
+        Failure(code, e.to_string())
     }
 }
 
@@ -120,6 +125,14 @@ pub struct Model {
     /// Names of inputs and outputs.
     ports: [Vec<CString>; 2],
 }
+
+// The header lets all threads use them at once, and any of them free them.
+const _: () = {
+    const fn by_all_threads<T: Send + Sync>() {}
+    by_all_threads::<Engine>();
+    by_all_threads::<Tensor>();
+    by_all_threads::<Model>();
+};
 
 /// `struct doorbell_blob` of the header.
 #[repr(C)]

@@ -51,21 +51,20 @@ pub(crate) fn copied(
         return of_lists(given, dtype, engine);
     }
     let found = shared(given, engine)?;
-    let found = match dtype {
-        Some(dtype) => found.cast(dtype)?,
-        None => found,
+    let in_type = |tensor: Tensor| match dtype {
+        Some(dtype) => tensor.cast(dtype),
+        None => Ok(tensor),
     };
-    if !found.is_shared() {
-        return Ok(found);
+    // Of an array with other strides it is a view that is not computed yet.
+    let is_tensor = given.cast::<PyTensor>().is_ok();
+    let is_view = !is_tensor && found.storage().is_none();
+    if !found.is_shared() && !is_view {
+        return Ok(in_type(found)?);
     }
     // Others may change the memory: it is read now.
     let bytes = given.py().detach(|| found.to_bytes())?;
-    Ok(Tensor::from_bytes(
-        engine,
-        bytes,
-        found.shape(),
-        found.dtype(),
-    )?)
+    let own = Tensor::from_bytes(engine, bytes, found.shape(), found.dtype())?;
+    Ok(in_type(own)?)
 }
 
 /// A tensor in the memory of an array, where the device can read it; else with a copy.

@@ -239,7 +239,9 @@ impl Capture {
             return Err(e);
         }
         executor.keep(&run.last, keep);
-        drop((moved, turn));
+        // The old values behind it: of memory that others have the owner is told.
+        drop(turn);
+        drop(moved);
         if executor.options().profile {
             let over = run.graph.wait(executor.deadline());
             let runs = over.map_err(Into::into);

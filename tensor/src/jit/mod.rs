@@ -11,7 +11,8 @@
 //! - A parameter that it reads has in each call the value of then, also one that was set or loaded in
 //!   the meantime. A parameter that it sets has the new value after the call.
 //! - A generator ([`crate::Rng`]) gives each call the numbers that it would give to a plain one.
-//! - A tensor from outside is a value like any other: it stays what it is.
+//! - A tensor from outside is a value like any other: it stays what it is. Memory that others have, too
+//!   ([`crate::blob`]), is read by each call.
 //! - A captured function that is called inside another becomes a part of it.
 //!
 //! All other effects happen at the first two calls only. Those that can be detected are refused: reading or
@@ -269,6 +270,12 @@ impl<F: FnMut(&[Tensor]) -> Result<Vec<Tensor>>> Jit<F> {
                 false => t,
             });
         let outputs: Vec<Tensor> = outputs.collect();
+        for parameter in &set {
+            let value = parameter.current();
+            if value.is_shared() {
+                parameter.set(value.copied())?;
+            }
+        }
         commit_with(&outputs, &set, &[])?;
         // Without a graph, too, which would hold the state from before. An input that is returned is the caller's.
         let outputs = outputs.into_iter();

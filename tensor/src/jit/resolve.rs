@@ -8,12 +8,12 @@ use crate::graph::{Engine, Op, Tensor};
 
 /// Computes what is older than the trace (`first` is the number of the next tensor when it began) and still
 /// lazy: a weight that was drawn or loaded before, a value from another engine. A replay would compute it
-/// again.
+/// again. What only says where elements of memory are that others may change stays: replays read that memory.
 ///
 /// # Errors
 /// A copy from another engine that the function itself makes; those of compiling and of the device.
 pub(super) fn resolve(engine: &Engine, roots: &[Tensor], first: u64) -> Result<()> {
-    compute(engine, roots, first, |tensor| !cheap(tensor))
+    compute(engine, roots, first, |t| !cheap(t) && !is_look(t))
 }
 
 /// [`resolve`] for copies from other engines alone.
@@ -91,4 +91,16 @@ fn cheap(tensor: &Tensor) -> bool {
             _ => return false,
         }
     }
+}
+
+/// Whether it is a view of memory that others have, too.
+fn is_look(tensor: &Tensor) -> bool {
+    let mut at = tensor.clone();
+    while at.storage().is_none() && at.node().op.is_movement() {
+        let Some(below) = at.node().src().first().cloned() else {
+            return false;
+        };
+        at = below;
+    }
+    at.is_shared()
 }

@@ -144,8 +144,8 @@ impl Tracer {
         program: &Program,
         given: Vec<(Slot, Value)>,
     ) -> Result<Outputs, OnnxError> {
-        let values = match self.evaluate(program, given, None) {
-            Ok(values) => values,
+        let values: Vec<Value> = match self.evaluate(program, given, None) {
+            Ok(values) => values.into_iter().map(Value::unshared).collect(),
             Err(fault) => return Err(self.error(fault)),
         };
         let mut tensors = Vec::new();

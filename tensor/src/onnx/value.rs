@@ -137,6 +137,25 @@ impl Value {
         })
     }
 
+    /// The same in other memory where others have that, too: an input that a model gives back.
+    pub(super) fn unshared(self) -> Value {
+        match self {
+            Value::Tensor(array) if array.tensor.is_shared() => Array {
+                tensor: array.tensor.copied(),
+                elem: array.elem,
+            }
+            .into(),
+            Value::Sequence(items) => {
+                let items = items.iter().cloned().map(Value::unshared);
+                Value::Sequence(Arc::new(items.collect()))
+            }
+            Value::Optional(Some(value)) => {
+                Value::Optional(Some(Arc::new(Value::clone(&value).unshared())))
+            }
+            other => other,
+        }
+    }
+
     /// The tensors in it.
     pub(super) fn tensors<'a>(&'a self, out: &mut Vec<&'a Tensor>) {
         match self {

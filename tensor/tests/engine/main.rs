@@ -7,6 +7,7 @@ mod chains;
 mod contractions;
 mod device;
 mod gradients;
+mod lent;
 mod loops;
 mod nn;
 mod packed;

@@ -20,8 +20,8 @@ use tensor::param::commit;
 use tensor::{Access, DType, Engine, Frozen, Jit, Layout, Parameter, Result, Tensor, on_release};
 
 /// Memory of somebody else.
-struct Memory {
-    view: View,
+pub(crate) struct Memory {
+    pub(crate) view: View,
     /// How often it was let go of.
     released: Arc<AtomicU32>,
 }
@@ -36,7 +36,7 @@ impl Drop for Counted {
 }
 
 impl Memory {
-    fn of(values: &[f32]) -> Memory {
+    pub(crate) fn of(values: &[f32]) -> Memory {
         let memory = Memory {
             view: View::alloc(values.len() * 4, 64).unwrap(),
             released: Arc::default(),
@@ -45,38 +45,38 @@ impl Memory {
         memory
     }
 
-    fn set(&self, values: &[f32]) {
+    pub(crate) fn set(&self, values: &[f32]) {
         let words: Vec<u32> = values.iter().map(|x| x.to_bits()).collect();
         self.view.write_words(0, &words).unwrap();
     }
 
-    fn values(&self) -> Vec<f32> {
+    pub(crate) fn values(&self) -> Vec<f32> {
         let mut words = vec![0u32; self.view.len() / 4];
         self.view.read_words(0, &mut words).unwrap();
         words.into_iter().map(f32::from_bits).collect()
     }
 
-    fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.view.as_ptr().addr() as u64
     }
 
-    fn tensor(&self, e: &Engine, layout: &Layout, access: Access) -> Result<Tensor> {
+    pub(crate) fn tensor(&self, e: &Engine, layout: &Layout, access: Access) -> Result<Tensor> {
         let counted = Counted(self.released.clone());
         let view = self.view.clone().with_guard(counted);
         Tensor::from_import(e, &Import::Host(view), layout, access)
     }
 
-    fn row(&self, e: &Engine) -> Tensor {
+    pub(crate) fn row(&self, e: &Engine) -> Tensor {
         let layout = Layout::new(&[self.view.len() / 4], DType::F32);
         self.tensor(e, &layout, Access::ReadWrite).unwrap()
     }
 
-    fn released(&self) -> u32 {
+    pub(crate) fn released(&self) -> u32 {
         self.released.load(Ordering::SeqCst)
     }
 }
 
-fn floats(t: &Tensor) -> Vec<f32> {
+pub(crate) fn floats(t: &Tensor) -> Vec<f32> {
     t.to_vec().unwrap()
 }
 

@@ -74,6 +74,12 @@ class Data(unittest.TestCase):
         tensor = db.Tensor(array)
         array[:] = 5
         self.assertEqual(tensor.tolist(), [1.0, 1.0, 1.0])
+        # Also where it is in another order, or in another type.
+        square = np.arange(4, dtype=np.float32).reshape(2, 2)
+        turned, whole = db.Tensor(square.T), db.Tensor(square, dtype=db.int32)
+        square[:] = 7
+        self.assertEqual(turned.tolist(), [[0.0, 2.0], [1.0, 3.0]])
+        self.assertEqual(whole.tolist(), [[0, 1], [2, 3]])
         shared = db.asarray(array)
         (db.Tensor([1.0, 2.0, 3.0])).copy_into(shared)
         self.assertEqual(array.tolist(), [1.0, 2.0, 3.0])

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hcq::{Buffer, Command, Sharing};
 
-use super::DeviceExecutor;
+use super::{DeviceExecutor, found};
 use crate::error::Result;
 use crate::graph::{Storage, Tensor};
 
@@ -39,6 +39,7 @@ impl DeviceExecutor {
         if from.bytes() == 0 || is_same || !self.device.reaches(&from) {
             return Ok(None);
         }
+        found(&from)?;
         let to = self.alloc(from.bytes())?;
         let copy = Command::Copy {
             dst: to.va().0.into(),
@@ -73,6 +74,8 @@ impl DeviceExecutor {
     /// Those of uploading it and of the device.
     pub(crate) fn overwrite(&self, to: &Buffer, value: &Tensor) -> Result<()> {
         let from = self.resident(value)?;
+        // What others have written there must not come out of a cache behind it.
+        found(to)?;
         match from.va() == to.va() {
             true => self.settled(to),
             false => self.put(to, &from),
