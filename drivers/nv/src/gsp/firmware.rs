@@ -6,7 +6,7 @@ use firmware_tools::nv::booter::Booter;
 use firmware_tools::nv::chip::Chip;
 use firmware_tools::nv::fmc::Fmc;
 use firmware_tools::nv::gsp::Gsp;
-use firmware_tools::nv::{Branch, Version};
+use firmware_tools::nv::{Branch, Version, known};
 use firmware_tools::search::{Found, Search};
 
 use super::error::Cause;
@@ -17,6 +17,7 @@ const KNOWN: &str = "535 (from 535.86), 550 (from 550.54), 570 (from 570.86)";
 /// The files, in the order of [`Chip::boot_files`].
 pub(super) struct Firmware {
     chip: Chip,
+    version: Version,
     files: Vec<Found>,
 }
 
@@ -64,14 +65,24 @@ impl Firmware {
     /// Reads the files of the newest version that are there.
     ///
     /// # Errors
-    /// [`Cause::Files`] with the first that is missing of the newest version.
+    /// [`Cause::Files`] with the first that is missing of the newest version, or is one of another chip or version.
     pub(super) fn find(chip: &Chip, search: &Search) -> Result<Firmware, Cause> {
         let mut first = None;
         for version in chip.versions().iter().rev() {
             let names = chip.boot_files(*version);
             let files = names.iter().map(|name| search.find(name));
             match files.collect::<Result<Vec<_>, _>>() {
-                Ok(files) => return Ok(Firmware { chip: *chip, files }),
+                Ok(files) => {
+                    // The first says its version itself; it is long.
+                    for (name, file) in names.iter().zip(&files).skip(1) {
+                        known::check(name, &file.bytes)?;
+                    }
+                    return Ok(Firmware {
+                        chip: *chip,
+                        version: *version,
+                        files,
+                    });
+                }
                 Err(error) => first = first.or(Some(error)),
             }
         }
@@ -88,6 +99,12 @@ impl Firmware {
         };
         let name = |file: &Found| file.path.display().to_string();
         let image = Gsp::parse(&name(gsp), &gsp.bytes)?;
+        if image.version != self.version {
+            return Err(Cause::Contents {
+                file: name(gsp),
+                what: format!("of version {}, expected {}", image.version, self.version),
+            });
+        }
         let signature = image.signature(self.chip.signature);
         let signature = signature.ok_or_else(|| Cause::Contents {
             file: name(gsp),
