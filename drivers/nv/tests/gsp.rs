@@ -100,7 +100,7 @@ fn files_of_another_chip_or_version_are_refused() {
     bytes[at..at + version.len()].copy_from_slice(b"570.133");
     std::fs::write(&gsp, bytes).unwrap();
     let said = refused(&made, "ga102");
-    let expected = "gsp-570.144.bin: of version 570.133, expected 570.144";
+    let expected = "gsp-570.144.bin: .fwversion is 570.133, expected 570.144";
     assert!(said.contains(expected), "{said}");
 
     let Some(mut published) = Firmware::published() else {

@@ -17,7 +17,6 @@ const KNOWN: &str = "535 (from 535.86), 550 (from 550.54), 570 (from 570.86)";
 /// The files, in the order of [`Chip::boot_files`].
 pub(super) struct Firmware {
     chip: Chip,
-    version: Version,
     files: Vec<Found>,
 }
 
@@ -73,15 +72,11 @@ impl Firmware {
             let files = names.iter().map(|name| search.find(name));
             match files.collect::<Result<Vec<_>, _>>() {
                 Ok(files) => {
-                    // The first says its version itself; it is long.
+                    // The first is long, and its parser compares the version in it with its name.
                     for (name, file) in names.iter().zip(&files).skip(1) {
                         known::check(name, &file.bytes)?;
                     }
-                    return Ok(Firmware {
-                        chip: *chip,
-                        version: *version,
-                        files,
-                    });
+                    return Ok(Firmware { chip: *chip, files });
                 }
                 Err(error) => first = first.or(Some(error)),
             }
@@ -99,12 +94,6 @@ impl Firmware {
         };
         let name = |file: &Found| file.path.display().to_string();
         let image = Gsp::parse(&name(gsp), &gsp.bytes)?;
-        if image.version != self.version {
-            return Err(Cause::Contents {
-                file: name(gsp),
-                what: format!("of version {}, expected {}", image.version, self.version),
-            });
-        }
         let signature = image.signature(self.chip.signature);
         let signature = signature.ok_or_else(|| Cause::Contents {
             file: name(gsp),
