@@ -441,6 +441,7 @@ fn unusable(target: &Target, why: &Unusable) -> Error {
         Unusable::Unsupported { .. } | Unusable::OldKernel { .. } | Unusable::Incomplete { .. } => {
             Error::Unsupported { asked, why: text }
         }
+        Unusable::Gone { .. } => Error::NotStarted { asked, why: text },
         Unusable::NoDriver { .. } => none(
             target,
             format!("{text}. For a simulated card, use DEV=TWINKFD+AMD::gfx1100"),

@@ -57,8 +57,11 @@ pub enum Standing {
     Unknown,
 }
 
-/// The file of other names only that has this hash.
+/// The file of other names only that has this hash, if `name` is that of a file of a release: other chips may have the same.
 pub(crate) fn with_other_name(name: &str, sha256: &str) -> Option<Known> {
+    if releases(name).is_empty() {
+        return None;
+    }
     let mut same = FILES.iter().filter(|known| known.sha256 == sha256);
     let first = same.clone().next()?;
     same.all(|known| known.name != name).then_some(*first)

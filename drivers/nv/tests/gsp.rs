@@ -81,6 +81,51 @@ fn a_card_starts_answers_and_ends_again_and_again() {
     }
 }
 
+/// Files that are whole, and of another chip or version than their names say, are named; nothing is done to the card.
+#[test]
+fn files_of_another_chip_or_version_are_refused() {
+    let refused = |firmware: &Firmware, chip: &str| {
+        let machine = firmware.machine(chip, |_| {});
+        let error = firmware.start(&machine, false).err().unwrap();
+        assert_eq!(error.stage, Stage::Files, "{error}");
+        is_left(&machine, chip);
+        error.to_string()
+    };
+    let made = Firmware::made();
+    let gsp = made.folder.join("ga102/gsp/gsp-570.144.bin");
+    let mut bytes = std::fs::read(&gsp).unwrap();
+    let version = b"570.144";
+    let mut parts = bytes.windows(version.len());
+    let at = parts.position(|part| part == version).unwrap();
+    bytes[at..at + version.len()].copy_from_slice(b"570.133");
+    std::fs::write(&gsp, bytes).unwrap();
+    let said = refused(&made, "ga102");
+    let expected = "gsp-570.144.bin: .fwversion is 570.133, expected 570.144";
+    assert!(said.contains(expected), "{said}");
+
+    let Some(mut published) = Firmware::published() else {
+        return;
+    };
+    let own = published.folder.join("nvidia");
+    let folder = tempfile::tempdir().unwrap();
+    let to = folder.path().join("ad102/gsp");
+    std::fs::create_dir_all(&to).unwrap();
+    for kind in ["gsp", "bootloader", "booter_load", "booter_unload"] {
+        let from = if kind == "booter_load" {
+            "ga102"
+        } else {
+            "ad102"
+        };
+        let name = format!("{kind}-570.144.bin");
+        std::os::unix::fs::symlink(own.join(from).join("gsp").join(&name), to.join(name)).unwrap();
+    }
+    published.folder = folder.path().to_owned();
+    let said = refused(&published, "ad102");
+    let expected =
+        "ad102/gsp/booter_load-570.144.bin: this is ga102/gsp/booter_load-570.144.bin of";
+    assert!(said.contains(expected), "{said}");
+}
+
 #[test]
 fn a_card_that_somebody_left_running_is_reset() {
     for firmware in [Some(Firmware::made()), Firmware::published()] {

@@ -56,7 +56,7 @@ pub fn steps(recording: &Recording, names: &mut Names) -> Vec<Step> {
     steps
 }
 
-/// How far the host has read an interrupt ring, and the card has filled it.
+/// How far the host has read an interrupt ring, and the card has filled it; `_RING1` follows for more rings.
 const INTERRUPT_POINTERS: [&str; 2] = ["IH_RB_RPTR", "IH_RB_WPTR"];
 
 /// Parts of the names of registers that are other ones at each look: clocks, and how far rings are.
@@ -72,13 +72,18 @@ const COUNTERS: [&str; 6] = [
 /// What of a step two runs have in common, if anything.
 fn comparable(mut step: Step) -> Option<Step> {
     let register = step.what.rsplit('.').next().unwrap_or_default();
-    let has = |names: &[&str]| names.iter().any(|name| register.contains(name));
+    let is_pointer = |name: &&str| {
+        let rest = register.strip_prefix(*name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("_RING"))
+    };
+    // Where a pointer is kept does not move.
+    let counts = |name: &&str| register.contains(*name) && !register.contains("_ADDR");
     // A ring is told to be empty once; then its pointers follow the interrupts.
     let is_emptied = step.is_write && step.value == Some(0);
-    if has(&INTERRUPT_POINTERS) && !is_emptied {
+    if INTERRUPT_POINTERS.iter().any(|name| is_pointer(name)) && !is_emptied {
         return None;
     }
-    if !step.is_write && has(&COUNTERS) {
+    if !step.is_write && COUNTERS.iter().any(|name| counts(name)) {
         step.value = None;
     }
     Some(step)
@@ -248,6 +253,10 @@ mod tests {
         assert!(pointer("OSSSYS0.IH_RB_RPTR", true, 0x40).is_none());
         assert!(pointer("OSSSYS0.IH_RB_WPTR_RING1", false, 0x40).is_none());
         assert!(pointer("OSSSYS0.IH_RB_RPTR", true, 0).is_some());
+        let place = pointer("OSSSYS0.IH_RB_WPTR_ADDR_LO", true, 0x40);
+        assert_eq!(place.unwrap().value, Some(0x40));
+        let place = pointer("GC0.CP_HQD_PQ_RPTR_REPORT_ADDR", false, 0x40);
+        assert_eq!(place.unwrap().value, Some(0x40));
         let clock = pointer("SMUIO0.GOLDEN_TSC_COUNT_LOWER", false, 77);
         assert_eq!(clock.unwrap().value, None);
     }

@@ -2,6 +2,10 @@
 
 use std::sync::LazyLock;
 
+use super::chip::Chip;
+use crate::manifest;
+use crate::{Error, belongs};
+
 /// A file of a release.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
@@ -45,11 +49,25 @@ pub enum Standing {
     Unknown,
 }
 
-/// The file of other names only that has this hash. Chips share files, under a name each.
+/// A name with the folder of the chip that its chip has its files of: in a package the one is a link to the other.
+fn linked(name: &str) -> String {
+    let parts = name.split('/');
+    let parts: Vec<_> = parts
+        .map(|part| Chip::of(part).map_or(part, |chip| chip.like))
+        .collect();
+    parts.join("/")
+}
+
+/// The file of other names only that has this hash, if `name` is that of a file of a release. Chips share files, under a name
+/// each.
 pub(crate) fn with_other_name(name: &str, sha256: &str) -> Option<Known> {
+    let name = linked(name);
+    if !FILES.iter().any(|known| is_named(&name, known)) {
+        return None;
+    }
     let mut same = FILES.iter().filter(|known| known.sha256 == sha256);
     let first = same.clone().next()?;
-    same.all(|known| !is_named(name, known)).then_some(*first)
+    same.all(|known| !is_named(&name, known)).then_some(*first)
 }
 
 /// Whether a file has the name of a known one, as far as both have folders.
@@ -63,9 +81,18 @@ fn is_named(name: &str, known: &Known) -> bool {
     ends(name, known.name) || ends(known.name, name)
 }
 
+/// Looks whether a file is one of another name: of another chip or version.
+///
+/// # Errors
+/// [`Error::Other`], with what it is.
+pub fn check(name: &str, bytes: &[u8]) -> Result<(), Error> {
+    belongs::nvidia(name, &manifest::sha256(bytes))
+}
+
 /// Compares a file with the releases. `name` has as many of its folders as are known: chips have files of their own.
 pub fn standing(name: &str, sha256: &str) -> Standing {
-    let named = |known: &&Known| is_named(name, known);
+    let name = linked(name);
+    let named = |known: &&Known| is_named(&name, known);
     let same = FILES
         .iter()
         .rfind(|known| named(known) && known.sha256 == sha256);
@@ -117,6 +144,30 @@ mod tests {
             standing("booter_load-571.1.bin", ada.sha256),
             Standing::Unknown
         );
+    }
+
+    #[test]
+    fn a_file_of_another_name_is_found() {
+        let known = |name: &str| *FILES.iter().find(|known| known.name == name).unwrap();
+        let ada = known("ad102/gsp/booter_load-570.144.bin");
+        let other = |name: &str| with_other_name(name, ada.sha256).map(|known| known.name);
+        // By its own name, with and without folders, and through the link of a chip that has the same files.
+        for name in [
+            "booter_load-570.144.bin",
+            ada.name,
+            "/x/nvidia/ad104/gsp/booter_load-570.144.bin.xz",
+        ] {
+            assert_eq!(other(name), None, "{name}");
+        }
+        for name in [
+            "ga102/gsp/booter_load-570.144.bin",
+            "/x/nvidia/ga104/gsp/booter_load-570.144.bin",
+            "booter_unload-570.144.bin",
+        ] {
+            assert_eq!(other(name), Some(ada.name), "{name}");
+        }
+        // Nobody knows what is in a file of this name.
+        assert_eq!(other("booter_load-571.1.bin"), None);
     }
 
     #[test]

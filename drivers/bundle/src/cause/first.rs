@@ -3,6 +3,7 @@
 //! error.
 
 use super::Explanation;
+use super::hang::is_work;
 use crate::schema::{Bundle, Hex, Queue, Register};
 
 /// What registers of a card read that is not there.
@@ -101,8 +102,20 @@ fn only<'a>(mut all: impl Iterator<Item = &'a Register>) -> Option<&'a Register>
     all.next().filter(|_| all.next().is_none())
 }
 
-/// The card's own copy of a queue's write pointer is what an earlier doorbell said.
+/// Where the work ends that a write pointer of a card covers, if it is what a doorbell before the last has said.
+fn earlier(queue: &Queue, pointer: u64) -> Option<u64> {
+    let mut before = queue.recent.iter().rev().skip(1);
+    let one = before.find(|one| one.doorbell.0 & ONES == pointer);
+    let none_yet = (pointer == 0 && queue.done == 0).then_some(0);
+    one.map(|one| one.place[1]).or(none_yet)
+}
+
+/// The card's own copy of a queue's write pointer is what an earlier doorbell said, and all up to there is done.
 fn lost_doorbell(bundle: &Bundle) -> Option<Explanation> {
+    // A card that has stopped for another reason hears no doorbell either.
+    if bundle.exception.is_some() {
+        return None;
+    }
     let computes = |queue: &&Queue| queue.name.starts_with("compute ");
     let mut queues = bundle.queues.iter().filter(computes);
     // Slots do not say whose they are: with one queue and one slot in use there is no doubt.
@@ -115,28 +128,30 @@ fn lost_doorbell(bundle: &Bundle) -> Option<Explanation> {
     if queue.in_flight.is_empty() || copy.value.0 == given {
         return None;
     }
-    let mut before = queue.recent.iter().rev().skip(1);
-    let is_earlier = before.any(|one| one.doorbell.0 & ONES == copy.value.0)
-        || (copy.value.0 == 0 && queue.done == 0);
+    let end = earlier(queue, copy.value.0)?;
+    // Else what the card knows of does not end, whatever became of later doorbells.
+    let mut known = queue.in_flight.iter().filter(|one| one.position < end);
+    if known.any(|packet| is_work(queue, packet)) {
+        return None;
+    }
     let (name, given) = (&queue.name, Hex(given));
-    is_earlier.then(|| {
-        Explanation::new(
-            "doorbell-lost",
-            format!("a doorbell of {name} did not reach the card, which does not know of the last work"),
-        )
-        .because(format!(
-            "the doorbell was given {given}; the card's copy of the write pointer is {} ({})",
-            copy.value, copy.name
-        ))
-        .because(format!(
-            "{name}: {} dwords written, {} done; nothing behind the copy was fetched",
-            queue.written, queue.done
-        ))
-        .then("Check the doorbell's place: `doorbell regs read CP_HQD_PQ_DOORBELL_CONTROL` (enabled, its offset), and that no other \
-               program has mapped BAR 2")
-        .then("Open the device again; if it recurs, record it (`doorbell trace record`) and look for the last write of the stage \
-               doorbells")
-    })
+    let found = Explanation::new(
+        "doorbell-lost",
+        format!("a doorbell of {name} did not reach the card, which does not know of the last work"),
+    )
+    .because(format!(
+        "the doorbell was given {given}; the card's copy of the write pointer is {} ({})",
+        copy.value, copy.name
+    ))
+    .because(format!(
+        "{name}: {} dwords written; all up to dword {end:#x} is done, where that copy points",
+        queue.written
+    ))
+    .then("Check the doorbell's place: `doorbell regs read CP_HQD_PQ_DOORBELL_CONTROL` (enabled, its offset), and that no other \
+           program has mapped BAR 2")
+    .then("Open the device again; if it recurs, record it (`doorbell trace record`) and look for the last write of the stage \
+           doorbells");
+    Some(found)
 }
 
 #[cfg(test)]
@@ -153,10 +168,22 @@ mod tests {
         }
     }
 
+    fn launch(position: u64) -> Packet {
+        Packet {
+            position,
+            text: "the launch of kernel x".into(),
+            does: Does::Launch {
+                code: Hex(0),
+                kernel: Some("x".into()),
+            },
+        }
+    }
+
     /// A queue with a launch in flight behind a submission that is done.
     fn queue() -> Queue {
-        let submission = |doorbell| Submission {
-            doorbell: Hex(doorbell),
+        let submission = |end| Submission {
+            doorbell: Hex(end),
+            place: [end - 0x20, end],
             ..Submission::default()
         };
         Queue {
@@ -164,14 +191,7 @@ mod tests {
             doorbell: Hex(0x40),
             written: 0x40,
             done: 0x20,
-            in_flight: vec![Packet {
-                position: 0x20,
-                text: "the launch of kernel x".into(),
-                does: Does::Signal {
-                    at: Hex(0),
-                    value: Hex(1),
-                },
-            }],
+            in_flight: vec![launch(0x20)],
             recent: vec![submission(0x20), submission(0x40)],
             ..Queue::default()
         }
@@ -278,6 +298,27 @@ mod tests {
         let mut first = bundle(Kind::Hang, slots(0));
         first.queues[0].done = 0;
         assert_eq!(cause(&first), "doorbell-lost");
+        // It has stopped.
+        let mut broken = bundle(Kind::Fault, slots(0x20));
+        broken.exception = Some(Exception::Broken {
+            unit: "GPU".into(),
+            what: "a result is not a number".into(),
+        });
+        assert_ne!(cause(&broken), "doorbell-lost");
+        // What the card knows of does not end, and it may not look at doorbells until then.
+        let mut stuck = bundle(Kind::Hang, slots(0x20));
+        stuck.queues[0].in_flight.insert(0, launch(0x8));
+        assert_eq!(cause(&stuck), "kernel-endless");
+        // It has woken the host behind its end.
+        let wakes = Packet {
+            does: Does::Signal {
+                at: Hex(0xff8),
+                value: Hex(1),
+            },
+            ..launch(0x18)
+        };
+        stuck.queues[0].in_flight[0] = wakes;
+        assert_eq!(cause(&stuck), "doorbell-lost");
         // Which slot is whose is not known.
         let mut two = slots(0x20);
         two[2].value = Hex(1);

@@ -88,14 +88,17 @@ fn altered(queue: &Queue) -> Option<Explanation> {
         .then("Run the kernels one by one (DEBUG=2) to find the one that changes the ring"))
 }
 
-fn stop(queue: &Queue) -> Stop<'_> {
-    // The packets that wake the host may follow the last signal of the timeline.
-    let is_work = |packet: &Packet| match &packet.does {
+/// Whether a packet in flight keeps its queue: those that wake the host may follow the last signal of the timeline.
+pub(super) fn is_work(queue: &Queue, packet: &Packet) -> bool {
+    match &packet.does {
         Does::Signal { at, .. } => *at == queue.timeline.at,
         Does::Wait { over, .. } => !over,
         _ => true,
-    };
-    if !queue.in_flight.iter().any(is_work) {
+    }
+}
+
+fn stop(queue: &Queue) -> Stop<'_> {
+    if !queue.in_flight.iter().any(|packet| is_work(queue, packet)) {
         return Stop::Idle;
     }
     // A pointer that never moves is one that is not reported.

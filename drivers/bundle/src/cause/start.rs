@@ -4,12 +4,18 @@ use super::{Explanation, cable};
 use crate::schema::Bundle;
 
 /// What errors of a start say, and what that means.
-const KNOWN: [(&str, &str, &str, &str); 10] = [
+const KNOWN: [(&str, &str, &str, &str); 11] = [
     (
         "0xffffffff",
         "device-gone",
         "the card left the bus during the start: its registers read as ones",
         "Check power and cable, then power-cycle the machine",
+    ),
+    (
+        ". Install the file again",
+        "firmware-other",
+        "a firmware file is of another chip or release than its name or the other files say",
+        "Compare the files with the known releases: `doorbell fw list`; all have to be of one release",
     ),
     (
         "firmware files",
@@ -100,6 +106,12 @@ mod tests {
         assert_eq!(
             told("AMD:0 (0000:03:00.0): stage 3 of 13, firmware files: x: not there"),
             "firmware-missing"
+        );
+        assert_eq!(
+            told(
+                "stage 3 of 13, firmware files: x: this is y, expected z. Install the file again (Debian)"
+            ),
+            "firmware-other"
         );
         assert_eq!(
             told("stage 8 of 13, security processor (PSP): PSP: LOAD_TA"),

@@ -6,7 +6,7 @@ use firmware_tools::nv::booter::Booter;
 use firmware_tools::nv::chip::Chip;
 use firmware_tools::nv::fmc::Fmc;
 use firmware_tools::nv::gsp::Gsp;
-use firmware_tools::nv::{Branch, Version};
+use firmware_tools::nv::{Branch, Version, known};
 use firmware_tools::search::{Found, Search};
 
 use super::error::Cause;
@@ -64,14 +64,20 @@ impl Firmware {
     /// Reads the files of the newest version that are there.
     ///
     /// # Errors
-    /// [`Cause::Files`] with the first that is missing of the newest version.
+    /// [`Cause::Files`] with the first that is missing of the newest version, or is one of another chip or version.
     pub(super) fn find(chip: &Chip, search: &Search) -> Result<Firmware, Cause> {
         let mut first = None;
         for version in chip.versions().iter().rev() {
             let names = chip.boot_files(*version);
             let files = names.iter().map(|name| search.find(name));
             match files.collect::<Result<Vec<_>, _>>() {
-                Ok(files) => return Ok(Firmware { chip: *chip, files }),
+                Ok(files) => {
+                    // The first is long, and its parser compares the version in it with its name.
+                    for (name, file) in names.iter().zip(&files).skip(1) {
+                        known::check(name, &file.bytes)?;
+                    }
+                    return Ok(Firmware { chip: *chip, files });
+                }
                 Err(error) => first = first.or(Some(error)),
             }
         }

@@ -66,7 +66,7 @@ impl From<Error> for Failure {
 /// The code of an error of a device.
 fn of_device(e: &hcq::Error) -> c_int {
     match e {
-        hcq::Error::NoDevice { .. } => NO_DEVICE,
+        hcq::Error::NoDevice { .. } | hcq::Error::NotStarted { .. } => NO_DEVICE,
         hcq::Error::Unsupported { .. } => CHIP,
         hcq::Error::DeviceLost { .. } | hcq::Error::Timeout { .. } | hcq::Error::Fault { .. } => {
             DEVICE
@@ -864,6 +864,10 @@ mod tests {
             asked: "QCOM".into(),
             why: String::new(),
         };
+        let cold = hcq::Error::NotStarted {
+            asked: "PCI+AMD".into(),
+            why: String::new(),
+        };
         for (error, wanted) in [
             (lost, DEVICE),
             (*timeout(), DEVICE),
@@ -872,6 +876,7 @@ mod tests {
             (os(EINVAL), DRIVER),
             (apart, NO_MAPPING),
             (denied, DRIVER),
+            (cold, NO_DEVICE),
         ] {
             let text = error.to_string();
             assert_eq!(code(error.into()), wanted, "{text}");

@@ -168,8 +168,8 @@ fn exit_codes_tell_why_a_device_does_not_open() {
         ("fault=path:/dev/kfd:EMFILE", 3, &["EMFILE", "ulimit -n"]),
         (
             "fault=path:/dev/dri/renderD128:ENODEV",
-            3,
-            &["the GPU is gone"],
+            7,
+            &["is there but did not start", "the GPU is gone"],
         ),
         ("fault=ioctl:ACQUIRE_VM:EBUSY", 3, &["is busy"]),
         ("target=0", 6, &["expected gfx_target_version above 0"]),

@@ -192,7 +192,8 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
         (false, _) => vec![all],
     };
     counts.dedup();
-    let sizes = match setup.twin() {
+    // Also of a replay, which does as much as was recorded.
+    let sizes = match setup.simulated() {
         None => &REAL,
         Some(_) => {
             say!("note: times on a simulated device are those of the model, not of hardware");
@@ -223,7 +224,7 @@ fn device_rows(args: &Args, setup: &Setup) -> Result<Vec<Row>, Error> {
     if wants(What::Graph) {
         graph(&whole, limit, &mut rows)?;
     }
-    if wants(What::Serve) && setup.twin().is_none() {
+    if wants(What::Serve) && setup.simulated().is_none() {
         serve::rows(&whole, &mut rows)?;
     }
     Ok(rows)

@@ -11,10 +11,11 @@ pub fn of(error: &str, folder: &Path) -> Option<Explanation> {
         let name = path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| error.contains(name))
     };
-    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
-    let path = paths.find(|path| names(path))?;
+    let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     // Without one that can be read there are still the error and the hints of the step.
-    let bundle = Bundle::read(&path).ok()?;
+    let bundle = paths
+        .filter(|path| names(path))
+        .find_map(|path| Bundle::read(&path).ok())?;
     Some(explain(&bundle))
 }
 
@@ -35,7 +36,10 @@ mod tests {
         ] {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        std::fs::write(folder.path().join("broken.json"), "{").unwrap();
+        // Names that stand in the error, too.
+        for name in ["broken.json", "AMD"] {
+            std::fs::write(folder.path().join(name), "{").unwrap();
+        }
         let of = |error: &str| of(error, folder.path());
         let found = of("AMD:0 hangs [doorbell explain /x/20260102T000000Z-AMD-0-hang.json]");
         let last = found.unwrap().evidence.pop();
