@@ -61,11 +61,6 @@ fn support(kind: DeviceKind) -> Support {
     }
 }
 
-/// Whether this version can open devices of a kind.
-pub fn has_driver(kind: DeviceKind) -> bool {
-    matches!(support(kind), Support::Here(_))
-}
-
 /// Opens the device that a target names, with the default settings and no twin: see [`open_with`].
 ///
 /// # Errors

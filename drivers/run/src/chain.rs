@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use drivers::Twin;
 use drivers::env::{Settings, texts};
-use drivers::open::{has_driver, without_cpu};
+use drivers::open::without_cpu;
 use drivers::select::{DeviceKind, SelectError, Target, Transport, one_cpu, parse_chain};
 use hcq::{Device, DeviceInfo};
 
@@ -13,6 +13,14 @@ use crate::error::{Error, Result};
 use crate::model::Model;
 use crate::plan::TargetPlan;
 use crate::processor;
+
+/// The kinds of devices that bundles may have code for: what `doorbell compile` takes as a target.
+const KINDS: [DeviceKind; 4] = [
+    DeviceKind::Cpu,
+    DeviceKind::Amd,
+    DeviceKind::Nv,
+    DeviceKind::Qcom,
+];
 
 /// Devices in the order in which they are tried.
 #[derive(Clone)]
@@ -57,7 +65,7 @@ impl Chain {
         let settings = Settings::parse(variables.iter().map(|(k, v)| (k, v)))?;
         let dev = if dev.is_empty() { "CPU" } else { dev };
         let origin = format!("DEV={dev}");
-        let targets = parse_chain(&origin, dev).map_err(openable)?;
+        let targets = parse_chain(&origin, dev).map_err(of_bundles)?;
         one_cpu(&origin, &targets)?;
         Ok(Chain::among(targets, &settings))
     }
@@ -67,7 +75,7 @@ impl Chain {
     /// # Errors
     /// A target that is not understood.
     pub fn with(text: &str, settings: Settings) -> Result<Chain> {
-        let targets = parse_chain("devices", text).map_err(openable)?;
+        let targets = parse_chain("devices", text).map_err(of_bundles)?;
         Ok(Chain::among(targets, &settings))
     }
 
@@ -165,22 +173,34 @@ fn exec(target: &Target) -> String {
     )
 }
 
-/// Of the kinds of devices that are expected, those that can be opened.
-fn openable(mut error: SelectError) -> SelectError {
+/// Of the kinds of devices that are expected, those that run bundles.
+fn of_bundles(mut error: SelectError) -> SelectError {
     if let SelectError::Unknown {
         expected, nearest, ..
     } = &mut error
     {
-        let without = |name: &str| {
+        let other = |name: &str| {
             let kind = DeviceKind::ALL.into_iter().find(|kind| kind.name() == name);
-            kind.is_some_and(|kind| !has_driver(kind))
+            kind.is_some_and(|kind| !KINDS.contains(&kind))
         };
-        expected.retain(|name| !without(name));
-        if nearest.as_deref().is_some_and(without) {
+        expected.retain(|name| !other(name));
+        if nearest.as_deref().is_some_and(other) {
             *nearest = None;
         }
     }
     error
+}
+
+/// Refuses a device that no bundle has code for.
+fn has_code(target: &Target) -> Result<()> {
+    if KINDS.contains(&target.device) {
+        return Ok(());
+    }
+    let names = KINDS.map(DeviceKind::name).join(", ");
+    Err(Error::from(hcq::Error::Unsupported {
+        asked: target.to_string(),
+        why: format!("model bundles have code for {names} alone; use DEV=CPU"),
+    }))
 }
 
 impl Choice {
@@ -194,6 +214,7 @@ impl Choice {
             });
         }
         // Before advice to compile for it.
+        has_code(target)?;
         drivers::open::known_chip(target)?;
         let kind = target.device.name();
         let mut codes = bundle.targets().iter().filter(|plan| plan.device == kind);
@@ -294,7 +315,7 @@ mod tests {
         for wrong in ["QCOM|", "CPU;AMD", "no such device"] {
             assert!(chain(wrong).is_err(), "{wrong}");
         }
-        // What nothing here opens is not offered.
+        // What runs no bundle is not offered.
         assert_eq!(
             chain("").err().unwrap().to_string(),
             "devices: expected a device (CPU, AMD, NV, QCOM), found \"\"; choose one of these"

@@ -96,16 +96,19 @@ impl Memory {
                 let window = Lines::window("memory of a library", view, lines);
                 let owner = Arc::new(view.clone());
                 let library = Memory::of_library(process, (at, bytes), Some(window), owner);
-                library.map_err(|other| match process.heap.at(at) {
-                    Some(own) if !own.is_foreign() => other,
-                    _ => TransportError {
+                library.map_err(|other| {
+                    let own = process.heap.at(at).filter(|own| !own.is_foreign());
+                    if own.is_some() || other.fault != Fault::Errno(EINVAL) {
+                        return other;
+                    }
+                    TransportError {
                         operation: format!(
                             "{} of {at:#x}: {bytes:#x} bytes that are not mapped, or read-only (map them writable), or memory of a \
                              GPU that it has at another address (import that address)",
                             error.operation
                         ),
                         ..error
-                    },
+                    }
                 })?
             }
             Err(error) => return Err(error),

@@ -369,6 +369,17 @@ fn a_chip_that_nothing_is_compiled_for_is_unsupported() {
         );
         assert!(!said.contains("--target"), "{said}");
     }
+    // Nothing can be compiled for these.
+    for dev in ["CUDA", "CL", "METAL"] {
+        let error = place(dev);
+        assert_eq!(error.exit_code(), 6, "{error}");
+        let said = error.to_string();
+        assert!(
+            said.contains("bundles have code for CPU, AMD, NV, QCOM alone"),
+            "{said}"
+        );
+        assert!(!said.contains("--target"), "{said}");
+    }
 }
 
 #[test]

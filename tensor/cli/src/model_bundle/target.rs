@@ -57,7 +57,7 @@ impl Target {
                     kind.name()
                 ),
                 None => format!(
-                    "there is no compiler for {}; expected CPU, AMD, NV or QCOM",
+                    "model bundles have no code for {}; expected CPU, AMD, NV or QCOM",
                     kind.name()
                 ),
             })),
