@@ -11,6 +11,7 @@ const PLATFORM_NAME: u32 = 0x902;
 const TYPE: u32 = 0x1000;
 const MAX_COMPUTE_UNITS: u32 = 0x1002;
 const MAX_WORK_GROUP_SIZE: u32 = 0x1004;
+const MAX_WORK_ITEM_SIZES: u32 = 0x1005;
 const ADDRESS_BITS: u32 = 0x100d;
 const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 const SINGLE_FP_CONFIG: u32 = 0x101b;
@@ -199,7 +200,8 @@ fn one(api: &Arc<Api>, (platform, platform_name): (Handle, &str), device: Handle
     let wave = WAVES.iter().find(|(word, _)| vendor.contains(word));
     let facts = Facts {
         units: number(MAX_COMPUTE_UNITS)? as u32,
-        items: number(MAX_WORK_GROUP_SIZE)?,
+        // A list of one for each dimension, of which launches have one.
+        items: number(MAX_WORK_GROUP_SIZE)?.min(number(MAX_WORK_ITEM_SIZES)?),
         local: number(LOCAL_MEM_SIZE)?,
         memory: number(GLOBAL_MEM_SIZE)?,
         most: number(MAX_MEM_ALLOC_SIZE)?,
