@@ -4,6 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use crate::api::{Api, Called, Handle};
 
@@ -35,6 +38,9 @@ const FP_CORRECTLY_ROUNDED_DIVIDE_SQRT: u64 = 1 << 7;
 
 /// The first version whose functions are used: fills and markers.
 const LEAST: (u32, u32) = (1, 2);
+
+/// How long libraries may take to load and to say what they have.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where a library is looked for, by the system's loader.
 const NAMES: [&str; 2] = ["libOpenCL.so.1", "libOpenCL.so"];
@@ -232,7 +238,8 @@ fn one(api: &Arc<Api>, (platform, platform_name): (Handle, &str), device: Handle
     })
 }
 
-/// The devices of a library, GPUs first: the system's, or that of a file.
+/// The devices of a library, GPUs first: the system's, or that of a file. Vendors' code runs on a thread of its own, since its
+/// calls have no deadline.
 ///
 /// # Errors
 /// [`NoLibrary`]. A platform that cannot be asked is left out.
@@ -241,9 +248,31 @@ pub fn survey(library: Option<&Path>) -> Result<Vec<Found>, NoLibrary> {
         Some(path) => vec![path.into()],
         None => NAMES.map(PathBuf::from).into(),
     };
+    let (tell, told) = sync_channel(1);
+    // Nobody may listen any more.
+    let run = move || drop(tell.send(look(&paths)));
+    let thread = thread::Builder::new().name("opencl survey".into());
+    let started = thread.spawn(run).map_err(|e| NoLibrary {
+        why: format!("cannot start a thread for it: {e}"),
+    });
+    started.and_then(|_| {
+        told.recv_timeout(LIMIT).unwrap_or_else(|e| {
+            let why = match e {
+                RecvTimeoutError::Timeout => format!(
+                    "a vendor's library has not said after {LIMIT:?} which devices it has; /etc/OpenCL/vendors names them"
+                ),
+                RecvTimeoutError::Disconnected => "the thread that asks has ended without an answer".into(),
+            };
+            Err(NoLibrary { why })
+        })
+    })
+}
+
+/// The devices of the first library that can be loaded.
+fn look(paths: &[PathBuf]) -> Result<Vec<Found>, NoLibrary> {
     let mut why = String::new();
     for path in paths {
-        match Api::load(&path) {
+        match Api::load(path) {
             Ok(api) => return found(&api).map_err(|e| NoLibrary { why: e.to_string() }),
             Err(text) if why.is_empty() => why = text,
             Err(_) => {}
