@@ -13,7 +13,7 @@ use crate::ir::{Kernel, Op};
 use crate::lower::{Arg, Program, Tensor, lower, narrow, share, tensor};
 use crate::opt::contract::{self, Contraction, StageKernel};
 use crate::opt::{self, Opt};
-use crate::render::{Code, ENTRY, Object, Source};
+use crate::render::{CL_ENTRY, Code, ENTRY, Object, Source};
 use crate::resources::Resources;
 use crate::rewrite::simplify;
 use crate::target::{Target, TargetKind};
@@ -500,7 +500,11 @@ fn stage_of(
         name: program.name.clone(),
         object,
         module,
-        entry: ENTRY.into(),
+        entry: match target.is_cl() {
+            true => CL_ENTRY,
+            false => ENTRY,
+        }
+        .into(),
         args,
         writes,
         content,

@@ -42,6 +42,9 @@ pub enum Language {
 /// The symbol of every kernel's entry point: the name of a kernel is not part of its code.
 pub const ENTRY: &str = "kernel";
 
+/// The same in OpenCL C, of which `kernel` is a word.
+pub const CL_ENTRY: &str = "start";
+
 /// Source text of one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Source {

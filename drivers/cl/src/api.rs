@@ -91,6 +91,7 @@ functions! {
     clEnqueueUnmapMemObject(Raw, Raw, Raw, u32, *const Raw, *mut Raw) -> Status;
     clEnqueueMarkerWithWaitList(Raw, u32, *const Raw, *mut Raw) -> Status;
     clGetEventInfo(Raw, u32, usize, Raw, *mut usize) -> Status;
+    clWaitForEvents(u32, *const Raw) -> Status;
     clReleaseEvent(Raw) -> Status;
     clFlush(Raw) -> Status;
 }
@@ -705,7 +706,7 @@ impl Api {
         Ok(event)
     }
 
-    /// Whether a marker is reached.
+    /// Whether a marker is reached. Then other queues and the host see what the commands before it have written.
     pub(crate) fn reached(&self, event: &Object) -> Called<bool> {
         let mut status: i32 = 0;
         // SAFETY: the event is alive; there is room for the status.
@@ -721,7 +722,13 @@ impl Api {
             )
         })?;
         match status {
-            0 => Ok(true),
+            // A status is no point of synchronization (OpenCL API 1.2, 5.9, `clGetEventInfo`). This wait is one, and
+            // returns at once.
+            // SAFETY: one event, which is alive.
+            0 => check("clWaitForEvents", unsafe {
+                (self.f.clWaitForEvents)(1, &event.handle.0)
+            })
+            .map(|()| true),
             status if status > 0 => Ok(false),
             status => Err(Failed {
                 call: "a command of the queue",

@@ -88,6 +88,13 @@ impl Cache {
     }
 }
 
+/// Whether a file is one of these: a hash and an ending. Parts of files that a process has not finished count, too.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    name.get(..64)
+        .is_some_and(|hash| hash.iter().all(u8::is_ascii_hexdigit))
+}
+
 /// Removes the oldest files until the others have so many bytes.
 fn trim(folder: &Path, most: u64) {
     let Ok(entries) = fs::read_dir(folder) else {
@@ -97,8 +104,8 @@ fn trim(folder: &Path, most: u64) {
         .filter_map(|entry| {
             let entry = entry.ok()?;
             let about = entry.metadata().ok()?;
-            let is_ours = entry.path().extension().is_some_and(|e| e == SUFFIX);
-            is_ours.then(|| Some((about.modified().ok()?, about.len(), entry.path())))?
+            let path = entry.path();
+            is_ours(&path).then_some((about.modified().ok()?, about.len(), path))
         })
         .collect();
     all.sort();
@@ -149,6 +156,13 @@ mod tests {
     fn the_oldest_programs_are_removed() {
         let root = tempfile::tempdir().unwrap();
         let cache = Cache::new(root.path().into(), String::new());
+        let part = root.path().join(format!("{:064}.1.2", 0));
+        let other = root.path().join("other");
+        for path in [&part, &other] {
+            fs::write(path, [0; 1000]).unwrap();
+            let file = fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        }
         let keys: Vec<Key> = (0..4u8).map(|i| cache.key(&[i], b"")).collect();
         for (i, key) in (0..).zip(&keys) {
             cache.put(key, &[i], &[0; 1000]);
@@ -164,5 +178,6 @@ mod tests {
             .zip(&keys)
             .filter(|(i, key)| cache.get(key, &[*i]).is_some());
         assert_eq!(left.map(|(i, _): (u8, _)| i).collect::<Vec<_>>(), [2, 3]);
+        assert!(!part.exists() && other.exists());
     }
 }

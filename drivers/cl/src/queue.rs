@@ -2,7 +2,7 @@
 //!
 //! Unsafe module. Its invariant: memory of the process that a command uses stays until the queue says that it is done
 //! ([`Work::is_done`]). Buffers of the process are kept by whoever submits, until then or until the device is stopped
-//! ([`drivers_cpu::runtime`]); what the queue has itself (`written`, `found`) it keeps, and leaks where it ends before.
+//! ([`drivers_cpu::runtime`]); what the queue has itself (`queue`, `written`, `found`) it keeps, and leaks where it ends before.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::program::Shared;
 /// A queue of a device.
 pub(crate) struct ClQueue {
     shared: Arc<Shared>,
-    queue: Object,
+    queue: Arc<Object>,
     /// Something was handed over that is not known to be done.
     is_busy: bool,
     /// What is reached once it is.
@@ -52,7 +52,7 @@ impl ClQueue {
     pub(crate) fn new(shared: Arc<Shared>, queue: Object) -> ClQueue {
         ClQueue {
             shared,
-            queue,
+            queue: Arc::new(queue),
             is_busy: false,
             marker: None,
             written: Vec::new(),
@@ -251,7 +251,8 @@ impl Work for ClQueue {
 impl Drop for ClQueue {
     fn drop(&mut self) {
         if self.is_busy {
-            // The library may still use them.
+            // The library may still use them; its release of a queue may wait for the end of work that has none.
+            std::mem::forget(self.queue.clone());
             std::mem::forget(std::mem::take(&mut self.written));
             std::mem::forget(std::mem::take(&mut self.found));
         }

@@ -4,6 +4,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::thread;
+use std::time::Duration;
 
 use crate::api::{Api, Called, Handle};
 
@@ -11,6 +14,7 @@ const PLATFORM_NAME: u32 = 0x902;
 const TYPE: u32 = 0x1000;
 const MAX_COMPUTE_UNITS: u32 = 0x1002;
 const MAX_WORK_GROUP_SIZE: u32 = 0x1004;
+const MAX_WORK_ITEM_SIZES: u32 = 0x1005;
 const ADDRESS_BITS: u32 = 0x100d;
 const MAX_MEM_ALLOC_SIZE: u32 = 0x1010;
 const SINGLE_FP_CONFIG: u32 = 0x101b;
@@ -34,6 +38,9 @@ const FP_CORRECTLY_ROUNDED_DIVIDE_SQRT: u64 = 1 << 7;
 
 /// The first version whose functions are used: fills and markers.
 const LEAST: (u32, u32) = (1, 2);
+
+/// How long libraries may take to load and to say what they have.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Where a library is looked for, by the system's loader.
 const NAMES: [&str; 2] = ["libOpenCL.so.1", "libOpenCL.so"];
@@ -199,7 +206,8 @@ fn one(api: &Arc<Api>, (platform, platform_name): (Handle, &str), device: Handle
     let wave = WAVES.iter().find(|(word, _)| vendor.contains(word));
     let facts = Facts {
         units: number(MAX_COMPUTE_UNITS)? as u32,
-        items: number(MAX_WORK_GROUP_SIZE)?,
+        // A list of one for each dimension, of which launches have one.
+        items: number(MAX_WORK_GROUP_SIZE)?.min(number(MAX_WORK_ITEM_SIZES)?),
         local: number(LOCAL_MEM_SIZE)?,
         memory: number(GLOBAL_MEM_SIZE)?,
         most: number(MAX_MEM_ALLOC_SIZE)?,
@@ -230,7 +238,8 @@ fn one(api: &Arc<Api>, (platform, platform_name): (Handle, &str), device: Handle
     })
 }
 
-/// The devices of a library, GPUs first: the system's, or that of a file.
+/// The devices of a library, GPUs first: the system's, or that of a file. Vendors' code runs on a thread of its own, since its
+/// calls have no deadline.
 ///
 /// # Errors
 /// [`NoLibrary`]. A platform that cannot be asked is left out.
@@ -239,9 +248,31 @@ pub fn survey(library: Option<&Path>) -> Result<Vec<Found>, NoLibrary> {
         Some(path) => vec![path.into()],
         None => NAMES.map(PathBuf::from).into(),
     };
+    let (tell, told) = sync_channel(1);
+    // Nobody may listen any more.
+    let run = move || drop(tell.send(look(&paths)));
+    let thread = thread::Builder::new().name("opencl survey".into());
+    let started = thread.spawn(run).map_err(|e| NoLibrary {
+        why: format!("cannot start a thread for it: {e}"),
+    });
+    started.and_then(|_| {
+        told.recv_timeout(LIMIT).unwrap_or_else(|e| {
+            let why = match e {
+                RecvTimeoutError::Timeout => format!(
+                    "a vendor's library has not said after {LIMIT:?} which devices it has; /etc/OpenCL/vendors names them"
+                ),
+                RecvTimeoutError::Disconnected => "the thread that asks has ended without an answer".into(),
+            };
+            Err(NoLibrary { why })
+        })
+    })
+}
+
+/// The devices of the first library that can be loaded.
+fn look(paths: &[PathBuf]) -> Result<Vec<Found>, NoLibrary> {
     let mut why = String::new();
     for path in paths {
-        match Api::load(&path) {
+        match Api::load(path) {
             Ok(api) => return found(&api).map_err(|e| NoLibrary { why: e.to_string() }),
             Err(text) if why.is_empty() => why = text,
             Err(_) => {}

@@ -180,7 +180,8 @@ pub struct RuntimeConfig {
     pub ring_words: u32,
     /// As in [`Config`].
     pub ring_timeout: Duration,
-    /// How long the end of the device waits for work while nothing moves.
+    /// How long the end of the device waits for work while nothing moves, and then for a call of the runtime's that does
+    /// not return.
     pub drain_timeout: Duration,
     /// Where bundles go; none if nothing is kept.
     pub coredumps: Option<Arc<CoredumpWriter>>,
@@ -217,7 +218,10 @@ pub fn open_runtime(runtime: Arc<dyn Runtime>, options: RuntimeConfig) -> Result
     };
     let opening = Opening {
         pool: Pool::new(&core),
-        shared: Arc::new(Shared::new(&core, Some(runtime.clone()))),
+        shared: Arc::new(Shared::new(
+            &core,
+            Some((runtime.clone(), options.drain_timeout)),
+        )),
         core,
         cores: 0,
         spin: if cpu.cores > 1 { SPIN } else { Duration::ZERO },

@@ -13,7 +13,10 @@ use drivers_gpu::submit::{Hardware, Stand};
 use hcq::kernels::Kernel;
 use hcq::progress::Asked;
 use hcq::sync::lock;
-use hcq::{Command, CommandBuffer, Compare, Error, GpuVa, KernelImage, Program, Result, Signal};
+use hcq::transport::MonotonicClock;
+use hcq::{
+    Command, CommandBuffer, Compare, Deadline, Error, GpuVa, KernelImage, Program, Result, Signal,
+};
 
 use crate::encode::Encoder;
 use crate::loader;
@@ -23,6 +26,9 @@ use crate::progress::Progress;
 use crate::ring::CpuRing;
 use crate::runtime::Runtime;
 use crate::shared::Shared;
+
+/// Between two looks at a thread that is to end.
+const GLANCE: Duration = Duration::from_micros(50);
 
 /// A queue of the CPU.
 pub struct CpuHardware {
@@ -130,6 +136,13 @@ impl Hardware for CpuHardware {
         }
         self.shared.close();
         self.ring.own().0.doorbell().notify();
+        if let Some(limit) = self.shared.stop_limit
+            && !has_ended(&thread, limit)
+        {
+            // It is in a call of the runtime's: its memory stays.
+            self.shared.leave_running();
+            return false;
+        }
         // Its panic was reported already.
         let _ = thread.join();
         !self.shared.runs_on()
@@ -152,6 +165,18 @@ impl Hardware for CpuHardware {
     fn stand(&self) -> Option<Stand> {
         Some(self.progress.stand())
     }
+}
+
+/// Whether a thread ends within some time.
+fn has_ended(thread: &JoinHandle<()>, limit: Duration) -> bool {
+    let deadline = Deadline::after(limit);
+    while !thread.is_finished() {
+        if deadline.expired(&MonotonicClock) {
+            return false;
+        }
+        std::thread::sleep(GLANCE);
+    }
+    true
 }
 
 /// Packets as others know them. Those in a bound list have the position of what runs it.

@@ -8,7 +8,8 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use drivers_host::clock::monotonic_ns;
-use hcq::Width;
+use hcq::transport::MonotonicClock;
+use hcq::{Deadline, Width};
 
 use crate::bus::Bus;
 use crate::event::spin;
@@ -34,6 +35,9 @@ const LONGEST_BLOCK: Duration = Duration::from_millis(1);
 /// Sleeps between two looks at a runtime.
 const SHORTEST_NAP: Duration = Duration::from_micros(5);
 const LONGEST_NAP: Duration = Duration::from_micros(200);
+
+/// How long a queue that ends looks for the end of what its runtime does.
+const LAST_LOOKS: Duration = Duration::from_millis(200);
 
 /// Bytes that are copied at a time between a runtime and memory that may not be there.
 const BOUNCE: u64 = 1 << 20;
@@ -89,6 +93,24 @@ impl Processor {
         // Waiters for room or for the end check again and see the loss.
         self.ring.space().notify();
         waiters::wake_all();
+        if let Some(work) = &self.work {
+            self.leave(&mut **work.borrow_mut());
+        }
+    }
+
+    /// Looks for a moment whether a runtime has done what it was handed: until then it may write.
+    fn leave(&self, work: &mut dyn Work) {
+        let deadline = Deadline::after(LAST_LOOKS);
+        loop {
+            match work.is_done() {
+                Ok(true) => return,
+                Ok(false) if !deadline.expired(&MonotonicClock) => {
+                    std::thread::sleep(LONGEST_NAP);
+                }
+                // Where something failed, nobody knows of the rest.
+                Ok(false) | Err(_) => return self.shared.leave_running(),
+            }
+        }
     }
 
     fn consume(&self, guard: &Guard) -> Result<(), Stop> {
@@ -430,7 +452,6 @@ impl Processor {
             }
             self.progress.set_elsewhere(false);
             if is_lost {
-                self.shared.leave_running();
                 return Err(Stop::Lost);
             }
         }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use drivers_bundle::schema::Owner;
 use drivers_gpu::core::Core;
@@ -20,6 +21,8 @@ pub struct Shared {
     pub(crate) code: Arc<CodeArenas>,
     /// What runs kernels instead of threads of the process, if anything.
     pub(crate) runtime: Option<Arc<dyn Runtime>>,
+    /// How long the end of a queue waits for its thread, which calls of a runtime may hold; none: for as long as it takes.
+    pub(crate) stop_limit: Option<Duration>,
     /// All handles are gone: finish what can be finished.
     closing: AtomicBool,
     /// A runtime still does what it was handed over, and was not waited for.
@@ -27,11 +30,14 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(core: &Arc<Core>, runtime: Option<Arc<dyn Runtime>>) -> Shared {
+    /// Of a device without a runtime, or of one whose queues end in that time.
+    pub(crate) fn new(core: &Arc<Core>, runtime: Option<(Arc<dyn Runtime>, Duration)>) -> Shared {
+        let (runtime, stop_limit) = runtime.unzip();
         Shared {
             core: core.clone(),
             code: Arc::default(),
             runtime,
+            stop_limit,
             closing: AtomicBool::new(false),
             runs_on: AtomicBool::new(false),
         }

@@ -11,7 +11,8 @@ use super::{Present, Twin, keep, none};
 use crate::env::Settings;
 use crate::select::{DeviceKind, Target};
 
-/// Opens the device that a target names; without a number, the first that can be used. GPUs come first.
+/// Opens the device that a target names; without a number, the first that can be used and is what the target says. GPUs
+/// come first.
 pub(super) fn open(
     target: &Target,
     index: Option<u32>,
@@ -22,21 +23,34 @@ pub(super) fn open(
     let meant = || {
         all.iter()
             .filter(|found| index.is_none_or(|index| index == found.index))
+            .filter(|found| is(&found.arch(), &found.name, target.arch.as_deref()))
     };
     let usable = meant().find(|found| found.unusable.is_none());
     match usable.or_else(|| meant().next()) {
         Some(found) => device(found, settings),
-        None => Err(none(target, not_there(all.len()))),
+        None => {
+            let named = |found: &Found| format!("device {} is {}", found.index, found.name);
+            let all: Vec<String> = all.iter().map(named).collect();
+            Err(none(target, not_there(&all)))
+        }
     }
 }
 
-/// Why there is no device that was asked for.
-fn not_there(all: usize) -> String {
+/// Whether a device is what was asked for: what its kernels are compiled for, or a part of its name.
+fn is(arch: &str, name: &str, wanted: Option<&str>) -> bool {
+    let contains = |wanted: &str| {
+        let (name, wanted) = (name.to_ascii_lowercase(), wanted.to_ascii_lowercase());
+        name.contains(&wanted)
+    };
+    wanted.is_none_or(|wanted| wanted == arch || contains(wanted))
+}
+
+/// Why there is no device that was asked for: those that there are.
+fn not_there(all: &[String]) -> String {
     match all {
-        0 => "the OpenCL library has no device: install a vendor's OpenCL (`clinfo -l` lists devices); use DEV=CPU"
+        [] => "the OpenCL library has no device: install a vendor's OpenCL (`clinfo -l` lists devices); use DEV=CPU"
             .into(),
-        1 => "found one OpenCL device, number 0".into(),
-        several => format!("found OpenCL devices 0 to {}", several - 1),
+        all => format!("found by OpenCL: {}", all.join(", ")),
     }
 }
 
@@ -85,9 +99,22 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said() {
-        for (all, text) in [(0, "no device"), (1, "number 0"), (3, "0 to 2")] {
-            assert!(not_there(all).contains(text));
+        assert!(not_there(&[]).ends_with(
+            "no device: install a vendor's OpenCL (`clinfo -l` lists devices); use DEV=CPU"
+        ));
+        let all = ["device 0 is A", "device 1 is B"].map(String::from);
+        assert_eq!(
+            not_there(&all),
+            "found by OpenCL: device 0 is A, device 1 is B"
+        );
+    }
+
+    #[test]
+    fn a_device_is_asked_for_by_a_part_of_its_name() {
+        let (arch, name) = ("cl:local=1,items=1,wave=8", "Intel(R) Arc(TM) Graphics");
+        for wanted in [None, Some(arch), Some("arc"), Some("Intel")] {
+            assert!(is(arch, name, wanted));
         }
-        assert!(not_there(0).ends_with("; use DEV=CPU"));
+        assert!(!is(arch, name, Some("gfx1100")));
     }
 }

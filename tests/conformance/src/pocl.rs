@@ -8,9 +8,62 @@ use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-/// Where it is.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cl")
+/// Where it is; none, which is said, where it was not fetched.
+///
+/// # Panics
+/// What was fetched is not there.
+fn fetched() -> Option<Fetched> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/cl");
+    if !root.join("bookworm/fetched").exists() {
+        println!(
+            "skipped: no {}: `scripts/fetch cl` fetches it",
+            root.display()
+        );
+        return None;
+    }
+    let folder = root.join("bookworm/usr/lib/x86_64-linux-gnu");
+    let folder = folder.canonicalize().unwrap();
+    let libraries = std::fs::read_dir(&folder).unwrap();
+    let mut libraries: Vec<PathBuf> = libraries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().contains(".so."))
+        .collect();
+    libraries.sort();
+    let named = |path: &&PathBuf| path.to_string_lossy().contains("libpocl.so.2.");
+    let icd = libraries.iter().find(named).unwrap().clone();
+    let cache = root.join("cache");
+    std::fs::create_dir_all(&cache).unwrap();
+    Some(Fetched {
+        folder,
+        libraries,
+        icd,
+        cache,
+    })
+}
+
+/// Files of PoCL.
+struct Fetched {
+    /// The folder of libraries, and those.
+    folder: PathBuf,
+    libraries: Vec<PathBuf>,
+    /// PoCL itself.
+    icd: PathBuf,
+    /// For what it builds.
+    cache: PathBuf,
+}
+
+/// What a program has to have in its environment to find it; none, which is said, where it was not fetched.
+///
+/// # Panics
+/// What was fetched is not there.
+pub fn environment() -> Option<[(&'static str, String); 3]> {
+    let fetched = fetched()?;
+    let text = |path: &Path| path.to_str().unwrap().to_owned();
+    Some([
+        ("LD_LIBRARY_PATH", text(&fetched.folder)),
+        ("OCL_ICD_VENDORS", text(&fetched.icd)),
+        ("POCL_CACHE_DIR", text(&fetched.cache)),
+    ])
 }
 
 /// The loader of OpenCL, which has one platform then; none, which is said, where it was not fetched.
@@ -23,26 +76,12 @@ pub fn library() -> Option<PathBuf> {
 }
 
 fn load() -> Option<PathBuf> {
-    let root = root();
-    let all = root.join("bookworm/usr/lib/x86_64-linux-gnu");
-    if !root.join("bookworm/fetched").exists() {
-        println!(
-            "skipped: no {}: `scripts/fetch cl` fetches it",
-            root.display()
-        );
-        return None;
-    }
-    let all = all.canonicalize().unwrap();
-    let mut left: Vec<PathBuf> = std::fs::read_dir(&all)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.to_string_lossy().contains(".so."))
-        .collect();
-    left.sort();
-    let named = |path: &&PathBuf| path.to_string_lossy().contains("libpocl.so.2.");
-    let icd = left.iter().find(named).unwrap().clone();
-    let cache = root.join("cache");
-    std::fs::create_dir_all(&cache).unwrap();
+    let Fetched {
+        folder,
+        libraries: mut left,
+        icd,
+        cache,
+    } = fetched()?;
     // SAFETY: tests of one process come here one after the other, before anything that reads these variables is loaded.
     unsafe {
         std::env::set_var("OCL_ICD_VENDORS", &icd);
@@ -63,5 +102,5 @@ fn load() -> Option<PathBuf> {
         }
     }
     assert!(!left.contains(&icd), "{} cannot be loaded", icd.display());
-    Some(all.join("libOpenCL.so.1"))
+    Some(folder.join("libOpenCL.so.1"))
 }

@@ -122,7 +122,7 @@ impl Subject for PoclSubject {
     fn kernel(&self, kernel: Kernel) -> KernelImage {
         let name = match kernel {
             Kernel::Add => "add",
-            Kernel::Step => "step",
+            Kernel::Step => "step_each",
             Kernel::Store => "store",
         };
         image(name, SOURCE, kernel.args())
@@ -271,7 +271,7 @@ fn what_cannot_be_built_says_why_and_loses_nothing() {
         &["clCreateKernel", "CL_INVALID_KERNEL_NAME (-46)"],
     );
     refused(
-        &image("step", SOURCE, ArgLayout::buffers(2)),
+        &image("step_each", SOURCE, ArgLayout::buffers(2)),
         &["3 parameters, expected 4"],
     );
     let free = "__kernel void free_size(const long a) {}";

@@ -19,11 +19,8 @@ use crate::ir::{Binary, Unary};
 use crate::lower::decomp::{Caps, TypeSet};
 use crate::lower::{Arg, Inst, Mem, Program, Reg, Ty};
 use crate::render::factors::together;
-use crate::render::{Code, Emitter, Language, Source};
+use crate::render::{CL_ENTRY as ENTRY, Code, Emitter, Language, Source};
 use crate::target::Target;
-
-/// The symbol of every kernel: `kernel` is a word of the language.
-const ENTRY: &str = "start";
 
 /// Renders OpenCL C, for Adreno GPUs and for devices behind a vendor's OpenCL.
 #[derive(Clone, Copy, Default, Debug)]

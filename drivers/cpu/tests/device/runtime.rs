@@ -23,12 +23,25 @@ struct State {
     /// Looks until work is done.
     looks: AtomicU32,
     hangs: AtomicBool,
+    /// Calls do not return.
+    blocks: AtomicBool,
+    /// Memory that was let go.
+    freed: Arc<AtomicU32>,
 }
 
 struct Fake {
     id: DeviceId,
     about: About,
     state: Arc<State>,
+}
+
+/// Counts that memory is let go.
+struct Freed(Arc<AtomicU32>);
+
+impl Drop for Freed {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 struct Queue {
@@ -70,7 +83,7 @@ impl Runtime for Fake {
         Ok(Allocated {
             va: FIRST + start,
             bytes,
-            owner: Box::new(()),
+            owner: Box::new(Freed(self.state.freed.clone())),
         })
     }
 
@@ -130,6 +143,9 @@ impl Work for Queue {
     }
 
     fn fill(&mut self, at: u64, value: u32, bytes: u64) -> Said<()> {
+        while self.state.blocks.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         self.begin();
         self.with(at, bytes as usize, |part| {
             let words = part.chunks_exact_mut(4);
@@ -351,4 +367,44 @@ fn work_that_never_ends_is_a_silence_and_keeps_its_memory() {
     let error = done.wait(soon()).unwrap_err().to_string();
     assert!(error.contains("given up"), "{error}");
     drop((memory, stream, done, device));
+    assert_eq!(state.freed.load(Ordering::Relaxed), 0);
+}
+
+/// A fault ends a queue; what was handed over before it may go on, and has its memory as long as it does.
+#[test]
+fn memory_is_let_go_once_a_queue_that_failed_is_done() {
+    for hangs in [false, true] {
+        let (state, device, stream) = open();
+        let memory = device.alloc(AllocSpec::device(64)).unwrap();
+        state.hangs.store(hangs, Ordering::Relaxed);
+        let fill = |at| Command::Fill {
+            at,
+            value: 1,
+            bytes: 64,
+        };
+        let nowhere = Val::Const(FIRST + (1 << 40));
+        let commands = [fill(at(&memory)), fill(nowhere)];
+        let done = stream.submit(&[], &commands).unwrap();
+        let error = done.wait(soon()).unwrap_err().to_string();
+        assert!(error.contains("in no memory"), "{error}");
+        drop((memory, stream, done, device));
+        let freed = state.freed.load(Ordering::Relaxed);
+        assert_eq!(freed == 0, hangs, "{freed} freed");
+    }
+}
+
+#[test]
+fn a_call_that_does_not_return_does_not_hold_the_end_of_a_device() {
+    let (state, device, stream) = open();
+    let memory = device.alloc(AllocSpec::device(64)).unwrap();
+    state.blocks.store(true, Ordering::Relaxed);
+    let fill = Command::Fill {
+        at: at(&memory),
+        value: 1,
+        bytes: 64,
+    };
+    let done = stream.submit(&[], &[fill]).unwrap();
+    drop((memory, stream, done, device));
+    assert_eq!(state.freed.load(Ordering::Relaxed), 0);
+    state.blocks.store(false, Ordering::Relaxed);
 }

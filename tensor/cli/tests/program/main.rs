@@ -5,6 +5,8 @@
 mod amd;
 #[cfg(feature = "twin")]
 mod bringup;
+#[cfg(target_os = "linux")]
+mod cl;
 mod cli;
 mod dbx;
 #[cfg(feature = "twin")]

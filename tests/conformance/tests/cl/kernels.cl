@@ -1,4 +1,4 @@
-// The kernels of the suite: of a buffer the object and the offset in it. A group is one work-item.
+// The kernels of the suite: of a buffer the object and the offset in it. A group is one work-item. `step` is a function of the language.
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
 __kernel void add(__global uchar *o, const ulong oo, __global uchar *a, const ulong ao, __global uchar *b, const ulong bo,
@@ -11,7 +11,7 @@ __kernel void add(__global uchar *o, const ulong oo, __global uchar *a, const ul
 }
 
 __attribute__((reqd_work_group_size(1, 1, 1)))
-__kernel void step(__global uchar *d, const ulong offset, const long value) {
+__kernel void step_each(__global uchar *d, const ulong offset, const long value) {
   __global uint *data = (__global uint *)(d + offset);
   data[get_group_id(0)] = data[get_group_id(0)] * 3 + (uint)value;
 }
