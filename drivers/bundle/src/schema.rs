@@ -450,7 +450,7 @@ pub struct Evidence {
     /// Firmware that was loaded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub firmware: Vec<Firmware>,
-    /// Diagnostics of the path to the device, by name: links, error counts.
+    /// Diagnostics by name: of the path to the device (links, error counts), and what its firmware has logged last.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub way: Vec<[String; 2]>,
     /// What could not be read, and why.

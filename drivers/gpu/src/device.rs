@@ -64,8 +64,21 @@ impl<H: Load> Gpu<H> {
         let copies = opening.copies;
         let offered = std::iter::once((QueueKind::Compute, 0))
             .chain((0..copies).map(|index| (QueueKind::Copy, index)));
-        let channels = offered.map(|(kind, index)| open(kind, index));
-        let channels = channels.collect::<Result<Vec<_>>>()?;
+        let mut channels = Vec::new();
+        for (kind, index) in offered {
+            match open(kind, index) {
+                Ok(channel) => channels.push(channel),
+                Err(error) => {
+                    let is_stopped = channels.iter().all(Channel::stop);
+                    drop(channels);
+                    // A device that is lost keeps what its queues may use, and nobody else ends it.
+                    if is_stopped {
+                        core.lost.stop();
+                    }
+                    return Err(error);
+                }
+            }
+        }
         let own = Box::new(move || open(QueueKind::Copy, copies));
         let (shared, drain) = (opening.shared, opening.drain_timeout);
         let info = DeviceInfo {

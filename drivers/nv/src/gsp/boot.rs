@@ -436,7 +436,7 @@ impl Started {
     pub(crate) fn cut_off(&self) -> Result<(), Cause> {
         config::master(&**self.card.pci(), false)?;
         self.is_cut_off.store(true, Ordering::Release);
-        self.rpc.close();
+        self.rpc.close(Cause::CutOff);
         Ok(())
     }
 
@@ -493,7 +493,7 @@ impl Started {
             let gsp = Falcon::of(card, GSP);
             note(gsp.wait_mailbox("RM on GSP to shut down", SUSPENDED));
         }
-        self.rpc.close();
+        self.rpc.close(Cause::Ended);
         let is_down = match left {
             _ if is_cut_off => false,
             Left::Nothing => true,

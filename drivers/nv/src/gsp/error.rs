@@ -290,6 +290,12 @@ pub enum Cause {
     /// A call after the end.
     #[error("GSP is stopped (`Started::stop` was called): start the card again")]
     Ended,
+    /// A call after the card was cut off from memory of the host.
+    #[error(
+        "the card was cut off from memory of the host, because a channel did not end: RM on GSP hears no call. Drop all \
+         handles of the card, and open it again, which resets it"
+    )]
+    CutOff,
     /// FWSEC has reported an error.
     #[error(
         "FWSEC {command}: {register} holds error {code:#x}, expected 0. The VBIOS is for another card, or an earlier driver \

@@ -184,9 +184,9 @@ impl Rpc {
         }
     }
 
-    /// From now on no call is made. Why there were none before stays.
-    pub(super) fn close(&self) {
-        lock(&self.turn).dead.get_or_insert(Cause::Ended);
+    /// From now on no call is made, and this is why, if there were any before.
+    pub(super) fn close(&self, why: Cause) {
+        lock(&self.turn).dead.get_or_insert(why);
     }
 
     /// Waits until GSP has made its queue, and RM on it has started.

@@ -23,7 +23,7 @@ use super::{VAIN, with};
 const PARTS: usize = 4;
 
 /// How long what a bug stops is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What becomes of an access.
 enum Turn {
@@ -581,8 +581,9 @@ static BUGS: &[Bug] = &[
     changed!("pages are compressed", "NV-MMU-KIND-NOT-MODELLED", vram: |at, bytes| {
         entries(at, bytes, |entry| entry & !(0xff << 56) | 8 << 56);
     }),
+    // With VOL it would be a page that is nowhere, which faults on nothing.
     changed!("pages are not valid", "MMU-FAULT", vram: |at, bytes| {
-        entries(at, bytes, |entry| entry & !1);
+        entries(at, bytes, |entry| entry & !(1 << 3 | 1));
     }),
     changed!("pages are for reading", "MMU-FAULT", vram: |at, bytes| {
         entries(at, bytes, |entry| entry | 1 << 6);

@@ -1,4 +1,4 @@
-//! NVIDIA GPUs through their kernel driver, simulated: the program as a person without a card runs it.
+//! NVIDIA GPUs, simulated, mostly through their kernel driver: the program as a person without a card runs it.
 
 use crate::place;
 
@@ -142,49 +142,33 @@ fn exit_codes_tell_why_a_device_does_not_open() {
     place.wrote(&[], false);
 }
 
+/// On one device in a run, which the part chooses: through the kernel driver, or a card that is started by us, with NVIDIA's
+/// own firmware.
 #[test]
 fn the_demonstration_learns_as_on_the_cpu() {
     let Some(toolkit) = toolkit() else { return };
-    let cpu = losses(&[("DEV", "CPU")]);
-    let gpu = losses(&[GH100, ("CUDA_PATH", &toolkit)]);
-    for (a, b) in cpu.iter().zip(&gpu) {
-        // Sums in another order, through nine steps of Adam.
-        assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, sm_90 {gpu:?}");
-    }
-    assert!(gpu[2] < gpu[0] - 0.05, "{gpu:?}");
-}
-
-/// Started by us, with NVIDIA's own firmware: one card in a run, which the part chooses.
-#[test]
-fn a_card_without_a_kernel_driver_learns_as_the_cpu() {
-    let Some(toolkit) = toolkit() else { return };
-    let folder =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
-    if !folder.join("nvidia").is_dir() {
-        println!(
-            "skipped: {}: scripts/fetch firmware fetches it",
-            folder.display()
-        );
-        return;
-    }
-    let firmware = folder.display().to_string();
     let part = Part::chosen();
-    let cpu = losses(&[("DEV", "CPU")]);
-    let cards = [
-        ("TWINPCI+NV::ad102", "before=driver"),
-        ("TWINPCI+NV::gh100", "before=nobody"),
+    let firmware =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/firmware/nvidia-graphics");
+    let firmware = firmware.display().to_string();
+    let devices = [
+        (GH100.1, None),
+        ("TWINPCI+NV::ad102", Some("before=driver")),
+        ("TWINPCI+NV::gh100", Some("before=nobody")),
     ];
-    for (_, (dev, twin)) in (0..)
-        .zip(cards)
-        .filter(|(number, _)| part.has(*number, cards.len()))
-    {
-        let gpu = losses(&[
-            ("DEV", dev),
-            ("HCQDEV_FIRMWARE", &firmware),
-            ("TWIN", twin),
-            ("CUDA_PATH", &toolkit),
-        ]);
+    let chosen = devices.iter().enumerate();
+    for (_, (dev, card)) in chosen.filter(|(number, _)| part.has(*number, devices.len())) {
+        let mut env = vec![("DEV", *dev), ("CUDA_PATH", &*toolkit)];
+        if let Some(twin) = card {
+            if !Path::new(&firmware).join("nvidia").is_dir() {
+                println!("skipped: {firmware}: scripts/fetch firmware fetches it");
+                continue;
+            }
+            env.extend([("HCQDEV_FIRMWARE", &*firmware), ("TWIN", *twin)]);
+        }
+        let (cpu, gpu) = (losses(&[("DEV", "CPU")]), losses(&env));
         for (a, b) in cpu.iter().zip(&gpu) {
+            // Sums in another order, through nine steps of Adam.
             assert!((a - b).abs() < 2e-4 * a, "CPU {cpu:?}, {dev} {gpu:?}");
         }
         assert!(gpu[2] < gpu[0] - 0.05, "{dev} {gpu:?}");
