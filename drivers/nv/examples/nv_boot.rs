@@ -13,7 +13,7 @@ use drivers_nv::Options;
 use hcq::sync::lock;
 use hcq::transport::access::{Access, Answer};
 use hcq::transport::tap::{Tap, Tapped};
-use hcq::transport::{Clock, Fault, Machine, VirtualClock};
+use hcq::transport::{Clock, Fault, VirtualClock};
 use twin_nv::pci::machine::PciMachine;
 
 /// Adds up what accesses take on the other side, and waits for it.

@@ -182,12 +182,12 @@ pub(crate) fn part<'o>(
         let overlap = va < from + other.bytes() && from < va + bytes;
         if !is_read && overlap && end != wanted.end {
             let what = end.what();
-            let other = match wanted.end.what() == what {
+            let another = match wanted.end.what() == what {
                 true => "other ",
                 false => "",
             };
             return Err(refused(
-                format!("memory that no {other}{what} of the model has"),
+                format!("memory that no {another}{what} of the model has"),
                 format!(
                     "{va:#x} to {:#x}, of which {what} {name:?} has {from:#x} to {:#x}: bind other memory",
                     va + bytes,

@@ -10,7 +10,7 @@ use structure::root;
 const COMPILER: &str = "codegen";
 
 /// Modules of crates, each of which uses those before it, and none behind it.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     (
         COMPILER,
         &[

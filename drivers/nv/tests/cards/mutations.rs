@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conformance::part::Part;
-use drivers_gpu::backend::{Backend as _, Memory, Request};
+use drivers_gpu::backend::{Memory, Request};
 use drivers_nv::Options;
 use drivers_spec::nv::memory::vaspace_flags;
 use hcq::transport::access::{Access, Answer, Verb};
