@@ -7,7 +7,7 @@ pub type Answer<T> = Result<T, Refusal>;
 
 /// A call that the runtime refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{call}: {name}{}{}", number(*.code), said(.text))]
+#[error("{call}: {name}{}{}", number(.code), said(.text))]
 pub struct Refusal {
     /// The function.
     pub call: &'static str,
@@ -25,7 +25,7 @@ pub struct Refusal {
     pub is_memory: bool,
 }
 
-fn number(code: i32) -> String {
+fn number(code: &i32) -> String {
     match code {
         0 => String::new(),
         code => format!(" ({code})"),
@@ -64,7 +64,7 @@ impl Refusal {
             false => Error::Os {
                 device: device.clone(),
                 call: self.call.into(),
-                source_text: format!("{}{}{}", self.name, number(self.code), said(&self.text)),
+                source_text: format!("{}{}{}", self.name, number(&self.code), said(&self.text)),
                 errno: None,
                 hint: self.hint.into(),
             },
