@@ -7,7 +7,6 @@
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use drivers_runtime::calls::{Library, Names, NoLibrary, Vendor};
 use drivers_runtime::{Answer, Refusal};
@@ -88,7 +87,6 @@ pub(crate) struct Api {
     attribute: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int,
     retain: unsafe extern "C" fn(*mut Context, c_int) -> c_int,
     release: unsafe extern "C" fn(c_int) -> c_int,
-    reset: unsafe extern "C" fn(c_int) -> c_int,
     push: unsafe extern "C" fn(Context) -> c_int,
     pop: unsafe extern "C" fn(*mut Context) -> c_int,
     can_reach: unsafe extern "C" fn(*mut c_int, c_int, c_int) -> c_int,
@@ -115,7 +113,6 @@ impl Api {
                 attribute: library.function("cuDeviceGetAttribute")?,
                 retain: library.function("cuDevicePrimaryCtxRetain")?,
                 release: library.function("cuDevicePrimaryCtxRelease_v2")?,
-                reset: library.function("cuDevicePrimaryCtxReset_v2")?,
                 push: library.function("cuCtxPushCurrent_v2")?,
                 pop: library.function("cuCtxPopCurrent_v2")?,
                 can_reach: library.function("cuDeviceCanAccessPeer")?,
@@ -267,7 +264,6 @@ impl GpuName {
             device: self.device,
             context: Shared(context),
             generation: hcq::process_generation(),
-            is_lost: AtomicBool::new(false),
         })
     }
 }
@@ -286,8 +282,6 @@ pub(crate) struct Primary {
     context: Shared,
     /// The process that has it.
     generation: u32,
-    /// It was seen to be lost.
-    is_lost: AtomicBool,
 }
 
 impl Vendor for Primary {
@@ -302,13 +296,12 @@ impl Vendor for Primary {
         let mut popped: Context = std::ptr::null_mut();
         // SAFETY: `enter` has pushed one in this thread; it writes a pointer, which lives longer than the call.
         let done = unsafe { (self.api.pop)(&raw mut popped) };
-        debug_assert_eq!(done, 0, "cuCtxPopCurrent_v2");
+        if done != 0 {
+            tracing::debug!(done, "cuCtxPopCurrent_v2");
+        }
     }
 
     fn refusal(&self, call: &'static str, code: i32) -> Refusal {
-        if is_sticky(code) {
-            self.is_lost.store(true, Ordering::Relaxed);
-        }
         self.api.refusal(call, code)
     }
 
@@ -339,12 +332,10 @@ impl Drop for Primary {
         if self.generation != hcq::process_generation() {
             return;
         }
-        // A context that is lost is lost for every library of the process. Without it the next one may be good.
-        if self.is_lost.load(Ordering::Relaxed) {
-            // SAFETY: nothing of ours uses it any more: all that does keeps this.
-            unsafe { (self.api.reset)(self.device) };
+        // SAFETY: it was retained once, and all of ours that uses it keeps this. It ends if no other library has it.
+        let done = unsafe { (self.api.release)(self.device) };
+        if done != 0 {
+            tracing::debug!(done, "cuDevicePrimaryCtxRelease_v2");
         }
-        // SAFETY: it was retained once.
-        unsafe { (self.api.release)(self.device) };
     }
 }

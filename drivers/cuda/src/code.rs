@@ -8,6 +8,9 @@ pub(crate) fn hint(code: i32) -> &'static str {
         _ if is_sticky(code) => {
             "CUDA's context is lost for this process: restart the program. DEV=NV gives each device a context of its own"
         }
+        3 | 4 => {
+            "CUDA was started before this process was forked, or ends with it: open devices in the process that uses them"
+        }
         2 => "Free tensors or use a smaller batch; `nvidia-smi` shows who uses the memory",
         34 => {
             "This libcuda.so.1 is the stub of a toolkit: take its folder out of LD_LIBRARY_PATH, and install NVIDIA's driver"
@@ -23,6 +26,9 @@ pub(crate) fn hint(code: i32) -> &'static str {
         }
         701 => {
             "The launch needs more registers or shared memory than a group has: report the kernel"
+        }
+        712 => {
+            "These pages, or a part of them, are registered with CUDA already: import all of them at once, or copy"
         }
         802 => "Start the fabric manager: `sudo systemctl start nvidia-fabricmanager`",
         803 => "Kernel module and libcuda are of different versions: restart the machine",

@@ -47,6 +47,7 @@ pub fn open(index: u32, options: &Options) -> Result<Arc<dyn Device>> {
         name: found.name,
         units: found.units,
         memory: found.memory,
+        items: u64::MAX,
         log: "-e NVRM -e Xid",
     };
     drivers_runtime::open(&gpu, &cuda.process, about, options)

@@ -284,7 +284,9 @@ impl Vendor for Used {
         if before != self.device {
             // SAFETY: it was current.
             let done = unsafe { (self.api.set_current)(before) };
-            debug_assert_eq!(done, 0, "hipSetDevice");
+            if done != 0 {
+                tracing::debug!(done, "hipSetDevice");
+            }
         }
     }
 
@@ -293,14 +295,8 @@ impl Vendor for Used {
     }
 
     fn image<'a>(&self, image: &'a [u8]) -> Answer<Cow<'a, [u8]>> {
-        linked(image, &self.arch).map_err(|why| Refusal {
-            call: "link",
-            code: 0,
-            name: why,
-            text: String::new(),
-            hint: "Install the package libamd-comgr of your ROCm",
-            is_sticky: false,
-            is_memory: false,
+        linked(image, &self.arch).map_err(|why| {
+            Refusal::own("link", why, "Install the package libamd-comgr of your ROCm")
         })
     }
 

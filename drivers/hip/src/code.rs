@@ -8,6 +8,9 @@ pub(crate) fn hint(code: i32) -> &'static str {
         _ if is_sticky(code) => {
             "HIP is lost for this process: restart the program; `sudo dmesg | grep amdgpu` has the kernel's reason"
         }
+        3 | 4 => {
+            "HIP was started before this process was forked, or ends with it: open devices in the process that uses them"
+        }
         2 => "Free tensors or use a smaller batch; `rocm-smi` shows who uses the memory",
         100 | 101 => {
             "HIP finds no such GPU: your user needs the group render (`sudo usermod -aG render $USER`); see HIP_VISIBLE_DEVICES and \
@@ -15,6 +18,9 @@ pub(crate) fn hint(code: i32) -> &'static str {
         }
         98 | 200 | 209 => {
             "The code is not for this GPU, or this ROCm is too old for it: update ROCm, or use DEV=AMD, which needs none"
+        }
+        712 => {
+            "These pages, or a part of them, are registered with HIP already: import all of them at once, or copy"
         }
         _ => "See `doorbell doctor`; DEV=AMD uses the GPU without HIP",
     }

@@ -26,6 +26,21 @@ const LINK: [(usize, c_int); 2] = [(2, 9), (3, 7)];
 #[derive(Clone, Copy, Default)]
 struct Handle(u64);
 
+/// Where `e_ident` has the version of a code object, and what stands for 4 and 5.
+///
+/// Source: LLVM, AMDGPUUsage, "Header": `EI_ABIVERSION`, `ELFABIVERSION_AMDGPU_HSA_V4` and `_V5`.
+const ABI_VERSION: usize = 8;
+const V4: u8 = 2;
+const V5: u8 = 3;
+
+/// The version in the metadata, as MessagePack has it: a text of 14 bytes, and a list of 1 and 2.
+///
+/// Source: LLVM, AMDGPUUsage, "Code Object V5 Metadata".
+const METADATA_V5: &[u8] = b"\xaeamdhsa.version\x92\x01\x02";
+
+/// What names of arguments that the runtime adds start with.
+const HIDDEN: &[u8] = b"hidden_";
+
 type Release = unsafe extern "C" fn(Handle) -> c_int;
 
 struct Comgr {
@@ -43,6 +58,8 @@ struct Comgr {
     set_isa: unsafe extern "C" fn(Handle, *const c_char) -> c_int,
     act: unsafe extern "C" fn(c_int, Handle, Handle, Handle) -> c_int,
     link: c_int,
+    /// Code objects of version 5 are known.
+    has_v5: bool,
 }
 
 /// A handle that is released.
@@ -89,6 +106,8 @@ impl Comgr {
                 set_isa: library.function("amd_comgr_action_info_set_isa_name")?,
                 act: library.function("amd_comgr_do_action")?,
                 link,
+                // ROCm 5.2, with 2.4, refuses them; ROCm 6 takes both.
+                has_v5: major > 2,
             })
         }
     }
@@ -104,6 +123,10 @@ impl Comgr {
     }
 
     fn link(&self, object: &[u8], chip: &str) -> Result<Vec<u8>, String> {
+        let object = match self.has_v5 {
+            true => Cow::Borrowed(object),
+            false => older(object)?,
+        };
         let isa = CString::new(format!("amdgcn-amd-amdhsa--{chip}")).map_err(|e| e.to_string())?;
         // SAFETY: each writes a handle; what it makes is released by its counterpart.
         let set = |what| Comgr::made(what, |h| unsafe { (self.create_set)(h) }, self.destroy_set);
@@ -145,6 +168,29 @@ impl Comgr {
     }
 }
 
+/// A code object of version 5 as one of version 4. They differ in the arguments that the runtime adds, and in what metadata may say
+/// beside: without such arguments the kernels are the same.
+///
+/// Source: LLVM, AMDGPUUsage, "Code Object V5 Metadata", "Kernel Descriptor".
+fn older(object: &[u8]) -> Result<Cow<'_, [u8]>, String> {
+    if object.get(ABI_VERSION) != Some(&V5) {
+        return Ok(Cow::Borrowed(object));
+    }
+    let find = |what: &[u8]| object.windows(what.len()).position(|part| part == what);
+    if find(HIDDEN).is_some() {
+        return Err(
+            "this ROCm takes code objects up to version 4, and this one of version 5 has arguments of the runtime: compile it with \
+             -mcode-object-version=4"
+                .into(),
+        );
+    }
+    let version = find(METADATA_V5).ok_or("a code object of version 5 without its metadata")?;
+    let mut object = object.to_vec();
+    object[ABI_VERSION] = V4;
+    object[version + METADATA_V5.len() - 1] = 1;
+    Ok(Cow::Owned(object))
+}
+
 fn done(what: &str, status: c_int) -> Result<(), String> {
     match status {
         0 => Ok(()),
@@ -174,6 +220,27 @@ pub(crate) fn linked<'a>(object: &'a [u8], chip: &str) -> Result<Cow<'a, [u8]>, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_code_object_without_hidden_arguments_is_one_of_the_older_version() {
+        let mut object = vec![0u8; 16];
+        object[ABI_VERSION] = V5;
+        assert!(older(&object).unwrap_err().contains("metadata"));
+        object.extend_from_slice(METADATA_V5);
+        let same = older(&object).unwrap();
+        assert_eq!((same[ABI_VERSION], same.last()), (V4, Some(&1)));
+        assert_eq!(
+            same[16..].split_last().unwrap().1,
+            &object[16..].split_last().unwrap().1[..]
+        );
+        assert!(matches!(older(&same), Ok(Cow::Borrowed(_))));
+        object.extend_from_slice(b"hidden_block_count_x");
+        assert!(
+            older(&object)
+                .unwrap_err()
+                .contains("-mcode-object-version=4")
+        );
+    }
 
     #[test]
     fn what_is_linked_already_is_taken_as_it_is() {

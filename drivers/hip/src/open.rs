@@ -35,6 +35,8 @@ pub fn open(index: u32, options: &Options) -> Result<Arc<dyn Device>> {
         name: found.name,
         units: found.units,
         memory: found.memory,
+        // Source: HIP, hip_module.cpp, hipModuleLaunchKernel: hipErrorInvalidConfiguration for more.
+        items: u32::MAX.into(),
         log: "amdgpu",
     };
     drivers_runtime::open(&gpu, &hip.process, about, options)

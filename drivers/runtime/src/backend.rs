@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::process::{Noted, Process};
 use crate::refusal::Refusal;
 
-/// Alignment that the runtimes give memory of the GPU.
+/// Alignment that the runtimes give memory.
 ///
 /// Source: CUDA C++ Programming Guide 12.4, device memory accesses: at least 256 bytes.
 const ALIGN: u64 = 256;
@@ -135,7 +135,7 @@ impl RuntimeBackend {
 
     fn host(&self, bytes: u64, align: u64) -> Result<Memory> {
         let size = bytes.min(NO_SIZE).max(1).next_multiple_of(PAGE);
-        let slack = if align > PAGE { align } else { 0 };
+        let slack = if align > ALIGN { align } else { 0 };
         let Some(asked) = size.checked_add(slack).filter(|&asked| asked < NO_SIZE) else {
             return Err(self.out_of_memory(bytes, String::new()));
         };
@@ -222,9 +222,9 @@ impl Backend for RuntimeBackend {
     fn import(&self, memory: &Import) -> Result<Memory> {
         match memory {
             Import::Host(view) => {
-                let registered = self.gpu.register(view);
-                let allocation: Allocation = registered.map_err(|r| r.error(&self.id))?;
-                let (at, bytes) = (allocation.at(), view.len() as u64);
+                let registered = self.process.registered(view, || self.gpu.register(view));
+                let allocation: Arc<Allocation> = registered.map_err(|r| r.error(&self.id))?;
+                let (at, bytes) = (view.as_ptr().addr() as u64, view.len() as u64);
                 let window = Arc::new(Window::mapped(self.name.clone(), view.clone()));
                 let noted = self
                     .process

@@ -13,8 +13,8 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use hcq::Width;
 use hcq::mem::view::View;
+use hcq::{Width, process_generation};
 
 use crate::refusal::{Answer, Refusal};
 
@@ -301,6 +301,8 @@ impl Functions {
 
 /// One GPU, as the runtime gives it to this process.
 pub struct Gpu {
+    /// The process: a fork of it has none of what is made here.
+    generation: u32,
     functions: Functions,
     names: Names,
     vendor: Box<dyn Vendor>,
@@ -319,6 +321,7 @@ impl Gpu {
     ) -> Result<Arc<Gpu>, NoLibrary> {
         let functions = Functions::of(library, &names, can_write)?;
         Ok(Arc::new(Gpu {
+            generation: process_generation(),
             functions,
             names,
             vendor,
@@ -337,18 +340,28 @@ impl Gpu {
 
     /// Makes a call with the GPU current.
     fn call(&self, name: &'static str, call: impl FnOnce(&Functions) -> c_int) -> Answer<()> {
+        let code = self.inside(name, call)?;
+        self.check(name, code)
+    }
+
+    fn inside(&self, name: &'static str, call: impl FnOnce(&Functions) -> c_int) -> Answer<c_int> {
+        if self.generation != process_generation() {
+            let why = "the GPU was opened before a fork, by the parent".into();
+            return Err(Refusal::own(
+                name,
+                why,
+                "Open it in the process that uses it",
+            ));
+        }
         let before = self.vendor.enter()?;
         let code = call(&self.functions);
         self.vendor.leave(before);
-        self.check(name, code)
+        Ok(code)
     }
 
     /// The same for a question whose answer may be "not yet".
     fn ask(&self, name: &'static str, call: impl FnOnce(&Functions) -> c_int) -> Answer<bool> {
-        let before = self.vendor.enter()?;
-        let code = call(&self.functions);
-        self.vendor.leave(before);
-        match code {
+        match self.inside(name, call)? {
             NOT_READY => Ok(false),
             code => self.check(name, code).map(|()| true),
         }
@@ -454,15 +467,11 @@ impl Gpu {
         })?;
         match there == at {
             true => Ok(allocation),
-            false => Err(Refusal {
-                call: self.names.host_pointer,
-                code: 0,
-                name: format!("address {there:#x}, expected {at:#x}"),
-                text: String::new(),
-                hint: "This GPU has pages of the process at another address: allocate a buffer and copy",
-                is_sticky: false,
-                is_memory: false,
-            }),
+            false => Err(Refusal::own(
+                self.names.host_pointer,
+                format!("address {there:#x}, expected {at:#x}"),
+                "This GPU has pages of the process at another address: allocate a buffer and copy",
+            )),
         }
     }
 
@@ -670,15 +679,8 @@ impl Stream {
     ) -> Answer<()> {
         let names = &self.gpu.names;
         if !function.is_of(&self.gpu) {
-            return Err(Refusal {
-                call: names.launch,
-                code: 0,
-                name: "a kernel of another GPU".into(),
-                text: String::new(),
-                hint: "Load it on this device",
-                is_sticky: false,
-                is_memory: false,
-            });
+            let why = "a kernel of another GPU".into();
+            return Err(Refusal::own(names.launch, why, "Load it on this device"));
         }
         let mut bytes = bytes.min(size_of_val(arguments));
         let mut extra: [Handle; 5] = [

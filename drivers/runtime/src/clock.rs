@@ -21,15 +21,19 @@ const BASE_NS: u64 = 1_000_000_000;
 /// How long an event of a stream without work may take.
 const LIMIT: Duration = Duration::from_secs(2);
 
+/// Looks without sleeping, and the sleep between two looks after them.
+const LOOKS: u32 = 1000;
+const SLICE: Duration = Duration::from_micros(50);
+
 /// The time of a GPU.
 pub(crate) struct Clock {
     gpu: Arc<Gpu>,
+    /// Without work.
+    stream: Stream,
     base: Mutex<Option<Base>>,
 }
 
 struct Base {
-    /// A stream without work.
-    stream: Stream,
     event: Event,
     /// Its time.
     ns: u64,
@@ -38,7 +42,7 @@ struct Base {
 }
 
 impl Base {
-    /// The time of an event that is over.
+    /// The time of an event that is over: it may be an earlier one.
     fn of(&self, event: &Event) -> Answer<u64> {
         let ms = f64::from(event.since(&self.event)?);
         Ok(self.ns.saturating_add_signed((ms * 1e6) as i64))
@@ -46,11 +50,13 @@ impl Base {
 }
 
 impl Clock {
-    pub(crate) fn new(gpu: &Arc<Gpu>) -> Clock {
-        Clock {
+    /// The clock of a GPU.
+    pub(crate) fn new(gpu: &Arc<Gpu>) -> Answer<Clock> {
+        Ok(Clock {
             gpu: gpu.clone(),
+            stream: gpu.stream()?,
             base: Mutex::default(),
-        }
+        })
     }
 
     /// The time now.
@@ -62,12 +68,17 @@ impl Clock {
     /// Sees to it that there is a base, and not an old one: before an event is recorded.
     pub(crate) fn start(&self) -> Answer<()> {
         let mut base = lock(&self.base);
-        let is_new = base
-            .as_ref()
-            .is_some_and(|base| monotonic_ns() < base.made + BASE_NS);
-        match is_new {
-            true => Ok(()),
-            false => self.renew(&mut base).map(drop),
+        let is_new = |base: &Base| monotonic_ns() < base.made + BASE_NS;
+        if base.as_ref().is_some_and(is_new) {
+            return Ok(());
+        }
+        match (self.renew(&mut base), &mut *base) {
+            // A GPU that is kept busy by others: the old one does, less exactly.
+            (Err(refusal), Some(old)) if refusal.code == 0 => {
+                old.made = monotonic_ns();
+                Ok(())
+            }
+            (renewed, _) => renewed.map(drop),
         }
     }
 
@@ -81,50 +92,38 @@ impl Clock {
 
     /// Makes a base of this moment, and gives its time.
     fn renew(&self, base: &mut Option<Base>) -> Answer<u64> {
-        let old = base.take();
         let event = self.gpu.event()?;
-        let (stream, before) = match old {
-            Some(old) => (old.stream, Some((old.event, old.ns))),
-            None => (self.gpu.stream()?, None),
-        };
-        stream.record(&event)?;
+        self.stream.record(&event)?;
         let soon = Deadline::after(LIMIT);
+        let mut looks = 0;
         while !event.is_past()? {
             if soon.expired(&MonotonicClock) {
                 return Err(late());
             }
-            std::thread::yield_now();
+            match looks < LOOKS {
+                true => std::thread::yield_now(),
+                false => std::thread::sleep(SLICE),
+            }
+            looks += 1;
         }
         let made = monotonic_ns();
-        let ns = match before {
+        let ns = match base {
             // The first one: any number does, and this one is easy to read beside the host's.
             None => made,
-            Some((earlier, ns)) => {
-                let ms = f64::from(event.since(&earlier)?).max(0.0);
-                ns + (ms * 1e6) as u64
-            }
+            Some(old) => old.of(&event)?.max(old.ns),
         };
-        *base = Some(Base {
-            stream,
-            event,
-            ns,
-            made,
-        });
+        *base = Some(Base { event, ns, made });
         Ok(ns)
     }
 }
 
 #[cold]
 fn late() -> Refusal {
-    Refusal {
-        call: "clock",
-        code: 0,
-        name: format!("an event of a stream without work was not over after {LIMIT:?}"),
-        text: String::new(),
-        hint: "The GPU hangs, or another program keeps it busy",
-        is_sticky: false,
-        is_memory: false,
-    }
+    Refusal::own(
+        "clock",
+        format!("an event of a stream without work was not over after {LIMIT:?}"),
+        "The GPU hangs, or another program keeps it busy",
+    )
 }
 
 /// The timestamps of a stream.

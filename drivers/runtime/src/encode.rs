@@ -9,7 +9,7 @@ use crate::packet::{EXEC_FIXED, MAX_WORDS, bytes_of, header, how, op};
 /// Groups of a launch in each dimension, and work-items of a group in all of them.
 ///
 /// Source: CUDA C++ Programming Guide 12.4, table "Technical Specifications per Compute Capability": the same since 3.0.
-/// HIP takes at least as many groups.
+/// HIP takes as many groups.
 const GROUPS: [u32; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 const ITEMS: u64 = 1024;
 
@@ -27,14 +27,17 @@ pub(crate) struct Encoder {
     device: DeviceId,
     kind: QueueKind,
     index: u32,
+    /// Work-items of a launch in one dimension, at most.
+    items: u64,
 }
 
 impl Encoder {
-    pub(crate) fn new(device: DeviceId, kind: QueueKind, index: u32) -> Encoder {
+    pub(crate) fn new(device: DeviceId, kind: QueueKind, index: u32, items: u64) -> Encoder {
         Encoder {
             device,
             kind,
             index,
+            items,
         }
     }
 
@@ -214,6 +217,17 @@ impl Encoder {
                 "grid {grid:?}, expected at most {GROUPS:?} groups: split it"
             ));
         }
+        let in_one = grid
+            .iter()
+            .zip(block)
+            .map(|(&groups, items)| u64::from(groups) * u64::from(items))
+            .max();
+        if in_one > Some(self.items) {
+            return Err(format!(
+                "grid {grid:?} of blocks {block:?}, expected at most {} work-items in a dimension: split it",
+                self.items
+            ));
+        }
         if bytes > ARGUMENTS {
             return Err(format!(
                 "argument block of {bytes} bytes, expected at most {ARGUMENTS}"
@@ -261,7 +275,7 @@ mod tests {
     }
 
     fn encoder(kind: QueueKind) -> Encoder {
-        Encoder::new(DeviceId::new("CUDA", 0), kind, 0)
+        Encoder::new(DeviceId::new("CUDA", 0), kind, 0, u32::MAX.into())
     }
 
     fn program() -> Program {
@@ -399,6 +413,11 @@ mod tests {
                 QueueKind::Compute,
                 exec(&args, [1, 65536, 1], one),
                 "split it",
+            ),
+            (
+                QueueKind::Compute,
+                exec(&args, [1 << 22, 1, 1], [1024, 1, 1]),
+                "expected at most 4294967295 work-items",
             ),
             (QueueKind::Compute, copy(8, 0), "overlap"),
             (QueueKind::Compute, copy(u64::MAX - 3, 0), "run past"),

@@ -67,6 +67,8 @@ pub struct About {
     pub units: u32,
     /// Bytes of its memory.
     pub memory: u64,
+    /// Work-items of a launch in one dimension, at most.
+    pub items: u64,
     /// What the kernel driver's lines in the log start with.
     pub log: &'static str,
 }
@@ -96,7 +98,8 @@ pub fn open(
 ) -> Result<Arc<dyn hcq::Device>> {
     drivers_host::fork::watch();
     let state = Arc::new(State::default());
-    let clock = Arc::new(Clock::new(gpu));
+    let clock = Clock::new(gpu).map_err(|refusal| refusal.error(&about.id))?;
+    let clock = Arc::new(clock);
     let backend = RuntimeBackend {
         name: format!("memory of {}", about.id).into(),
         id: about.id,
@@ -142,6 +145,7 @@ pub fn open(
         process: process.clone(),
         state,
         clock,
+        items: about.items,
         options: options.clone(),
     };
     let device: Arc<Device<RuntimeHardware>> =
@@ -159,6 +163,7 @@ struct Queues {
     process: Arc<Process>,
     state: Arc<State>,
     clock: Arc<Clock>,
+    items: u64,
     options: Options,
 }
 
@@ -166,7 +171,7 @@ impl Queues {
     /// A queue whose thread runs.
     fn open(&self, kind: QueueKind, index: u32) -> Result<Channel<RuntimeHardware>> {
         let Queues { core, pool, .. } = self;
-        let encoder = Encoder::new(core.id.clone(), kind, index);
+        let encoder = Encoder::new(core.id.clone(), kind, index, self.items);
         let unit = encoder.unit();
         let memory = pool.piece(
             MemoryKind::Control,

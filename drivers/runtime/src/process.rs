@@ -7,18 +7,38 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
 
 use drivers_gpu::backend::Space;
+use hcq::mem::view::View;
 use hcq::mem::window::Window;
 use hcq::sync::lock;
 
-use crate::calls::{Function, Gpu};
+use crate::calls::{Allocation, Function, Gpu};
+use crate::refusal::Answer;
 
 /// What devices of one runtime share.
 #[derive(Default)]
 pub struct Process {
     space: Arc<Space>,
-    places: Mutex<BTreeMap<u64, Place>>,
+    places: Mutex<Places>,
     gpus: Mutex<Gpus>,
     kernels: Mutex<Kernels>,
+    registered: Mutex<Vec<Registered>>,
+}
+
+/// Memory that devices have, by its address and a number. Places may be parts of each other: memory can be imported twice, or
+/// as a part.
+#[derive(Default)]
+struct Places {
+    next: u64,
+    all: BTreeMap<(u64, u64), Place>,
+}
+
+impl Places {
+    /// All that an address is in.
+    fn at(&self, va: u64) -> impl Iterator<Item = (u64, &Place)> {
+        let before = self.all.range(..=(va, u64::MAX)).rev();
+        let inside = before.filter(move |(_, place)| va < place.end);
+        inside.map(|(&(at, _), place)| (at, place))
+    }
 }
 
 /// Memory that some device has.
@@ -27,6 +47,15 @@ struct Place {
     /// The GPU whose memory it is; none for the host's.
     gpu: Option<u32>,
     window: Weak<Window>,
+}
+
+/// Pages of the process that the runtime has as memory.
+struct Registered {
+    at: u64,
+    end: u64,
+    /// [`View::mapping`]: other pages may be mapped there later.
+    mapping: usize,
+    allocation: Weak<Allocation>,
 }
 
 #[derive(Default)]
@@ -51,12 +80,13 @@ pub(crate) const KERNEL_STEP: u64 = 16;
 /// Notes memory until it is dropped.
 pub(crate) struct Noted {
     process: Arc<Process>,
-    at: u64,
+    /// Its address and its number.
+    key: (u64, u64),
 }
 
 impl Drop for Noted {
     fn drop(&mut self) {
-        lock(&self.process.places).remove(&self.at);
+        lock(&self.process.places).all.remove(&self.key);
     }
 }
 
@@ -74,37 +104,71 @@ impl Process {
         window: Weak<Window>,
     ) -> Noted {
         let end = at + bytes;
-        lock(&self.places).insert(at, Place { end, gpu, window });
+        let mut places = lock(&self.places);
+        places.next += 1;
+        let key = (at, places.next);
+        places.all.insert(key, Place { end, gpu, window });
+        drop(places);
         Noted {
             process: self.clone(),
-            at,
+            key,
         }
     }
 
     /// Whether memory of one allocation is at these bytes.
     pub(crate) fn has(&self, at: u64, bytes: u64) -> bool {
-        let places = lock(&self.places);
-        let place = places.range(..=at).next_back().map(|(_, place)| place.end);
         let end = at.checked_add(bytes);
-        place
-            .zip(end)
-            .is_some_and(|(place, end)| at < place && end <= place)
+        end.is_some_and(|end| lock(&self.places).at(at).any(|(_, place)| end <= place.end))
     }
 
     /// The host's window of an address, and the offset in it.
     pub(crate) fn window_at(&self, va: u64) -> Option<(Window, u64)> {
         let places = lock(&self.places);
-        let (at, place) = places.range(..=va).next_back()?;
-        let (at, is_inside) = (*at, va < place.end);
-        let window = place.window.upgrade()?;
+        let found = places
+            .at(va)
+            .find_map(|(at, place)| Some((place.window.upgrade()?, va - at)));
         drop(places);
-        is_inside.then(|| ((*window).clone(), va - at))
+        // It may be the last one: it is let go outside of the lock.
+        found.map(|(window, offset)| ((*window).clone(), offset))
+    }
+
+    /// Pages of the process as memory of the runtime: those that it has already, or `register` makes it so. It refuses pages that it
+    /// has.
+    pub(crate) fn registered(
+        &self,
+        view: &View,
+        register: impl FnOnce() -> Answer<Allocation>,
+    ) -> Answer<Arc<Allocation>> {
+        let (at, mapping) = (view.as_ptr().addr() as u64, view.mapping());
+        let end = at + view.len() as u64;
+        // Held until the new one is known.
+        let mut all = lock(&self.registered);
+        all.retain(|one| one.allocation.strong_count() > 0);
+        let is_inside =
+            |one: &&Registered| one.mapping == mapping && one.at <= at && end <= one.end;
+        let known = all.iter().find(is_inside);
+        if let Some(known) = known.and_then(|one| one.allocation.upgrade()) {
+            return Ok(known);
+        }
+        let allocation = Arc::new(register()?);
+        all.push(Registered {
+            at,
+            end,
+            mapping,
+            allocation: Arc::downgrade(&allocation),
+        });
+        Ok(allocation)
     }
 
     /// Notes a GPU, and lets it and those that are open reach each other's memory where they can.
     pub(crate) fn enter(&self, ordinal: u32, gpu: &Arc<Gpu>) {
         let mut gpus = lock(&self.gpus);
         gpus.open.retain(|(_, gpu)| gpu.strong_count() > 0);
+        if gpus.open.iter().all(|(other, _)| *other != ordinal) {
+            // Who is opened anew starts with nothing.
+            let other = |pair: &(u32, u32)| pair.0 != ordinal && pair.1 != ordinal;
+            gpus.joined.retain(other);
+        }
         let open: Vec<_> = gpus
             .open
             .iter()
@@ -128,15 +192,13 @@ impl Process {
     /// Whether kernels of a GPU reach an address.
     pub(crate) fn reaches(&self, ordinal: u32, va: u64) -> bool {
         let places = lock(&self.places);
-        let Some((_, place)) = places.range(..=va).next_back() else {
-            return false;
-        };
-        let (is_inside, whose) = (va < place.end, place.gpu);
+        let whose: Vec<_> = places.at(va).map(|(_, place)| place.gpu).collect();
         drop(places);
-        is_inside
-            && whose.is_none_or(|whose| {
+        whose.into_iter().any(|whose| {
+            whose.is_none_or(|whose| {
                 whose == ordinal || lock(&self.gpus).joined.contains(&(ordinal, whose))
             })
+        })
     }
 
     /// Gives a kernel a number, for as long as it is loaded.
@@ -157,8 +219,6 @@ impl Process {
 
 #[cfg(test)]
 mod tests {
-    use hcq::mem::view::View;
-
     use super::*;
 
     #[test]
@@ -176,8 +236,16 @@ mod tests {
         assert!(process.window_at(0x2000).is_none() && process.window_at(0x1040).is_none());
         assert!(process.reaches(0, 0x1000) && process.reaches(1, 0x2000));
         assert!(!process.reaches(0, 0x2000) && !process.reaches(0, 0x3000));
+        // A part of it, and all of it once more.
+        let part = process.note((0x2080, 0x10), Some(1), Weak::new());
+        let again = process.note((0x2000, 0x100), Some(1), Weak::new());
+        assert!(process.has(0x2080, 0x20) && process.has(0x2090, 1));
+        drop(again);
+        assert!(process.has(0x2000, 0x100) && process.has(0x20ff, 1));
         drop(device);
-        assert!(!process.has(0x2000, 1));
+        assert!(!process.has(0x2000, 1) && !process.has(0x2090, 1) && process.has(0x208f, 1));
+        drop(part);
+        assert!(!process.has(0x2080, 1));
         drop((host, window, there));
         assert!(process.window_at(0x1000).is_none());
     }

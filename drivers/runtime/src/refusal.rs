@@ -7,11 +7,11 @@ pub type Answer<T> = Result<T, Refusal>;
 
 /// A call that the runtime refused.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{call}: {name} ({code}){}", said(.text))]
+#[error("{call}: {name}{}{}", number(.code), said(.text))]
 pub struct Refusal {
     /// The function.
     pub call: &'static str,
-    /// Its result.
+    /// Its result; 0 if the refusal is ours.
     pub code: i32,
     /// The vendor's name of it.
     pub name: String,
@@ -25,6 +25,13 @@ pub struct Refusal {
     pub is_memory: bool,
 }
 
+fn number(code: &i32) -> String {
+    match code {
+        0 => String::new(),
+        code => format!(" ({code})"),
+    }
+}
+
 fn said(text: &str) -> String {
     match text.is_empty() {
         true => String::new(),
@@ -33,6 +40,19 @@ fn said(text: &str) -> String {
 }
 
 impl Refusal {
+    /// A refusal of our own.
+    pub fn own(call: &'static str, name: String, hint: &'static str) -> Refusal {
+        Refusal {
+            call,
+            code: 0,
+            name,
+            text: String::new(),
+            hint,
+            is_sticky: false,
+            is_memory: false,
+        }
+    }
+
     /// The error of a device. One that takes the context with it is a fault, which loses the device.
     pub fn error(self, device: &DeviceId) -> Error {
         match self.is_sticky {
@@ -44,7 +64,7 @@ impl Refusal {
             false => Error::Os {
                 device: device.clone(),
                 call: self.call.into(),
-                source_text: format!("{} ({}){}", self.name, self.code, said(&self.text)),
+                source_text: format!("{}{}{}", self.name, number(&self.code), said(&self.text)),
                 errno: None,
                 hint: self.hint.into(),
             },
@@ -81,5 +101,8 @@ mod tests {
         let expected =
             "CUDA:0 cuStreamQuery: CUDA_ERROR_ILLEGAL_ADDRESS (700). Restart the program";
         assert_eq!(error, expected);
+        let own = Refusal::own("clock", "no event".into(), "Wait");
+        assert_eq!(own.to_string(), "clock: no event");
+        assert_eq!(own.error(&id).to_string(), "CUDA:0 clock: no event. Wait");
     }
 }
