@@ -5,9 +5,14 @@ typedef unsigned long long u64;
 
 #define KERNEL __attribute__((amdgpu_kernel, visibility("protected")))
 
-// How many groups there are, in x, y and z: the first of the hidden arguments.
+// How many groups there are, in x, y and z: the first of the hidden arguments, which code objects have from version 5 on; before, the grid
+// of the dispatch packet, in work-items.
 static u64 group(void) {
+#ifdef BY_PACKET
+  const u32 __attribute__((address_space(4))) *count = __builtin_amdgcn_dispatch_ptr() + 12;
+#else
   const u32 __attribute__((address_space(4))) *count = __builtin_amdgcn_implicitarg_ptr();
+#endif
   u64 x = __builtin_amdgcn_workgroup_id_x(), y = __builtin_amdgcn_workgroup_id_y();
   u64 z = __builtin_amdgcn_workgroup_id_z();
   return x + count[0] * (y + count[1] * z);
