@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((same[ABI_VERSION], same.last()), (V4, Some(&1)));
         assert_eq!(
             same[16..].split_last().unwrap().1,
-            &object[16..].split_last().unwrap().1[..]
+            object[16..].split_last().unwrap().1
         );
         assert!(matches!(older(&same), Ok(Cow::Borrowed(_))));
         object.extend_from_slice(b"hidden_block_count_x");

@@ -108,7 +108,7 @@ impl RuntimeBackend {
     }
 
     fn device(&self, bytes: u64, align: u64) -> Result<Memory> {
-        let size = bytes.min(NO_SIZE).max(1).next_multiple_of(PAGE);
+        let size = bytes.clamp(1, NO_SIZE).next_multiple_of(PAGE);
         let slack = if align > ALIGN { align } else { 0 };
         let asked = size.checked_add(slack);
         let Some(asked) = asked.filter(|&asked| asked <= self.facts.vram) else {
@@ -134,7 +134,7 @@ impl RuntimeBackend {
     }
 
     fn host(&self, bytes: u64, align: u64) -> Result<Memory> {
-        let size = bytes.min(NO_SIZE).max(1).next_multiple_of(PAGE);
+        let size = bytes.clamp(1, NO_SIZE).next_multiple_of(PAGE);
         let slack = if align > ALIGN { align } else { 0 };
         let Some(asked) = size.checked_add(slack).filter(|&asked| asked < NO_SIZE) else {
             return Err(self.out_of_memory(bytes, String::new()));

@@ -553,8 +553,8 @@ impl Gpu {
         })?;
         let dynamic = shared_bytes.saturating_sub(fixed.unsigned_abs());
         if dynamic > 0 && shared_bytes > USUAL_SHARED_BYTES {
-            // SAFETY: as before.
             self.call(self.names.attribute, |f| match f.set_attribute {
+                // SAFETY: the function is the module's; the call takes a number.
                 Some(set) => unsafe {
                     set(function, MAX_DYNAMIC_SHARED_SIZE_BYTES, dynamic as c_int)
                 },
@@ -604,15 +604,20 @@ impl Drop for Allocation {
     fn drop(&mut self) {
         let names = &self.gpu.names;
         let at = self.at;
-        // SAFETY: it was made by the function's counterpart, and is freed once.
+        // Each was made by the function's counterpart, and is freed once.
         let freed = match self.heap {
+            // SAFETY: as above.
             Heap::Device => self.gpu.call(names.free, |f| unsafe { (f.free)(at) }),
-            Heap::Host => self
-                .gpu
-                .call(names.host_free, |f| unsafe { (f.host_free)(at) }),
-            Heap::Registered(_) => self.gpu.call(names.host_unregister, |f| unsafe {
-                (f.host_unregister)(at)
-            }),
+            Heap::Host => {
+                let free = names.host_free;
+                // SAFETY: as above.
+                self.gpu.call(free, |f| unsafe { (f.host_free)(at) })
+            }
+            Heap::Registered(_) => {
+                let free = names.host_unregister;
+                // SAFETY: as above.
+                self.gpu.call(free, |f| unsafe { (f.host_unregister)(at) })
+            }
         };
         // A context that is lost has freed it.
         if let Err(refusal) = freed {

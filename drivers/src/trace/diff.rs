@@ -80,10 +80,10 @@ fn comparable(mut step: Step) -> Option<Step> {
     let counts = |name: &&str| register.contains(*name) && !register.contains("_ADDR");
     // A ring is told to be empty once; then its pointers follow the interrupts.
     let is_emptied = step.is_write && step.value == Some(0);
-    if INTERRUPT_POINTERS.iter().any(|name| is_pointer(name)) && !is_emptied {
+    if INTERRUPT_POINTERS.iter().any(is_pointer) && !is_emptied {
         return None;
     }
-    if !step.is_write && COUNTERS.iter().any(|name| counts(name)) {
+    if !step.is_write && COUNTERS.iter().any(counts) {
         step.value = None;
     }
     Some(step)

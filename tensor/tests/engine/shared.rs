@@ -462,7 +462,8 @@ fn a_tensor_of_another_library_is_used_in_place_and_deleted_once() -> Result<()>
 fn what_cannot_be_taken_is_named_and_deleted() {
     let e = engine();
     let memory = Memory::of(&[1.0; 6]);
-    let changes: [(fn(&mut DLManagedTensorVersioned), &str); 6] = [
+    type Change = fn(&mut DLManagedTensorVersioned);
+    let changes: [(Change, &str); 6] = [
         (|t| t.version.major = 2, "expected DLPack 1, found 2.0"),
         (|t| t.dl_tensor.device.device_type = 2, "kDLCUDA"),
         (|t| t.dl_tensor.device.device_type = 99, "device type 99"),

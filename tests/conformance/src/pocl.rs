@@ -90,8 +90,8 @@ fn load() -> Option<PathBuf> {
     // Each needs some that come later in the list.
     loop {
         let before = left.len();
-        // SAFETY: these are libraries of Debian's, whose initialisers need nothing.
         let fails = |path: &PathBuf| {
+            // SAFETY: these are libraries of Debian's, whose initialisers need nothing.
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
                 .map(std::mem::forget)
                 .is_err()
