@@ -42,7 +42,9 @@ const TURN: u64 = 0x900;
 
 /// Bytes of a packet: a bulk transfer to the host that is not the last of a copy ends between two.
 const PACKET: usize = 1024;
-/// How long the function may take for a part, and a bulk transfer of one.
+/// How long the function may take for a part, which kernels that it was told earlier may precede.
+const DRAIN: Duration = Duration::from_secs(20);
+/// How long a bulk transfer of a part may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked at least before a part is late: a host that is too busy to look often does not know.
 const LOOKS: u32 = 1000;
@@ -114,7 +116,7 @@ impl Buffer {
 
     /// Waits until the function has completed that many parts, by the host's clock.
     fn passed(&self, state: &mut State, parts: u32) -> Result<(), TransportError> {
-        let deadline = Deadline::on(&MonotonicClock, TIMEOUT);
+        let deadline = Deadline::on(&MonotonicClock, DRAIN);
         let (mut pause, mut looks) = (PAUSES.0, 0);
         loop {
             let mut seen = [0; 4];
@@ -131,7 +133,7 @@ impl Buffer {
                 let what = format!(
                     "wait for the GPU to drain a buffer window: part {seen} is done, expected {parts}"
                 );
-                return Err(self.bridge.error(what, Fault::TimedOut(TIMEOUT)));
+                return Err(self.bridge.error(what, Fault::TimedOut(DRAIN)));
             }
             MonotonicClock.sleep(pause);
             pause = (pause * 2).min(PAUSES.1);
