@@ -20,7 +20,7 @@
 //! |---|---|
 //! | [`status`] | names of numbers |
 //! | `api` | the library and its objects |
-//! | [`survey`] | which devices there are |
+//! | [`mod@survey`] | which devices there are |
 //! | [`memory`] | objects by address |
 //! | `cache` | built programs on disk |
 //! | `program` | kernels |

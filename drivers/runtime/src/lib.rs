@@ -18,7 +18,7 @@
 //! | `way` | submissions for the thread |
 //! | `hardware` | the queue, for [`drivers_gpu`]; kernels |
 //! | [`survey`] | the GPUs that a runtime has, or why it cannot be used |
-//! | [`open`] | a device |
+//! | [`mod@open`] | a device |
 //!
 //! # Waits
 //! The thread of a queue waits, not the stream: it looks at the value in memory, and makes the calls behind the wait afterwards. So no stream
