@@ -43,7 +43,7 @@ const TURN: u64 = 0x900;
 /// Bytes of a packet: a bulk transfer to the host that is not the last of a copy ends between two.
 const PACKET: usize = 1024;
 /// How long the function may take for a part, which kernels that it was told earlier may precede.
-const DRAIN: Duration = Duration::from_secs(20);
+const DRAIN: Duration = Duration::from_secs(6);
 /// How long a bulk transfer of a part may take.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// How often it is looked at least before a part is late: a host that is too busy to look often does not know.
