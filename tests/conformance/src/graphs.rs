@@ -172,7 +172,7 @@ pub fn profiled_graphs_tell_the_time_of_each_node(subject: &dyn Subject) {
             assert_eq!(sample.name, format!("node {i}"));
             assert!(
                 sample.start >= last && sample.end >= sample.start,
-                "{sample:?}"
+                "{sample:?}, after {last}"
             );
             last = sample.end;
             let ran_on = graph.stream(sample.lane).queue();
