@@ -13,9 +13,10 @@
 //! | `timeout` | milliseconds after which a ring that makes no progress is taken to hang; default 2000 (KGSL) and 500 (msm) |
 //! | `instructions` | how many a wave may run before its dispatch is taken to hang |
 //! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean); `doorbell twin exec` refuses it |
+//! | `guard` | `none` (default), `page`: a page of zeros to read lies behind each memory object of KGSL, as chips of the 3xx and the flag `KGSL_MEMFLAGS_GUARD_PAGE` have it |
 //! | `ulp` | by how many units in the last place results of category 4 may be off, which is not documented: 0 (default) to 4 |
 //! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product, which is not documented |
-//! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
+//! | `debug` | 1: print resets of the GPU and why; 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
 //! | `fault` | `FAULTS`; several with `;` between. `call` takes `open`, `mmap`, `munmap` and `any`, too; `hang`, `page` and `lost` (the interrupt at its end) are of the n-th submission that runs |
 
 use twin::config::{Part, Result, is_below, path};
@@ -26,8 +27,8 @@ use crate::chip::Chip;
 use crate::kernel::calls;
 
 /// Keys of a config string.
-const KEYS: &str = "chip, gpus, kernel, version, memory, seed, timeout, instructions, pages, ulp, mad, debug, \
-                    fault";
+const KEYS: &str = "chip, gpus, kernel, version, memory, seed, timeout, instructions, pages, guard, ulp, mad, \
+                    debug, fault";
 
 /// Which kernel driver has the GPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,6 +106,8 @@ pub struct Config {
     pub instructions: u64,
     /// Whether the CPU's cache lies before imported memory of the program.
     pub cached_pages: bool,
+    /// Whether a page to read lies behind each memory object.
+    pub guard: bool,
     /// What is not documented of arithmetic.
     pub arithmetic: Arithmetic,
     /// What is printed.
@@ -129,7 +132,7 @@ impl Config {
         let (mut chip, mut gpus, mut kernel, mut version) = ("a630", 1, None, Version::V4_9);
         let (mut memory, mut seed, mut timeout) = (half(), 1, None);
         let (mut instructions, mut debug, mut faults) = (INSTRUCTIONS, debug(), Vec::new());
-        let (mut arithmetic, mut cached_pages) = (Arithmetic::default(), false);
+        let (mut arithmetic, mut cached_pages, mut guard) = (Arithmetic::default(), false, false);
         for part in Part::all(text, KEYS) {
             let part = part?;
             match part.key {
@@ -144,6 +147,7 @@ impl Config {
                 "timeout" => timeout = Some(part.within(1..=600_000)?),
                 "instructions" => instructions = part.within(1..=u64::MAX)?,
                 "pages" => cached_pages = part.word(&[("coherent", false), ("cached", true)])?,
+                "guard" => guard = part.word(&[("none", false), ("page", true)])?,
                 "ulp" => arithmetic.ulp = part.within(0..=4)?,
                 "mad" => arithmetic.fused = part.word(&[("rounded", false), ("fused", true)])?,
                 "debug" => debug = part.number()?,
@@ -177,6 +181,7 @@ impl Config {
             timeout: timeout.unwrap_or(usual),
             instructions,
             cached_pages,
+            guard,
             arithmetic,
             debug,
             faults,

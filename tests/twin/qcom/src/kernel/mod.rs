@@ -25,6 +25,7 @@ use drivers_spec::qcom;
 use hcq::sync::{lock, unpoisoned};
 use twin::caller::Caller;
 use twin::errno::{Errno, Result};
+use twin::host::PAGE;
 use twin::process::Standing;
 use twin::rounds::Gate;
 use twin::rule::{Journal, Rule};
@@ -101,14 +102,20 @@ impl Machine {
 
     /// A process, as which somebody calls.
     pub fn attach(self: &Arc<Self>, caller: Arc<dyn Caller>) -> Arc<Process> {
-        Arc::new(Process {
+        let process = Process {
             machine: self.clone(),
             id: self.next_process.fetch_add(1, Ordering::Relaxed),
             caller,
             files: Mutex::default(),
             maps: Mutex::default(),
             objects: Mutex::default(),
-        })
+        };
+        if self.config.guard
+            && let Ok(page) = self.enter().zeros(PAGE, "guard page".into(), false)
+        {
+            lock(&lock(&process.objects).space).set_guard(page);
+        }
+        Arc::new(process)
     }
 
     /// Every file of the machine, by path, and the folders that they lie in.

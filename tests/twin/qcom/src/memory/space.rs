@@ -22,9 +22,27 @@ pub struct Area {
 #[derive(Default, Debug)]
 pub struct Space {
     areas: BTreeMap<u64, Area>,
+    guard: Option<Arc<Object>>,
 }
 
 impl Space {
+    /// A page to read behind all memory, where there is no other. Source: KGSL, kgsl_iommu.c, `_iommu_map_guard_page`.
+    pub fn set_guard(&mut self, page: Arc<Object>) {
+        self.guard = Some(page);
+    }
+
+    /// The guard page, where one lies at an address.
+    pub fn guard(&self, at: u64) -> Option<Area> {
+        let object = self.guard.as_ref()?;
+        let (behind, _) = self.find(at.checked_sub(object.bytes)?)?;
+        Some(Area {
+            bytes: object.bytes,
+            object: object.clone(),
+            writable: false,
+            handle: behind.handle,
+        })
+    }
+
     /// Puts memory at an address; false where something is.
     pub fn insert(&mut self, at: u64, area: Area) -> bool {
         let free = at.checked_add(area.bytes).is_some() && self.overlap(at, area.bytes).is_none();
@@ -89,6 +107,18 @@ mod tests {
             writable: true,
             handle: 1,
         }
+    }
+
+    #[test]
+    fn a_guard_page_lies_behind_memory() {
+        let mut space = Space::default();
+        assert!(space.insert(0x4000, area(2)));
+        assert!(space.guard(0x6000).is_none());
+        space.set_guard(area(1).object);
+        let at = |at| space.guard(at).map(|area| (area.bytes, area.writable));
+        assert_eq!(at(0x6000), Some((0x1000, false)));
+        assert_eq!(at(0x6fff), Some((0x1000, false)));
+        assert_eq!((at(0x7000), at(0x3fff), at(0)), (None, None, None));
     }
 
     #[test]

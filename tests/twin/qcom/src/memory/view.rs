@@ -241,9 +241,17 @@ impl<'a> View<'a> {
         while done < bytes {
             let address = at.wrapping_add(done as u64);
             let found = self.space.find(address);
-            let (area, inside) = match found {
-                Some((area, inside)) if area.writable || !write => (area.clone(), inside),
-                found => {
+            let guard = match found {
+                None if !write => self.space.guard(address),
+                _ => None,
+            };
+            let (area, inside) = match (found, guard) {
+                (Some((area, inside)), _) if area.writable || !write => (area.clone(), inside),
+                (_, Some(guard)) => {
+                    let inside = address % guard.bytes;
+                    (guard, inside)
+                }
+                (found, None) => {
                     let fault = PageFault { address, write };
                     let known = found.map_or("nothing", |_| "memory that the GPU only reads");
                     self.broken(&PAGE_FAULT, address / 4096, || format!("{fault}: {known}"));
