@@ -69,6 +69,8 @@ scripts! {
     // Doorbell on vendors' runtimes.
     cuda_device: "cuda-device", "cuda-device --long";
     hip_device: "hip-device", "hip-device --long";
+    // FFmpeg's reading of HEVC streams beside ours.
+    video: "video", "video --long";
     // What shall run on a card, rehearsed on simulated ones.
     silicon_sass: "silicon-sass dry-run sm_90", "silicon-sass dry-run";
     silicon_record: "silicon-record dry-run";
