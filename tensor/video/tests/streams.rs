@@ -142,7 +142,11 @@ fn pictures(stream: &[u8]) -> Vec<Picture> {
     let mut parser = Parser::new();
     let mut all = Vec::new();
     for unit in Units::new(stream) {
-        all.extend(parser.push(&unit.unwrap()).unwrap());
+        all.extend(
+            parser
+                .push(&unit.expect("a whole stream"))
+                .expect("a whole stream"),
+        );
     }
     all.extend(parser.finish());
     all
@@ -153,7 +157,7 @@ fn order(stream: &[u8]) -> (Vec<i32>, Vec<i32>) {
     let (mut buffer, mut shown, mut left_out) = (Pictures::new(), Vec::new(), Vec::new());
     let poc = |output: Output| output.poc;
     for picture in pictures(stream) {
-        let begun = buffer.begin(&picture).unwrap();
+        let begun = buffer.begin(&picture).expect("a whole stream");
         shown.extend(begun.outputs.iter().copied().map(poc));
         left_out.extend(begun.slot.is_none().then_some(begun.poc));
         let missing = begun
