@@ -19,7 +19,8 @@ use sha2::{Digest, Sha256};
 
 use crate::bytes::{Fault, Reader, Writer};
 use crate::error::{Error, Result};
-use crate::source::{PIECE, Source};
+use crate::hashed::hashed;
+use crate::source::Source;
 
 /// The version that is written, and the newest one that is read.
 pub const VERSION: u32 = 2;
@@ -262,20 +263,10 @@ impl Container {
     pub fn pieces(
         &self,
         section: &Section,
-        mut piece: impl FnMut(u64, &[u8]) -> Result<()>,
+        piece: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let mut hash = Sha256::new();
-        let mut bytes = vec![0; PIECE.min(section.bytes as usize)];
-        let mut at = 0;
-        while at < section.bytes {
-            let n = (section.bytes - at).min(PIECE as u64);
-            let bytes = &mut bytes[..n as usize];
-            self.source.read(section.offset + at, bytes)?;
-            hash.update(&*bytes);
-            piece(at, bytes)?;
-            at += n;
-        }
-        let found: [u8; 32] = hash.finalize().into();
+        let read = |at: u64, into: &mut [u8]| self.source.read(section.offset + at, into);
+        let found = hashed(section.bytes, read, piece)?;
         match found == section.sha256 {
             true => Ok(()),
             false => {
