@@ -35,8 +35,8 @@ use twin::rule::Violation;
 use twin::tree::Tree;
 use twin::wire::{self, Kind, WORDS};
 
-use hcq::sync::lock;
 use folder::Folder;
+use hcq::sync::lock;
 use machine::Machine;
 use peer::Peer;
 use recorder::Recorder;
