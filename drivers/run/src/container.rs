@@ -15,13 +15,12 @@
 //! | 1 | |
 //! | 2 | code for Adreno may have images and a version without them behind it, which older drivers do not load |
 
-use std::sync::mpsc::{self, Receiver, Sender};
-
 use sha2::{Digest, Sha256};
 
 use crate::bytes::{Fault, Reader, Writer};
 use crate::error::{Error, Result};
-use crate::source::{PIECE, Source};
+use crate::hashed::hashed;
+use crate::source::Source;
 
 /// The version that is written, and the newest one that is read.
 pub const VERSION: u32 = 2;
@@ -32,9 +31,6 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89DBX\r\n\x1a\n";
 const HEADER: usize = 64;
 const ENTRY: usize = 56;
 const ALIGN: u64 = 64;
-
-/// Pieces that are on their way from the file to the hash at once.
-const PIECES: usize = 4;
 
 /// One for each target and three more; a file has not so many targets.
 const MOST_SECTIONS: u32 = 1024;
@@ -263,37 +259,14 @@ impl Container {
         }
     }
 
-    /// Reads a section piece by piece; its hash is checked at the end, by a thread beside: it takes as long as everything else
-    /// that is done with the pieces.
+    /// Reads a section piece by piece; its hash is checked at the end.
     pub fn pieces(
         &self,
         section: &Section,
         piece: impl FnMut(u64, &[u8]) -> Result<()>,
     ) -> Result<()> {
-        let (used, unused) = mpsc::channel();
-        let (back, spare) = mpsc::channel();
-        let found = std::thread::scope(|scope| -> Result<[u8; 32]> {
-            let hasher = std::thread::Builder::new().name("doorbell-hash".into());
-            let hasher = hasher.spawn_scoped(scope, move || {
-                let mut hash = Sha256::new();
-                for bytes in unused {
-                    let bytes: Vec<u8> = bytes;
-                    hash.update(&bytes);
-                    // Nobody takes it back when the last piece has been read.
-                    let _ = back.send(bytes);
-                }
-                <[u8; 32]>::from(hash.finalize())
-            });
-            let hasher = hasher.map_err(|source| Error::Io {
-                file: self.source.name().into(),
-                source,
-            })?;
-            let read = self.read_pieces(section, piece, (&used, &spare));
-            drop(used);
-            let found = hasher.join();
-            read?;
-            Ok(found.unwrap_or_default())
-        })?;
+        let read = |at: u64, into: &mut [u8]| self.source.read(section.offset + at, into);
+        let found = hashed(section.bytes, read, piece)?;
         match found == section.sha256 {
             true => Ok(()),
             false => {
@@ -301,32 +274,6 @@ impl Container {
                 Err(damaged(&self.source, &section.kind.name(), fault))
             }
         }
-    }
-
-    /// Gives each piece to `piece`, and then to the thread that hashes it.
-    fn read_pieces(
-        &self,
-        section: &Section,
-        mut piece: impl FnMut(u64, &[u8]) -> Result<()>,
-        (used, spare): (&Sender<Vec<u8>>, &Receiver<Vec<u8>>),
-    ) -> Result<()> {
-        let (mut at, mut made) = (0, 0);
-        while at < section.bytes {
-            let n = (section.bytes - at).min(PIECE as u64) as usize;
-            let mut bytes = match made < PIECES {
-                true => Vec::new(),
-                // It ends only behind the last piece.
-                false => spare.recv().unwrap_or_default(),
-            };
-            made += 1;
-            bytes.resize(n, 0);
-            self.source.read(section.offset + at, &mut bytes)?;
-            piece(at, &bytes)?;
-            // It ends only behind the last piece.
-            let _ = used.send(bytes);
-            at += n as u64;
-        }
-        Ok(())
     }
 }
 

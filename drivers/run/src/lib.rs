@@ -31,6 +31,7 @@
 //! | `bytes`, `wire` | the same as bytes |
 //! | `check` | that a plan touches nothing but its own memory |
 //! | `container` | header, table of sections, hashes |
+//! | `hashed` | pieces of a file, used and hashed at the same time |
 //! | [`source`] | a file or bytes in memory |
 //! | [`bundle`], [`write`](mod@write) | reading and writing a whole file |
 //! | [`model`], `load` | a bundle on a device |
@@ -48,6 +49,7 @@ mod check;
 mod container;
 pub mod error;
 pub mod given;
+mod hashed;
 mod load;
 pub mod model;
 pub mod plan;

@@ -70,6 +70,11 @@ pub trait Subject: Sync {
         true
     }
 
+    /// The largest copy that is made in this run, where copies take long.
+    fn most_copied(&self) -> u64 {
+        u64::MAX
+    }
+
     /// The case leaves a queue at a wait that nothing ends. Who watches the device, and takes that for a
     /// mistake, lets it pass.
     fn waits_for_ever(&self) {}

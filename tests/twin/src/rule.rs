@@ -66,10 +66,14 @@ impl fmt::Display for Violation {
 /// How many events a report shows.
 const SHOWN: usize = 16;
 
+/// How many resets are kept: a program that goes on makes as many as it likes.
+const RESETS: usize = 64;
+
 #[derive(Default)]
 struct State {
     events: VecDeque<String>,
     violations: Vec<Violation>,
+    resets: Vec<String>,
 }
 
 /// Who hears of broken rules at once.
@@ -103,6 +107,20 @@ impl Journal {
             state.events.pop_front();
         }
         state.events.push_back(what);
+    }
+
+    /// Notes that a device was reset, and why: an event that is kept.
+    pub fn reset(&self, what: String) {
+        self.event(what.clone());
+        let resets = &mut self.lock().resets;
+        if resets.len() < RESETS {
+            resets.push(what);
+        }
+    }
+
+    /// Resets so far, in order: the first ones, if there are many.
+    pub fn resets(&self) -> Vec<String> {
+        self.lock().resets.clone()
     }
 
     /// Notes a broken rule and returns the report.

@@ -56,6 +56,30 @@ fn a_hang_is_explained_by_its_bundle() {
     }
 }
 
+/// A machine that is served says why its GPU was reset: the program knows that it is lost and no more.
+#[test]
+fn resets_of_a_served_machine_are_told() {
+    let place = Place::new();
+    for kernel in ["kgsl", "msm"] {
+        let run = |fault: &str| {
+            let machine = format!("chip=a630,kernel={kernel},timeout=200{fault}");
+            let exec = ["twin", "exec", "--twin", &machine, "--dev", "QCOM", "--"];
+            let program = [env!("CARGO_BIN_EXE_doorbell"), "bench", "launch"];
+            place.run(&[&exec[..], &program].concat(), &[]).err
+        };
+        let told = run(",fault=hang:3");
+        let resets = told.lines().filter(|line| line.starts_with("reset: "));
+        let resets: Vec<&str> = resets.collect();
+        assert_eq!(resets.len(), 1, "{kernel}: {told}");
+        assert!(
+            resets[0].ends_with("hang: the config asks for it; the GPU is reset"),
+            "{kernel}: {told}"
+        );
+        let told = run("");
+        assert!(!told.contains("reset: "), "{kernel}: {told}");
+    }
+}
+
 #[test]
 fn a_chip_has_the_names_that_others_call_it_by() {
     let place = Place::new();

@@ -81,6 +81,13 @@ static void begin(const char *path) {
     }
 }
 
+// Whether a word wants a check: a part of its name, or `N/K`, one in K of each kind.
+static int wants(const char *word, const char *name, size_t number) {
+    unsigned part, of;
+    if (sscanf(word, "%u/%u", &part, &of) == 2 && of > 0) return number % of == part % of;
+    return strstr(name, word) != NULL;
+}
+
 int main(int count, char **words) {
     const struct check *all[] = {buffers, kernels, images, queues, programs};
     static const char *const said[] = {"WRONG", "right", "not there:"};
@@ -93,7 +100,7 @@ int main(int count, char **words) {
     for (size_t i = 0; i < COUNT(all); i++) {
         for (const struct check *one = all[i]; one->name; one++) {
             int wanted = count == 2;
-            for (int k = 2; k < count; k++) wanted |= strstr(one->name, words[k]) != NULL;
+            for (int k = 2; k < count; k++) wanted |= wants(words[k], one->name, (size_t)(one - all[i]));
             if (!wanted) continue;
             enum found is = one->run();
             printf("%s %s\n", said[is], one->name);

@@ -2,6 +2,7 @@
 //! answered here. See [`twin::wire`].
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -66,6 +67,14 @@ impl About {
 /// Where the server has gone, no call is answered.
 const GONE: i32 = libc::ENODEV;
 
+/// The errno of a call that could not be passed on: what this process lacks, by its name, or that the server has gone.
+fn lacks(error: &io::Error) -> i32 {
+    match error.raw_os_error() {
+        Some(errno @ (libc::EMFILE | libc::ENFILE | libc::ENOMEM)) => errno,
+        _ => GONE,
+    }
+}
+
 impl Remote {
     /// Connects to the server of a folder.
     ///
@@ -109,7 +118,7 @@ impl Remote {
         if let Some(idle) = lock(&self.idle).pop() {
             return Ok(idle);
         }
-        let stream = UnixStream::connect(socket_of(&self.folder)).map_err(|_| GONE)?;
+        let stream = UnixStream::connect(socket_of(&self.folder)).map_err(|error| lacks(&error))?;
         let hello = Message::new(Kind::Calls, [self.number]);
         hello.send(&stream).map_err(|_| GONE)?;
         Ok(stream)

@@ -16,10 +16,10 @@
 //! | `guard` | `none` (default), `page`: a page of zeros to read lies behind each memory object of KGSL, as chips of the 3xx and the flag `KGSL_MEMFLAGS_GUARD_PAGE` have it |
 //! | `ulp` | by how many units in the last place results of category 4 may be off, which is not documented: 0 (default) to 4 |
 //! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product, which is not documented |
-//! | `debug` | 1: print resets of the GPU and why; 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
+//! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
 //! | `fault` | `FAULTS`; several with `;` between. `call` takes `open`, `mmap`, `munmap` and `any`, too; `hang`, `page` and `lost` (the interrupt at its end) are of the n-th submission that runs |
 
-use twin::config::{Part, Result, is_below, path};
+use twin::config::{Part, Result, Wrong, is_below, path};
 use twin::errno::Errno;
 use twin_ir3::launch::Arithmetic;
 
@@ -153,7 +153,7 @@ impl Config {
                 "debug" => debug = part.number()?,
                 "fault" => {
                     for one in part.value.split(';') {
-                        let fault = Fault::parse(one).ok_or_else(|| part.wrong(FAULTS))?;
+                        let fault = Fault::parse(one).ok_or_else(|| wrong(part, one))?;
                         faults.push(fault);
                     }
                 }
@@ -200,6 +200,20 @@ impl Config {
 /// What faults may be.
 const FAULTS: &str =
     "call:NAME:ERRNO[:NTH], path:PATH:ERRNO, hang:NTH[:TIMES], page:NTH or lost:NTH";
+
+/// What is wrong with a fault; a name that no call has is told with those that there are.
+fn wrong(part: Part<'_>, fault: &str) -> Wrong {
+    let name = fault
+        .strip_prefix("call:")
+        .and_then(|rest| rest.split(':').next());
+    match name {
+        Some(name) if !calls().any(|call| call == name) => {
+            let names: Vec<_> = calls().collect();
+            part.wrong(format!("call:NAME with a name of {}", names.join(", ")))
+        }
+        _ => part.wrong(FAULTS),
+    }
+}
 
 /// Half of the memory of the host, of which all GPUs of this kind have theirs.
 fn half() -> u64 {
@@ -293,5 +307,9 @@ mod tests {
         ] {
             assert!(Config::parse(wrong).is_err(), "{wrong}");
         }
+        let unknown = Config::parse("fault=call:GEM_NEW:EINVAL").unwrap_err();
+        assert!(unknown.to_string().contains(", MSM_GEM_NEW"), "{unknown}");
+        let syntax = Config::parse("fault=call:GPU_COMMAND:NO").unwrap_err();
+        assert!(syntax.to_string().contains("call:NAME:ERRNO"), "{syntax}");
     }
 }

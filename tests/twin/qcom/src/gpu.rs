@@ -19,10 +19,9 @@ pub struct Core {
     /// Instructions of a wave that are a hang.
     pub(crate) limit: u64,
     pub(crate) arithmetic: Arithmetic,
-    /// Whether packets are printed, what dispatches took, and resets.
+    /// Whether packets are printed, and what dispatches took.
     pub(crate) packets: bool,
     pub(crate) took: bool,
-    pub(crate) resets: bool,
     ticks: u64,
     /// Ticks in which something ran.
     busy: u64,
@@ -49,7 +48,6 @@ impl Core {
             arithmetic: config.arithmetic,
             packets: config.debug >= 4,
             took: config.debug >= 3,
-            resets: config.debug >= 1,
             ticks: 0,
             busy: 0,
             order: Rng::new(config.seed ^ 0x5eed),

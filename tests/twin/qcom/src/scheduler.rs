@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Instant;
 
 use twin::rounds::{Rhythm, Worker};
 
@@ -54,6 +55,7 @@ fn goes(state: &mut State, looks: bool) -> bool {
 
 fn run(machine: &Weak<Machine>) {
     let mut rhythm = Rhythm::default();
+    let start = Instant::now();
     loop {
         let Some(machine) = machine.upgrade() else {
             return;
@@ -71,7 +73,7 @@ fn run(machine: &Weak<Machine>) {
             }
             let looks = rhythm.looks();
             let go = goes(&mut state, looks);
-            let moved = go && state.round(&machine.journal, &machine.config);
+            let moved = go && state.round(&machine.journal, &machine.config, start.elapsed());
             state.moved += u64::from(moved);
             rhythm.passed(looks, moved);
             (moved, !state.can_move() && state.watch.is_none())

@@ -6,7 +6,7 @@
 //! - `machine`: AMD's, NVIDIA's or Qualcomm's, by the chip that the config names;
 //! - `recorder`: keeps what processes did in a file ([`twin::record`]); [`replay`]: does it again, without
 //!   them; [`text`]: says what is in it; `place`: memory, as both look at it;
-//!   `programs`: stand still while engines move.
+//!   `folder`: where its files are; `programs`: stand still while engines move.
 //!
 //! Memory of a device is a file in memory, which both map; so is memory of a process once a device has it,
 //! and the process sees to that. What a call's addresses lead to is read and written by the system, which
@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod connection;
+mod folder;
 mod machine;
 mod peer;
 mod place;
@@ -29,12 +30,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tempfile::TempDir;
 use twin::process::{Calls, Standing};
 use twin::rule::Violation;
 use twin::tree::Tree;
 use twin::wire::{self, Kind, WORDS};
 
+use folder::Folder;
 use hcq::sync::lock;
 use machine::Machine;
 use peer::Peer;
@@ -44,7 +45,7 @@ pub use replay::{Replay, replay};
 
 /// A machine that serves. Its files are gone when this is dropped; connections that are open then fail.
 pub struct Server {
-    folder: TempDir,
+    folder: Folder,
     state: Arc<State>,
 }
 
@@ -101,12 +102,6 @@ impl State {
     }
 }
 
-/// A folder for its files, in memory where there is such: there are hundreds, and they go when the program ends.
-fn folder() -> io::Result<TempDir> {
-    let prefix = "doorbell-twin-";
-    TempDir::with_prefix_in(prefix, "/dev/shm").or_else(|_| TempDir::with_prefix(prefix))
-}
-
 impl Server {
     /// A machine of a config string, which serves from now on.
     ///
@@ -140,7 +135,7 @@ impl Server {
     }
 
     fn serve(machine: Arc<dyn Machine>, recorder: Option<Arc<Recorder>>) -> io::Result<Server> {
-        let folder = folder()?;
+        let folder = Folder::new()?;
         let tree = Tree::write(&wire::tree_of(folder.path()), machine.nodes())?;
         let listener = UnixListener::bind(wire::socket_of(folder.path()))?;
         let state = Arc::new(State {
@@ -205,6 +200,11 @@ impl Server {
     /// What its devices are in the variable DEV.
     pub fn vendor(&self) -> &'static str {
         self.state.machine.vendor()
+    }
+
+    /// Why its devices were reset.
+    pub fn resets(&self) -> Vec<String> {
+        self.state.machine.journal().resets()
     }
 
     /// Every case of a broken rule.

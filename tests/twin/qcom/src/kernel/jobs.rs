@@ -5,6 +5,7 @@
 //! `msm_job_run`.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use hcq::sync::lock;
 use twin::rounds::turns;
@@ -44,8 +45,30 @@ impl Owner {
     }
 }
 
-/// Ticks that a round counts for in which nothing moves: 200 us, as long as the thread rests then.
-const LOOK: u64 = TICKS / 5;
+/// What a round counts for in which nothing moves, at most: as long as the thread rests then.
+const LOOK: Duration = Duration::from_micros(200);
+
+/// A moment, by both clocks that a hang is told by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Instant {
+    /// [`State::time`].
+    twin: u64,
+    /// Since the machine has started: what other rings run may take long on the GPU in little time of the host.
+    host: Duration,
+}
+
+impl Instant {
+    /// Whether it is longer ago than that by both clocks.
+    fn is_over(self, now: Instant, limit: Duration) -> bool {
+        now.twin - self.twin > ticks(limit) && now.host.saturating_sub(self.host) > limit
+    }
+}
+
+/// In ticks of the GPU.
+fn ticks(time: Duration) -> u64 {
+    let ticks = time.as_micros().saturating_mul(u128::from(TICKS)) / 1000;
+    u64::try_from(ticks).unwrap_or(u64::MAX)
+}
 
 /// What a submission waits for before it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,8 +132,8 @@ pub(crate) struct Ring {
     /// Whose registers the command processor has.
     active: Option<Owner>,
     waited: Option<Wait>,
-    /// When it began to wait, by [`State::time`].
-    since: Option<u64>,
+    /// When it began to wait.
+    since: Option<Instant>,
     /// What goes wrong with what is running.
     injected: Option<Fault>,
 }
@@ -154,7 +177,7 @@ impl Ring {
         &mut self,
         core: &mut crate::gpu::Core,
         journal: &Journal,
-        (packets, time): (usize, u64),
+        (packets, now): (usize, Instant),
     ) -> (bool, Option<Turn>) {
         let Some(job) = &self.running else {
             return (false, None);
@@ -177,7 +200,7 @@ impl Ring {
             Turn::Waits(wait) => {
                 let same = self.waited.as_ref() == Some(&wait);
                 if !same {
-                    (self.waited, self.since) = (Some(wait), Some(time));
+                    (self.waited, self.since) = (Some(wait), Some(now));
                 }
                 (!same, None)
             }
@@ -280,16 +303,18 @@ impl State {
             || (0..self.rings.len()).any(|ring| self.next(ring).is_some())
     }
 
-    /// A turn for every ring, in random order. Whether anything moved.
-    pub(crate) fn round(&mut self, journal: &Journal, config: &Config) -> bool {
+    /// A turn for every ring, in random order, at a time of the host since the machine has started. Whether anything
+    /// moved.
+    pub(crate) fn round(&mut self, journal: &Journal, config: &Config, host: Duration) -> bool {
+        let rested = host.saturating_sub(std::mem::replace(&mut self.host, host));
         let began = self.begin(journal);
         let mut ends = Vec::new();
-        let time = self.time();
+        let now = self.instant();
         let (core, rings) = (&mut self.core, &mut self.rings);
         let all: Vec<(usize, &mut Ring)> = rings.iter_mut().enumerate().collect();
         let moved = turns(&mut self.order, all, |order, (number, ring)| {
             let packets = 1 + order.below(64);
-            let (moved, end) = ring.turn(core, journal, (packets, time));
+            let (moved, end) = ring.turn(core, journal, (packets, now));
             ends.extend(end.map(|end| (number, end)));
             moved
         });
@@ -310,17 +335,29 @@ impl State {
         }
         let moves = began || moved || !hung.is_empty();
         if !moves {
-            self.still += LOOK;
+            // Looks that come one right after the other are no time.
+            self.still += ticks(rested.min(LOOK));
         }
         moves
     }
 
-    /// Rings that have waited for longer than the kernel does, by the clock of the twin: what the host does meanwhile
-    /// makes nobody late.
+    fn instant(&self) -> Instant {
+        Instant {
+            twin: self.time(),
+            host: self.host,
+        }
+    }
+
+    /// Rings that have waited for longer than the kernel does, by the clock of the twin and by that of the host. A look
+    /// at what stands still counts little for the twin, so a host that is slow makes nobody late; and a program that is
+    /// to end the wait has at least the time that the kernel gives it.
+    ///
+    /// Source: KGSL, adreno_dispatch.c, `sendcmd`: `drawqueue->expires` is `adreno_drawobj_timeout` behind the moment
+    /// at which the submission becomes the head of its queue; `_adreno_dispatch_check_timeout`.
     fn hung(&self, config: &Config) -> Vec<usize> {
-        let (now, limit) = (self.time(), config.timeout.saturating_mul(TICKS));
+        let (now, limit) = (self.instant(), Duration::from_millis(config.timeout));
         let rings = self.rings.iter().enumerate().filter(|(_, ring)| {
-            let late = ring.since.is_some_and(|since| now - since > limit);
+            let late = ring.since.is_some_and(|since| since.is_over(now, limit));
             late && ring.running.as_ref().is_some_and(|job| self.times_out(job))
         });
         rings.map(|(number, _)| number).collect()
@@ -426,24 +463,42 @@ mod tests {
         }
     }
 
-    /// What counts are the looks of the twin, however long the host takes for each.
-    #[test]
-    fn a_ring_hangs_by_the_clock_of_the_twin() {
+    /// The round in which it is taken for hung, of so many; between two of them so much time of the host passes, and so
+    /// much work of others.
+    fn hung_after(most: u32, host: Duration, others: u64) -> Option<u32> {
         let config = Config::parse("timeout=2").unwrap();
         let (mut state, journal) = (State::new(&config), Journal::new());
         let job = waits(&mut state);
         let id = job.id;
         state.queue(job);
-        let rounds = (0..100).find(|_| {
-            state.round(&journal, &config);
+        let round = (0..most).find(|round| {
+            state.round(&journal, &config, host * *round);
+            state.core.pass(others);
             !state.live.contains(&id)
         });
-        // Looks of 200 us, behind the round in which it begins.
+        assert_eq!(state.resets, u32::from(round.is_some()));
+        assert_eq!(journal.resets().len(), state.resets as usize);
+        round
+    }
+
+    #[test]
+    fn a_ring_hangs_by_the_clocks_of_twin_and_host() {
+        // Looks of 200 us, behind the round in which it begins, however long the host takes for each.
+        for host in [LOOK, Duration::from_secs(10)] {
+            let round = hung_after(100, host, 0);
+            assert!(
+                round.is_some_and(|round| (10..=12).contains(&round)),
+                "{host:?}: {round:?}"
+            );
+        }
+        // Looks that come one right after the other.
+        assert_eq!(hung_after(1000, Duration::from_micros(1), 0), None);
+        // Of other rings 50 ms in each: the host has had its two only when 20 looks are over.
+        let round = hung_after(100, LOOK / 2, 50 * TICKS);
         assert!(
-            rounds.is_some_and(|rounds| (10..=12).contains(&rounds)),
-            "{rounds:?}"
+            round.is_some_and(|round| (20..=23).contains(&round)),
+            "{round:?}"
         );
-        assert_eq!(state.resets, 1);
     }
 
     #[test]

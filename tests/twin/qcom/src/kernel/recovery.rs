@@ -19,11 +19,7 @@ impl State {
     /// The GPU is reset after a fault; what was running on other rings runs again.
     pub(crate) fn recover(&mut self, journal: &Journal, ring: usize, fault: &Fault) {
         let place = self.rings[ring].place();
-        let what = format!("{place}: {fault}; the GPU is reset");
-        if self.core.resets {
-            self.core.print(|| format!("twin: {what}"));
-        }
-        journal.event(what);
+        journal.reset(format!("{place}: {fault}; the GPU is reset"));
         self.resets += 1;
         let mut again = Vec::new();
         let mut guilty = None;

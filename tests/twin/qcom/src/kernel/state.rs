@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
 use twin::errno::{Errno, Result};
 use twin::host::{Identity, Mapping};
@@ -53,6 +54,8 @@ pub(crate) struct State {
     pub(crate) idle: IdleTimer,
     /// Ticks in which nothing moved.
     pub(crate) still: u64,
+    /// When the last round was, since the machine has started.
+    pub(crate) host: Duration,
     /// Memory of msm whose handles are closed, and which submissions use.
     pub(crate) closing: Vec<Closing>,
     /// Memory that was exported, by the file of the host that stands for it.
@@ -91,6 +94,7 @@ impl State {
             resets: 0,
             idle: IdleTimer::new(),
             still: 0,
+            host: Duration::ZERO,
             closing: Vec::new(),
             exported: BTreeMap::new(),
             order: Rng::new(config.seed),

@@ -118,8 +118,9 @@ pub fn run(args: &Args, dev: Option<&str>) -> Result<u8, Error> {
     if let Some(how) = early.filter(|_| !args.json) {
         say!("{program} {how}");
     }
-    if args.json || !rows.is_empty() || bundle.is_some() {
-        report::print(&rows, bundle.as_ref(), args.json)?;
+    let resets = server.resets();
+    if args.json || !rows.is_empty() || bundle.is_some() || !resets.is_empty() {
+        report::print(&rows, &resets, bundle.as_ref(), args.json)?;
     }
     recorded.map_err(|source| {
         let path = args.record.as_deref().unwrap_or(Path::new("the record"));

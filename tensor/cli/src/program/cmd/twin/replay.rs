@@ -42,7 +42,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let replay = twin_server::replay(&record, more, &mut print).map_err(Error::Usage)?;
     let rows = report::rows(replay.violations.clone(), &args.allow);
     if args.json || !rows.is_empty() {
-        report::print(&rows, None, args.json)?;
+        report::print(&rows, &[], None, args.json)?;
     }
     let mut text = said(&replay);
     for one in &replay.differences {

@@ -64,9 +64,11 @@ pub fn rules(rows: &[Row]) -> Vec<Rule> {
     other.into_iter().chain(allowed).map(rule).collect()
 }
 
-/// Prints them to stderr: stdout is the program's. `bundle` is the file that keeps them, or why there is none.
+/// Prints them to stderr, and why devices were reset: stdout is the program's. `bundle` is the file that keeps them, or why
+/// there is none.
 pub fn print(
     rows: &[Row],
+    resets: &[String],
     bundle: Option<&Result<String, String>>,
     json: bool,
 ) -> Result<(), Error> {
@@ -74,7 +76,7 @@ pub fn print(
     let path = bundle.and_then(|bundle| bundle.as_ref().ok());
     let printed = match json {
         true => {
-            let document = serde_json::json!({"schema": "doorbell.twin.journal/1", "rows": rows, "bundle": path});
+            let document = serde_json::json!({"schema": "doorbell.twin.journal/1", "rows": rows, "resets": resets, "bundle": path});
             writeln!(out, "{document}")
         }
         false => rows.iter().try_for_each(|row| {
@@ -96,6 +98,12 @@ pub fn print(
             after.iter().try_for_each(|event| writeln!(out, "  after {event}"))
         }),
     };
+    let printed = printed.and_then(|()| match json {
+        true => Ok(()),
+        false => resets
+            .iter()
+            .try_for_each(|reset| writeln!(out, "reset: {reset}")),
+    });
     let printed = printed.and_then(|()| match bundle.filter(|_| !json) {
         None => Ok(()),
         Some(Ok(path)) => writeln!(out, "bundle: doorbell explain {path}"),

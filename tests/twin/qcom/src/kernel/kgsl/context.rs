@@ -221,6 +221,8 @@ impl Process {
             state.stop(own);
             state.core.reset();
             state.resets += 1;
+            let what = format!("context {id} ends and does not stop; the GPU is reset");
+            self.machine.journal.reset(what);
         }
         state.contexts.remove(&id);
         drop(state);
