@@ -104,6 +104,7 @@ pub fn examine(
     rows.extend(nvk::rows(machine, &owner, has(VENDOR_NVIDIA)));
     let cards: Vec<_> = gpus().filter(|gpu| gpu.vendor == VENDOR_NVIDIA).collect();
     rows.push(nvidia(&cards));
+    rows.extend(free_nvidia(&cards));
     rows.extend(qcom::rows(machine, &owner));
     rows.push(opencl::row(files));
     rows
@@ -119,6 +120,10 @@ pub fn examine_twin(machine: &dyn Machine, files: &dyn Files, places: &Places) -
     let functions = machine.pci_functions().unwrap_or_default();
     rows.extend(pci::simulated(files, &functions, &places.firmware));
     rows.extend(usb::simulated(machine));
+    let of_nvidia = |function: &&PciFunction| function.vendor == VENDOR_NVIDIA && is_gpu(function);
+    rows.extend(free_nvidia(
+        &functions.iter().filter(of_nvidia).collect::<Vec<_>>(),
+    ));
     for row in &mut rows {
         row.check.insert_str(0, "twin.");
     }
@@ -209,6 +214,18 @@ fn nvidia(gpus: &[&PciFunction]) -> Row {
     })
 }
 
+/// Those that no kernel driver has, by the numbers that open them.
+fn free_nvidia(gpus: &[&PciFunction]) -> Vec<Row> {
+    let free = gpus.iter().enumerate().filter(|(_, gpu)| is_free(gpu));
+    let row = |(number, gpu): (usize, &&PciFunction)| {
+        let found = functions(&[*gpu]).join("; ");
+        Row::new(format!("nv.pci.{number}"), Status::Warn, found).fix(format!(
+            "DEV=PCI:{number}+NV opens it if it is an {NVIDIA_CARDS} (not tested on a card)"
+        ))
+    };
+    free.map(row).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::fs;
@@ -293,6 +310,9 @@ mod tests {
         assert!(found.fix.contains("modprobe nvidia"), "{found:?}");
         assert!(found.fix.contains("DEV=PCI+NV"), "{found:?}");
         assert!(found.fix.contains("RTX 30, 40, 50 or Hopper"), "{found:?}");
+        let free = row(root.path(), "nv.pci.0");
+        assert_eq!(free.detail, found.detail);
+        assert!(free.fix.contains("DEV=PCI:0+NV"), "{free:?}");
         let found = driven("vfio-pci");
         assert_eq!(found.status, Status::Warn);
         let unbind = "echo 0000:03:00.0 | sudo tee drivers/vfio-pci/unbind drivers_probe";
@@ -303,6 +323,8 @@ mod tests {
         assert!(found.fix.contains("from nouveau to nvidia"), "{found:?}");
         assert_eq!(row(root.path(), "nv.nvk").status, Status::Fail);
         assert_eq!(driven("nvidia").status, Status::Ok);
+        let rows = all(&System::at(root.path()));
+        assert!(rows.iter().all(|row| row.check != "nv.pci.0"), "{rows:?}");
         assert_eq!(row(root.path(), "amd.pci").status, Status::Absent);
     }
 }

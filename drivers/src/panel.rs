@@ -72,6 +72,8 @@ impl Panel {
                 }
             }
         }
+        let silent = cards.iter().filter(|card| is_silent(&card.card));
+        notes.extend(silent.map(|card| silence(&card.card)));
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
         let through = Bridged::over(&self.machine, &clock);
         for bridge in bridges(&*self.machine).unwrap_or_default() {
@@ -83,6 +85,26 @@ impl Panel {
         }
         (cards, notes)
     }
+}
+
+/// Whether it is an NVIDIA card that no kernel driver measures.
+fn is_silent(card: &OnBus) -> bool {
+    card.kind() == Some("NV") && card.taken().is_none()
+}
+
+/// Why it has no gauges. From Ampere on its clocks, power and temperature are the resource manager's, of which one process
+/// has the queues of messages; of registers, NVIDIA's documents and headers have those of other chips only.
+fn silence(card: &OnBus) -> String {
+    let has = match card.driver.as_deref() {
+        Some(driver) => format!("{driver} has the card"),
+        None => "no kernel driver has the card".into(),
+    };
+    format!(
+        "{}: clocks, power and temperature: expected NVIDIA's kernel driver to tell them, found that {has}. The card's resource \
+         manager answers only the process that has started it, and registers for them are not documented. Bound to NVIDIA's driver it tells them; \
+         `doorbell doctor` says how to bind it",
+        card.address
+    )
 }
 
 /// What the SMU of a card tells, or why it tells nothing.

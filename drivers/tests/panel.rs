@@ -96,3 +96,27 @@ fn power_management_tells_of_cards_without_a_kernel_driver() {
         drop(device);
     }
 }
+
+#[test]
+fn a_card_of_nvidia_without_a_kernel_driver_says_why_it_tells_nothing() {
+    let machine: Twin = twin_nv::pci::machine::PciMachine::new("chip=ad102").unwrap();
+    let (cards, notes) = Panel::new(machine.clone(), true).read();
+    let [card] = &cards[..] else {
+        panic!("{cards:?}");
+    };
+    assert_eq!(
+        (card.celsius, card.watts, card.core_mhz),
+        (None, None, None)
+    );
+    let [note] = &notes[..] else {
+        panic!("{notes:?}");
+    };
+    for words in [
+        &card.card.address,
+        "no kernel driver",
+        "process that has started it",
+        "doorbell doctor",
+    ] {
+        assert!(note.contains(words), "{words}: {note}");
+    }
+}

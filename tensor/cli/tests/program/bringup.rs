@@ -89,8 +89,8 @@ fn every_simulated_device_gets_to_the_top() {
         ("TWINUSB+AMD::gfx1200", "hops=2,speed=high", &[]),
         ("TWINKGSL+QCOM::a630", "", &["queues", "matrix"]),
         ("TWINMSM+QCOM::a643", "", &["queues", "matrix"]),
-        ("TWINPCI+NV::ga102", "", &["probe"]),
-        ("TWINPCI+NV::gb202", "bar1=32G", &["probe"]),
+        ("TWINPCI+NV::ga102", "", &[]),
+        ("TWINPCI+NV::gb202", "bar1=32G", &[]),
     ];
     for (i, (dev, twin, without)) in devices.iter().enumerate() {
         if !part.has(i, 6) {

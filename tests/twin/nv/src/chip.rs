@@ -171,6 +171,11 @@ const SHARED: &[Call] = &[
 ];
 
 impl Chip {
+    /// Partitions of memory, each with two caches of four slices. Of this model's choice: 64 bits of the bus for each, at most 12.
+    pub fn partitions(&self) -> u32 {
+        (self.bus_bits / 64).min(12)
+    }
+
     /// The chip of that name: as here, as the vendor calls it (`gh100`), or as compilers do (`sm_90`), where the
     /// first one counts.
     pub fn by_name(name: &str) -> Option<&'static Chip> {

@@ -63,7 +63,7 @@ struct prepare {
 
 enum { VRAM = 1 << 1, GART = 1 << 2, MAPPABLE = 1 << 3 };
 enum { ENGINE_GRAPHICS = 1, ENGINE_COPY = 0x30 };
-enum { COPY_CLASS = 0xc7b5, SUBCHANNEL = 4, BYTES = 0x4000 };
+enum { SUBCHANNEL = 4, BYTES = 0x4000 };
 
 static int node;
 
@@ -108,11 +108,11 @@ static uint32_t copy(volatile uint32_t *push, uint32_t at, uint64_t from, uint64
     return methods(push, at, 0x300, 1, &launch);
 }
 
-static int copies(uint32_t engine)
+static int copies(uint32_t engine, uint32_t class)
 {
     struct channel channel = {.fb_ctxdma_handle = ~0u, .tt_ctxdma_handle = engine};
     ask(CHANNEL_ALLOC, &channel, "a channel");
-    struct object object = {.channel = channel.channel, .handle = 0xbeef0000u | engine, .class = COPY_CLASS};
+    struct object object = {.channel = channel.channel, .handle = 0xbeef0000u | engine, .class = (int32_t)class};
     ask(GROBJ_ALLOC, &object, "an object");
 
     volatile uint32_t *push, *from, *on, *back;
@@ -125,7 +125,6 @@ static int copies(uint32_t engine)
         from[i] = i * 2654435761u + engine;
         back[i] = 0;
     }
-    const uint32_t class = COPY_CLASS;
     uint32_t length = methods(push, 0, 0, 1, &class);
     length = copy(push, length, buffers[1].offset, buffers[2].offset);
     length = copy(push, length, buffers[2].offset, buffers[3].offset);
@@ -161,12 +160,17 @@ static int copies(uint32_t engine)
     return 0;
 }
 
-int main(void)
+int main(int count, char **words)
 {
+    if (count != 2) {
+        printf("render: expected one argument, the class of the copy engines: 0xc7b5\n");
+        return 2;
+    }
+    const uint32_t class = (uint32_t)strtoul(words[1], NULL, 0);
     node = open("/dev/dri/renderD128", O_RDWR);
     if (node < 0) {
         printf("render: /dev/dri/renderD128: %s\n", strerror(errno));
         return 1;
     }
-    return copies(ENGINE_COPY) | copies(ENGINE_GRAPHICS);
+    return copies(ENGINE_COPY, class) | copies(ENGINE_GRAPHICS, class);
 }

@@ -34,6 +34,8 @@ pub(super) struct Vram {
     pub(super) wpr2: Option<Range<u64>>,
     /// What firmware has outside of it, as the booter was told.
     pub(super) plain_heap: Option<Range<u64>>,
+    /// Where FRTS starts, of cards whose firmware lays memory out.
+    pub(super) frts: u64,
 }
 
 impl Vram {
@@ -46,6 +48,7 @@ impl Vram {
             bytes,
             wpr2: None,
             plain_heap: None,
+            frts: 0,
         })
     }
 

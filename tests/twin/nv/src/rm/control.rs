@@ -259,8 +259,7 @@ impl Call<'_> {
         let all = (chip.vram() >> 10) as u32;
         let free = ((chip.vram() - state.used[gpu]) >> 10) as u32;
         let bar = (bars(chip, gpu)[1].1 >> 10) as u32;
-        // Of this model's choice: 64 bits of the bus for each, at most 12.
-        let partitions = (chip.bus_bits / 64).min(12);
+        let partitions = chip.partitions();
         self.answer::<control::FbGetInfoV2>(at, |params| {
             let count = params.fb_info_list_size as usize;
             let Some(list) = params.fb_info_list.get_mut(..count) else {

@@ -189,7 +189,7 @@ fn messages_are_ended_where_configuration_space_is_shown() {
     // GSP's vector is in the table, and its leaf is enabled, and the top.
     let (status, table) = client.control(SUBDEVICE, 0x2080_0a5c, &[0; 2068]);
     let words = words(&table);
-    assert_eq!((status, words[0], words[1] & 0xffff), (0, 7, 50));
+    assert_eq!((status, words[0], words[1] & 0xffff), (0, 8, 50));
     let vector = u64::from(words[3]);
     let leaf = vector / 32 * 4;
     rig.set(GSP + 4, 0x40);

@@ -5,6 +5,7 @@ use drivers_spec::nv::class::{ChannelAlloc, ChannelGroupAlloc, CtxShareAlloc, De
 use drivers_spec::nv::control::DebugSmErrorStates;
 use twin::fires::fires;
 use twin::rng::Rng;
+use twin_nv::chip::Chip;
 
 use super::boot::{Boot, bytes, words};
 use super::client::{
@@ -38,15 +39,32 @@ fn facts_are_asked() {
         assert_eq!((status, &facts[2 * 32..][..2]), (0, &[32, 2][..]));
         let size = client.control(SUBDEVICE, 0x2080_2a08, &[0; 4]);
         assert_eq!((size.0, words(&size.1)[0]), (0, 0x5000));
-        let (status, falcons) = client.control(SUBDEVICE, 0x2080_0a42, &[0; 1284]);
-        assert_eq!((status, words(&falcons)[0]), (0, 0));
+        for control in [0x2080_0a42, 0x2080_01b0] {
+            let (status, falcons) = client.control(SUBDEVICE, control, &[0; 1284]);
+            assert_eq!((status, words(&falcons)[0]), (0, 0));
+        }
         let (status, table) = client.control(SUBDEVICE, 0x2080_0a5c, &[0; 2068]);
         let table = words(&table);
         // GSP, then graphics and copies: which one, stall and notification.
-        assert_eq!((status, table[0]), (0, 1 + 1 + 5));
+        assert_eq!((status, table[0]), (0, 1 + 1 + 5 + 1));
         assert_eq!((table[1] & 0xffff, table[4]), (50, u32::MAX));
         assert_eq!(table[5..9], [84, 0, 0x80, 0]);
         assert_eq!(table[9..13], [15, 0, 0x81, 1]);
+        let known = Chip::by_name(chip).unwrap();
+        let ask = |control, asked: &[u8]| {
+            let (status, answer) = client.control(SUBDEVICE, control, asked);
+            assert_eq!(status, 0, "{control:#x}");
+            words(&answer)
+        };
+        let gpcs = known.tpcs.len() as u32;
+        assert_eq!(ask(0x2080_0137, &[0; 4]), [(1 << gpcs) - 1]);
+        for (gpc, tpcs) in [(0, known.tpcs[0]), (gpcs, 0)] {
+            let asked = bytes(&[gpc, 0]);
+            assert_eq!(ask(0x2080_0138, &asked), [gpc, (1 << tpcs) - 1]);
+        }
+        let memory = ask(0x2080_0a1c, &[0; 40]);
+        assert_eq!((memory[2], memory[5]), (known.l2_kib << 10, 1 << memory[6]));
+        assert!(!ask(0x2080_1206, &[0; 40]).contains(&0));
         client.boot.rig.is_clean();
         assert_eq!(client.control(SUBDEVICE, 0x2080_1112, &[0; 8]).0, 0x3a);
         assert_eq!(client.broken(), ["RM-CONTROL-SIZE"]);
@@ -175,9 +193,14 @@ fn channels_are_given_memory() {
         assert_eq!(rig.new_channel(&params), 0x1f);
         fires("NV-CHANNEL-MEMORY").only(&rig.client.broken()[before..]);
     }
+    // A method buffer that the host does not have is named, and the channel is made.
+    let mut params = right;
+    params.mthdbuf_mem = desc(wpr2, 0x5000, 1);
+    let before = rig.client.broken().len();
+    assert_eq!(rig.new_channel(&params), 0);
+    fires("NV-CHANNEL-MEMORY").only(&rig.client.broken()[before..]);
     // What another channel has.
     let before = rig.client.broken().len();
-    assert_eq!(rig.new_channel(&right), 0);
     let other = ChannelAlloc {
         flags: 1 << 21 | 4 << 8,
         userd_mem: desc(userd + 0x200, 0x200, 2),
@@ -491,9 +514,13 @@ pub fn send_at_random(boot: &Boot, seed: u64) {
         0xa06c_0101,
         0xa06c_010a,
         0x2080_2a06,
+        0x2080_0137,
+        0x2080_0138,
+        0x2080_0a1c,
+        0x2080_1206,
     ];
     let sizes = [
-        0, 1, 2, 4, 8, 0x18, 0x20, 0x30, 0x58, 0xb8, 0x170, 0x218, 0x230, 3084,
+        0, 1, 2, 4, 8, 0x18, 0x20, 0x28, 0x30, 0x58, 0xb8, 0x170, 0x218, 0x230, 3084,
     ];
     for _ in 0..400 {
         let function = functions[random.below(functions.len())];

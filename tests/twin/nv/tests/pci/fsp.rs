@@ -324,6 +324,8 @@ fn one_copy_engine_of_the_table_has_no_hardware() {
         };
         assert_eq!(ask(0x2080_1112, 12 + 32 * 100)[1], entries);
         assert_eq!(ask(0x2080_2a06, 4), [1 << last]);
+        // GSP's and one of each engine.
+        assert_eq!(ask(0x2080_0a5c, 2068)[0], 1 + entries);
         // A group of it cannot be made.
         let space = VaspaceAlloc {
             flags: 8,

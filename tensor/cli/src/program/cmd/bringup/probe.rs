@@ -24,10 +24,7 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
         (DeviceKind::Amd, Some(Transport::Pci)) => "amd.pci",
         (DeviceKind::Amd, Some(Transport::Usb)) => "amd.usb",
         (DeviceKind::Amd, _) => "amd.kfd",
-        (DeviceKind::Nv, Some(Transport::Pci)) => {
-            let why = "there is no check of NVIDIA GPUs without their kernel driver; the next step opens the GPU";
-            return Ok(Outcome::Skipped(why.into()));
-        }
+        (DeviceKind::Nv, Some(Transport::Pci)) => "nv.pci",
         (DeviceKind::Nv, _) => "nv.nvk",
         (DeviceKind::Qcom, Some(Transport::Msm)) => "qcom.msm",
         (DeviceKind::Qcom, _) => "qcom.kgsl",
@@ -49,7 +46,12 @@ pub fn probe(climb: &mut Climb) -> Result<Outcome, Error> {
         }
     };
     let check = format!("{prefix}{check}");
-    judge(&check, &of_way(&rows, &check))
+    let mut found = of_way(&rows, &check);
+    // Its first row is of all cards on the bus: one that a kernel driver has does not matter if another one is free.
+    if check.ends_with("nv.pci") && found.len() > 1 {
+        found.retain(|row| row.check != check);
+    }
+    judge(&check, &found)
 }
 
 /// The rows of an interface and its devices.

@@ -289,6 +289,7 @@ fn lay_out(state: &mut State, meta: &Meta, frts: &Range<u64>) {
     }
     state.vram.put(start, &verified);
     state.vram.plain_heap = Some(start.saturating_sub(plain)..start);
+    state.vram.frts = frts.start;
     state.vram.wpr2 = Some(start..frts.end);
 }
 

@@ -7,7 +7,7 @@ use twin::pci::Broken;
 use twin::rule::{Proof, Rule};
 
 use super::{fmc, port};
-use crate::pci::chip::Fsp as Facts;
+use crate::pci::chip::{Family, Fsp as Facts};
 use crate::pci::falcon::Engine;
 use crate::pci::registers::*;
 use crate::pci::state::State;
@@ -39,6 +39,9 @@ pub(super) const FRTS_INSECURE: [u32; 3] = [
     PBUS_SCRATCH + 4 * 0x3f,
 ];
 
+/// `NV_CE_GRCE_MASK` of GB202, blackwell/gb202/dev_ce.h: a constant.
+const GRCE_MASK: u32 = 0x10_40d8;
+
 /// Registers that hold what was written, and do no more here.
 const HELD: [u32; 5] = [
     XAL_BAR0_WINDOW,
@@ -65,6 +68,8 @@ fn is_kept(at: u32) -> bool {
         MMU_INVALIDATE,
         MMU_INVALIDATE_PDB,
         MMU_INVALIDATE_UPPER_PDB,
+        // Linux's nouveau reads it of these cards, too: nvkm/engine/device/base.c, nvkm_device_ctor.
+        PEXTDEV_BOOT_0,
     ]
     .contains(&at)
         || scratch.contains(&at)
@@ -102,6 +107,7 @@ pub(in crate::pci) fn read(state: &mut State, facts: &Facts, at: u32) -> Result<
             state.config.chip.twin.vram_mib as u32
         }
         UCODE_VERSION => VERSION,
+        GRCE_MASK if state.config.chip.family == Family::Gb20x => 0xf,
         SCRATCH..SCRATCH_END if at.is_multiple_of(4) => 0,
         _ if at == facts.flush[0] => state.fsp.flush[0],
         _ if at == facts.flush[1] => state.fsp.flush[1],
@@ -139,7 +145,8 @@ pub(in crate::pci) fn write(
         | MMU_INVALIDATE_PDB
         | MMU_INVALIDATE_UPPER_PDB
         | DOORBELL
-        | PRIV_DOORBELL => return state.plain_write(at, value),
+        | PRIV_DOORBELL
+        | PTIMER_INTR_EN => return state.plain_write(at, value),
         _ if (PRAMIN..PRAMIN_END).contains(&at) => return state.plain_write(at, value),
         _ => return Err(State::unmodelled(format!("write of {value:#x} to {at:#x}"))),
     }

@@ -234,6 +234,11 @@ fn static_info(state: &State, branch: Branch) -> Vec<u8> {
         let directory = window.directory(state).unwrap_or(0);
         put(client - 0x40 + 8 * i, &directory.to_le_bytes());
     }
+    // fwWprLayoutOffset, of 570 where the FMC has laid memory out: the heap outside of WPR2, FRTS. OGKM, kernel_gsp.c.
+    if let (Branch::R570, Some(heap), true) = (branch, plain, state.config.chip.fsp.is_some()) {
+        put(bytes - 16, &heap.start.to_le_bytes());
+        put(bytes - 8, &state.vram.frts.to_le_bytes());
+    }
     for (i, handle) in INTERNAL.iter().enumerate() {
         put(client + 4 * i, &handle.to_le_bytes());
     }

@@ -17,6 +17,8 @@ use crate::rm::facts::{graphics, graphics_facts};
 pub(super) const COPY_SERVER_RESERVED_PDES: u32 = 0x90f1_0106;
 /// `NV0080_CTRL_CMD_DMA_SET_PAGE_DIRECTORY`.
 pub(super) const SET_PAGE_DIRECTORY: u32 = 0x80_1813;
+/// `NV0080_CTRL_CMD_DMA_UNSET_PAGE_DIRECTORY`: an address space, and a subdevice.
+pub(super) const UNSET_PAGE_DIRECTORY: u32 = 0x80_1814;
 /// `NV2080_CTRL_CMD_GPU_PROMOTE_CTX`.
 pub(super) const PROMOTE_CTX: u32 = 0x2080_012b;
 /// `NVA06C_CTRL_CMD_INTERNAL_PROMOTE_FAULT_METHOD_BUFFERS`.
@@ -35,16 +37,33 @@ const CONTEXT_BUFFERS_INFO: u32 = 0x2080_0a32;
 const GRAPHICS_INFO: u32 = 0x2080_0a2a;
 /// `NV2080_CTRL_CMD_INTERNAL_INTR_GET_KERNEL_TABLE`.
 const INTERRUPTS: u32 = 0x2080_0a5c;
-/// `NV2080_CTRL_CMD_INTERNAL_GET_CONSTRUCTED_FALCON_INFO`.
+/// `NV2080_CTRL_CMD_INTERNAL_GET_CONSTRUCTED_FALCON_INFO`, and since 550 `NV2080_CTRL_CMD_GPU_GET_CONSTRUCTED_FALCON_INFO`, the same.
 const FALCONS: u32 = 0x2080_0a42;
+const PUBLIC_FALCONS: u32 = 0x2080_01b0;
 /// `NV2080_CTRL_CMD_CE_GET_FAULT_METHOD_BUFFER_SIZE`.
 const METHOD_BUFFER_SIZE: u32 = 0x2080_2a08;
 
 /// `NV2080_CTRL_CMD_INTERNAL_BUS_FLUSH_WITH_SYSMEMBAR`: writes of the host wait nowhere here.
 const FLUSH_WITH_SYSMEMBAR: u32 = 0x2080_0a70;
 
+/// `NV2080_CTRL_CMD_GPU_GET_FERMI_GPC_INFO`: a mask.
+const GPCS: u32 = 0x2080_0137;
+/// `NV2080_CTRL_CMD_GPU_GET_FERMI_TPC_INFO`: of a GPC, a mask; none of one that is not there.
+const TPCS: u32 = 0x2080_0138;
+/// `NV2080_CTRL_CMD_GR_GET_ZCULL_INFO`: ten words. nouveau of 570 gives graphics up without them.
+const ZCULL: u32 = 0x2080_1206;
+
+/// `NV2080_CTRL_CMD_INTERNAL_MEMSYS_GET_STATIC_CONFIG`.
+const MEMORY_SYSTEM: u32 = 0x2080_0a1c;
+
 /// Controls of objects that are not here, which are answered here.
-pub(super) const KNOWN: [u32; 11] = [
+pub(super) const KNOWN: [u32; 17] = [
+    UNSET_PAGE_DIRECTORY,
+    PUBLIC_FALCONS,
+    MEMORY_SYSTEM,
+    GPCS,
+    TPCS,
+    ZCULL,
     SET_PAGE_DIRECTORY,
     PROMOTE_CTX,
     DISABLE_CHANNELS,
@@ -57,6 +76,14 @@ pub(super) const KNOWN: [u32; 11] = [
     UPDATE_CLASS_DB,
     FLUSH_WITH_SYSMEMBAR,
 ];
+
+/// Pixels that a width and a height are a multiple of, pixel squares of an aliquot, aliquots, bytes for each of a region, of its
+/// header, of that of a subregion, how many subregions, and pixels that theirs are multiples of. Numbers of this model's choice: 3D, which
+/// they are for, is not modelled.
+const ZCULL_FACTS: [u32; 10] = [448, 32, 0x1c0, 0x3b10, 64, 0xe0, 0xe0, 16, 448, 128];
+
+/// Bytes that a line of compression tags covers: a number of this model's choice.
+const COMPRESSED: u32 = 0x1_0000;
 
 /// A copy engine that has no hardware: the table of devices has it, and channels of it are not made. A number of this model's
 /// choice, and where none is left the last one; such ones there are on cards, see kernel_ce.c, kceUpdateClassDB_KERNEL.
@@ -141,7 +168,8 @@ impl Call<'_> {
             _ => (50, 84),
         };
         let chip = self.state.config.chip.twin;
-        let engines = engines(chip).map(|engine| {
+        // Those of all engines of the table of devices: nouveau gives up where one has none (r535/fifo.c, r535_fifo_runl_ctor).
+        let engines = engines(chip).chain([stubbed(chip)]).map(|engine| {
             let index = match engine.checked_sub(class::engine::COPY0) {
                 Some(copy) => 15 + copy,
                 None => graphics,
@@ -176,12 +204,34 @@ impl Call<'_> {
             GRAPHICS_INFO => self.graphics(given),
             INTERRUPTS => self.interrupts(given),
             // Engines whose contexts are memory of the host: there are none here.
-            FALCONS => {
+            FALCONS | PUBLIC_FALCONS => {
                 self.has_size(given, 4 + MOST_FALCONS * FALCON)?;
                 given.fill(0);
                 Ok(())
             }
             FLUSH_WITH_SYSMEMBAR => self.has_size(given, 0),
+            MEMORY_SYSTEM => self.memory_system(given),
+            GPCS => {
+                self.has_size(given, 4)?;
+                let mask = (1_u32 << self.state.config.chip.twin.tpcs.len()) - 1;
+                given.copy_from_slice(&mask.to_le_bytes());
+                Ok(())
+            }
+            TPCS => {
+                self.has_size(given, 8)?;
+                let chip = self.state.config.chip.twin;
+                let tpcs = chip.tpcs.get(word(given, 0) as usize);
+                let mask = tpcs.map_or(0, |tpcs| (1_u32 << tpcs) - 1);
+                given[4..].copy_from_slice(&mask.to_le_bytes());
+                Ok(())
+            }
+            ZCULL => {
+                self.has_size(given, 4 * ZCULL_FACTS.len())?;
+                for (fact, place) in ZCULL_FACTS.iter().zip(given.chunks_mut(4)) {
+                    place.copy_from_slice(&fact.to_le_bytes());
+                }
+                Ok(())
+            }
             UPDATE_CLASS_DB => {
                 self.has_size(given, 4)?;
                 let stubbed = stubbed(self.state.config.chip.twin);
@@ -200,6 +250,27 @@ impl Call<'_> {
                 self.refuse(&crate::rm::control::UNKNOWN, unsupported, what)
             }
         }
+    }
+
+    /// Six facts about compression and ECC, and one about the cache, of a byte; then the cache's bytes, whether there are memory
+    /// controllers; what a line of compression tags covers and its shift, the kind of memory, slices. Compression is not modelled.
+    fn memory_system(&self, given: &mut [u8]) -> Result<(), u32> {
+        self.has_size(given, 40)?;
+        let chip = self.state.config.chip.twin;
+        given.fill(0);
+        given[8..16].copy_from_slice(&(u64::from(chip.l2_kib) << 10).to_le_bytes());
+        given[16] = 1;
+        let words = [
+            COMPRESSED,
+            COMPRESSED.ilog2(),
+            chip.ram_type,
+            2 * chip.partitions(),
+            4,
+        ];
+        for (word, place) in words.iter().zip(given[20..].chunks_mut(4)) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(())
     }
 
     fn buffers(&self, given: &mut [u8]) -> Result<(), u32> {

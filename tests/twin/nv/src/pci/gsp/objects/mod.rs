@@ -401,6 +401,11 @@ impl Call<'_> {
         match cmd {
             facts::COPY_SERVER_RESERVED_PDES => self.copy_reserved(object, given),
             facts::SET_PAGE_DIRECTORY => self.set_page_directory(object, given),
+            facts::UNSET_PAGE_DIRECTORY => {
+                self.of_class(object, class::NV01_DEVICE_0.number)?;
+                self.has_size(given, 8)?;
+                self.unset_page_directory(word(given, 0))
+            }
             facts::PROMOTE_CTX => self.promote(object, given),
             facts::PROMOTE_METHODS => self.promote_methods(object, given),
             _ if is(named::NVA06F_CTRL_CMD_BIND) || is(named::NVA06C_CTRL_CMD_BIND) => {
