@@ -23,6 +23,7 @@ mod sps;
 mod units;
 mod vps;
 mod vui;
+mod window;
 
 pub use bits::Element;
 pub use error::{Error, Result};
@@ -35,7 +36,8 @@ pub use profile::Profile;
 pub use rps::{Delta, ShortTermSet};
 pub use scaling::ScalingLists;
 pub use slice::{LongTerm, SliceHeader, SliceType, WeightTable, Weights};
-pub use sps::{Pcm, Sps, SpsRange, SubLayerOrder, Window};
+pub use sps::{Pcm, Sps, SpsRange, SubLayerOrder};
 pub use units::Units;
 pub use vps::Vps;
 pub use vui::{Colour, Vui};
+pub use window::Window;

@@ -8,6 +8,7 @@ use crate::profile::Profile;
 use crate::rps::ShortTermSet;
 use crate::scaling::ScalingLists;
 use crate::vui::Vui;
+use crate::window::{SIDE, Window};
 
 /// Source: H.265, 7.3.2.2. Names are the standard's, with sizes as they are meant and not as they are coded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +53,6 @@ pub struct Sps {
     pub range: SpsRange,
 }
 
-/// Offsets from the edges.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(missing_docs, reason = "edges")]
-pub struct Window {
-    pub left: u32,
-    pub right: u32,
-    pub top: u32,
-    pub bottom: u32,
-}
-
 /// How pictures of a sub-layer are buffered and put into order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SubLayerOrder {
@@ -97,20 +88,6 @@ pub struct SpsRange {
     pub high_precision_offsets: bool,
     pub persistent_rice: bool,
     pub cabac_bypass_alignment: bool,
-}
-
-/// Luma samples of a side, at most: level 6.2 has 35,651,584 samples a picture, and a side at most the root of eight times that.
-const SIDE: u32 = 16888;
-
-impl Window {
-    pub(crate) fn parse(bits: &mut Bits<'_>, names: [&'static str; 4]) -> Result<Window> {
-        Ok(Window {
-            left: bits.ue(SIDE, names[0])?,
-            right: bits.ue(SIDE, names[1])?,
-            top: bits.ue(SIDE, names[2])?,
-            bottom: bits.ue(SIDE, names[3])?,
-        })
-    }
 }
 
 impl SubLayerOrder {

@@ -3,7 +3,7 @@
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::hrd::Hrd;
-use crate::sps::Window;
+use crate::window::Window;
 
 /// `vui_parameters`. Source: H.265, E.2.1.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
