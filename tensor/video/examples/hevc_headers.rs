@@ -35,14 +35,15 @@ fn print(path: &std::ffi::OsStr) -> Result<(), Failure> {
                 continue;
             }
         };
-        let done = parser.push(&unit);
+        let (over, read) = parser.push(&unit);
         let Kind(kind) = unit.kind;
         let elements = parser.take_log();
         // A picture that is over comes before the unit that ends it.
-        match done {
-            Ok(Some(picture)) => show(&mut out, &mut pictures, &picture)?,
-            Ok(None) => {}
-            Err(error) => writeln!(out, "error {error}")?,
+        if let Some(picture) = over {
+            show(&mut out, &mut pictures, &picture)?;
+        }
+        if let Err(error) = read {
+            writeln!(out, "error {error}")?;
         }
         writeln!(out, "unit {kind} at {}", unit.at)?;
         for element in elements {

@@ -48,6 +48,14 @@ pub enum Error {
         /// Where the unit begins.
         at: u64,
     },
+    /// Decoding has not begun: it does at a random access picture.
+    #[error(
+        "stream offset {at}: no random access picture came before this picture: start at one (IDR, BLA or CRA)"
+    )]
+    NotStarted {
+        /// Where the picture begins.
+        at: u64,
+    },
     /// A feature of the standard that is not decoded.
     #[error(
         "stream offset {at}: {feature} is not supported: encode for the Main or the Main 10 profile"

@@ -14,6 +14,8 @@ pub struct Hrd {
     pub cpb_removal_delay_bits: u8,
     /// `dpb_output_delay_length_minus1` + 1, bits.
     pub dpb_output_delay_bits: u8,
+    /// `sub_pic_hrd_params_present_flag`.
+    pub sub_pictures: bool,
     /// Of each sub-layer.
     pub sub_layers: Vec<SubLayerHrd>,
 }
@@ -33,30 +35,36 @@ pub struct SubLayerHrd {
 const UE32: u32 = u32::MAX - 1;
 
 impl Hrd {
+    /// `same`: the one before, whose common part it has; none where it has its own.
     pub(crate) fn parse(
         bits: &mut Bits<'_>,
-        common: bool,
+        same: Option<&Hrd>,
         max_sub_layers_minus1: u32,
     ) -> Result<Hrd> {
         let mut hrd = Hrd::default();
-        let mut sub_pictures = false;
-        if common {
-            hrd.nal = bits.flag("nal_hrd_parameters_present_flag")?;
-            hrd.vcl = bits.flag("vcl_hrd_parameters_present_flag")?;
-            if hrd.nal || hrd.vcl {
-                sub_pictures = hrd.common(bits)?;
+        match same {
+            Some(same) => {
+                hrd = same.clone();
+                hrd.sub_layers.clear();
+            }
+            None => {
+                hrd.nal = bits.flag("nal_hrd_parameters_present_flag")?;
+                hrd.vcl = bits.flag("vcl_hrd_parameters_present_flag")?;
+                if hrd.nal || hrd.vcl {
+                    hrd.common(bits)?;
+                }
             }
         }
         for _ in 0..=max_sub_layers_minus1 {
-            let sub_layer = hrd.sub_layer(bits, sub_pictures)?;
+            let sub_layer = hrd.sub_layer(bits)?;
             hrd.sub_layers.push(sub_layer);
         }
         Ok(hrd)
     }
 
-    fn common(&mut self, bits: &mut Bits<'_>) -> Result<bool> {
-        let sub_pictures = bits.flag("sub_pic_hrd_params_present_flag")?;
-        if sub_pictures {
+    fn common(&mut self, bits: &mut Bits<'_>) -> Result<()> {
+        self.sub_pictures = bits.flag("sub_pic_hrd_params_present_flag")?;
+        if self.sub_pictures {
             bits.u(8, "tick_divisor_minus2")?;
             bits.u(5, "du_cpb_removal_delay_increment_length_minus1")?;
             bits.flag("sub_pic_cpb_params_in_pic_timing_sei_flag")?;
@@ -64,16 +72,16 @@ impl Hrd {
         }
         bits.u(4, "bit_rate_scale")?;
         bits.u(4, "cpb_size_scale")?;
-        if sub_pictures {
+        if self.sub_pictures {
             bits.u(4, "cpb_size_du_scale")?;
         }
         bits.u(5, "initial_cpb_removal_delay_length_minus1")?;
         self.cpb_removal_delay_bits = bits.u(5, "au_cpb_removal_delay_length_minus1")? as u8 + 1;
         self.dpb_output_delay_bits = bits.u(5, "dpb_output_delay_length_minus1")? as u8 + 1;
-        Ok(sub_pictures)
+        Ok(())
     }
 
-    fn sub_layer(&self, bits: &mut Bits<'_>, sub_pictures: bool) -> Result<SubLayerHrd> {
+    fn sub_layer(&self, bits: &mut Bits<'_>) -> Result<SubLayerHrd> {
         let mut sub_layer = SubLayerHrd {
             buffers: 1,
             ..SubLayerHrd::default()
@@ -94,7 +102,7 @@ impl Hrd {
             for _ in 0..sub_layer.buffers {
                 bits.ue(UE32, "bit_rate_value_minus1")?;
                 bits.ue(UE32, "cpb_size_value_minus1")?;
-                if sub_pictures {
+                if self.sub_pictures {
                     bits.ue(UE32, "cpb_size_du_value_minus1")?;
                     bits.ue(UE32, "bit_rate_du_value_minus1")?;
                 }

@@ -21,7 +21,7 @@ pub struct Picture {
     pub temporal: u8,
     /// The sets that its slices name.
     pub sps: Arc<Sps>,
-    /// The PPS of its first slice: others may have another one of the same SPS.
+    /// The PPS that its slices name.
     pub pps: Arc<Pps>,
     /// Its slice segments in order.
     pub segments: Vec<Segment>,
@@ -38,8 +38,6 @@ pub struct Picture {
 pub struct Segment {
     /// Its head.
     pub header: SliceHeader,
-    /// The PPS that it names.
-    pub pps: Arc<Pps>,
     /// The unit, as it is in the stream, without start code.
     pub bytes: Vec<u8>,
 }
@@ -81,29 +79,23 @@ impl Parser {
         self.vps.get(&id)
     }
 
-    /// Reads a unit. A picture is given when the next one begins, or something that is behind a picture.
-    ///
-    /// # Errors
-    /// What is damaged, cut, not supported, or names a parameter set that is not there. The unit is left out; the parser
-    /// goes on with the next one.
-    pub fn push(&mut self, nal: &Nal) -> Result<Option<Picture>> {
+    /// Reads a unit. A picture is given when the next one begins, or something that is behind a picture; and beside it, what is
+    /// wrong with this unit: damaged, cut, not supported, or it names a parameter set that is not there. Such a unit is left
+    /// out; the parser goes on with the next one.
+    pub fn push(&mut self, nal: &Nal) -> (Option<Picture>, Result<()>) {
         // Layers above the base are left out, as a decoder of version 1 does (F.4.1).
         if nal.layer != 0 {
-            return Ok(None);
+            return (None, Ok(()));
         }
         match nal.kind {
             kind if kind.is_slice() => self.segment(nal),
-            Kind::VPS_NUT | Kind::SPS_NUT | Kind::PPS_NUT => {
-                let over = self.finish();
-                self.parameters(nal).map(|()| over)
-            }
+            Kind::VPS_NUT | Kind::SPS_NUT | Kind::PPS_NUT => (self.finish(), self.parameters(nal)),
             Kind::EOS_NUT | Kind::EOB_NUT => {
-                let over = self.finish();
                 self.began = false;
-                Ok(over)
+                (self.finish(), Ok(()))
             }
-            Kind::AUD_NUT | Kind::PREFIX_SEI_NUT => Ok(self.finish()),
-            _ => Ok(None),
+            Kind::AUD_NUT | Kind::PREFIX_SEI_NUT => (self.finish(), Ok(())),
+            _ => (None, Ok(())),
         }
     }
 
@@ -113,6 +105,7 @@ impl Parser {
         self.picture.take()
     }
 
+    /// A set that is damaged, or not supported, takes the place of an older one: slices that name it are refused.
     fn parameters(&mut self, nal: &Nal) -> Result<()> {
         let log = self.log.as_mut();
         match nal.kind {
@@ -121,14 +114,20 @@ impl Parser {
                 self.vps.insert(vps.id, Arc::new(vps));
             }
             Kind::SPS_NUT => {
-                let sps = Sps::parse(nal, log)?;
+                let sps = Sps::parse(nal, log).inspect_err(|_| {
+                    let id = Sps::id_of(nal);
+                    self.sps.retain(|old, _| Ok(*old) != id);
+                })?;
                 let same = self.sps.get(&sps.id).is_some_and(|old| **old == sps);
                 if !same {
                     self.sps.insert(sps.id, Arc::new(sps));
                 }
             }
             _ => {
-                let pps = Pps::parse(nal, log)?;
+                let pps = Pps::parse(nal, log).inspect_err(|_| {
+                    let id = Pps::id_of(nal);
+                    self.pps.retain(|old, _| Ok(*old) != id);
+                })?;
                 self.pps.insert(pps.id, Arc::new(pps));
             }
         }
@@ -151,28 +150,19 @@ impl Parser {
         Ok((sps.clone(), pps.clone()))
     }
 
-    fn segment(&mut self, nal: &Nal) -> Result<Option<Picture>> {
+    fn segment(&mut self, nal: &Nal) -> (Option<Picture>, Result<()>) {
         // The first bit of the payload is first_slice_segment_in_pic_flag.
         let first = nal.payload.first().is_some_and(|byte| byte >> 7 == 1);
         let over = if first { self.finish() } else { None };
-        match self.header(nal, first) {
-            Ok(()) => Ok(over),
-            Err(error) => {
-                if let Some(picture) = &mut self.picture {
-                    picture.is_damaged = true;
-                }
-                // A dependent segment has nothing to depend on.
-                self.slice = None;
-                // A picture that is over is not lost by a bad unit behind it.
-                match over {
-                    Some(picture) => {
-                        self.picture = None;
-                        Ok(Some(picture))
-                    }
-                    None => Err(error),
-                }
+        let read = self.header(nal, first);
+        if read.is_err() {
+            if let Some(picture) = &mut self.picture {
+                picture.is_damaged = true;
             }
+            // A dependent segment has nothing to depend on.
+            self.slice = None;
         }
+        (over, read)
     }
 
     fn header(&mut self, nal: &Nal, first: bool) -> Result<()> {
@@ -184,22 +174,46 @@ impl Parser {
             found: found.into(),
             at: nal.at,
         };
+        if nal.kind.is_irap() && nal.temporal != 0 {
+            let expected = "1 in a random access picture".into();
+            return Err(corrupt("nuh_temporal_id_plus1", expected, nal.temporal + 1));
+        }
         if !first {
             let Some(picture) = &self.picture else {
                 let expected = "1: the picture's first segment is missing".into();
                 return Err(corrupt("first_slice_segment_in_pic_flag", expected, 0));
             };
-            if nal.kind != picture.kind {
-                let expected = format!("{}: that of the picture", picture.kind.0);
-                return Err(corrupt("nal_unit_type", expected, nal.kind.0));
-            }
-            if !Arc::ptr_eq(&sps, &picture.sps) {
-                let expected = format!("{}: that of the picture", picture.sps.id);
-                return Err(corrupt("pps_seq_parameter_set_id", expected, sps.id));
+            let same = [
+                ("nal_unit_type", picture.kind.0, nal.kind.0),
+                (
+                    "nuh_temporal_id_plus1",
+                    picture.temporal + 1,
+                    nal.temporal + 1,
+                ),
+                ("slice_pic_parameter_set_id", picture.pps.id, pps.id),
+            ];
+            for (element, expected, found) in same {
+                if expected != found {
+                    let expected = format!("{expected}: that of the picture");
+                    return Err(corrupt(element, expected, found));
+                }
             }
         }
         let mut bits = Bits::new(nal, nal.kind.name(), self.log.as_mut());
         let header = SliceHeader::parse(&mut bits, nal, (&sps, &pps), self.slice.as_ref())?;
+        let picture = self.picture.as_ref().filter(|_| !first);
+        let ends = picture.and_then(|all| all.segments.first().zip(all.segments.last()));
+        if let Some((first, last)) = ends {
+            if let Some(element) = header.differs_from(&first.header) {
+                let expected = "what the picture's first segment has".into();
+                return Err(corrupt(element, expected, 0));
+            }
+            let before = last.header.address;
+            if header.address <= before {
+                let expected = format!("above {before}: that of the segment before");
+                return Err(bits.refuse("slice_segment_address", expected, header.address.into()));
+            }
+        }
         if !header.dependent {
             self.slice = Some(header.clone());
         }
@@ -208,7 +222,7 @@ impl Parser {
                 kind: nal.kind,
                 temporal: nal.temporal,
                 sps,
-                pps: pps.clone(),
+                pps,
                 segments: Vec::new(),
                 begins_sequence: !self.began,
                 is_damaged: false,
@@ -219,7 +233,6 @@ impl Parser {
         if let Some(picture) = &mut self.picture {
             picture.segments.push(Segment {
                 header,
-                pps,
                 bytes: nal.raw.clone(),
             });
         }

@@ -1,5 +1,7 @@
 //! [`Pictures`]: picture order counts, reference pictures, and the order of output.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
 use crate::nal::Kind;
 use crate::parser::Picture;
@@ -16,6 +18,10 @@ pub struct Pictures {
     previous: i32,
     /// Of the last random access picture: `NoRaslOutputFlag`.
     no_rasl_output: bool,
+    /// A random access picture has come since the start or the last end of sequence.
+    started: bool,
+    /// The SPS of the sequence: it changes at a random access picture that begins one.
+    sps: Option<Arc<Sps>>,
     number: u64,
 }
 
@@ -125,30 +131,27 @@ impl Pictures {
     /// Begins a picture: everything that is to be known before it is decoded.
     ///
     /// # Errors
-    /// [`Error::Missing`] where decoding cannot begin at this picture: none of random access came before it.
+    /// [`Error::NotStarted`] where no random access picture came before it; [`Error::Corrupt`] for another SPS within a sequence.
     pub fn begin(&mut self, picture: &Picture) -> Result<References> {
         let Some(header) = picture.segments.first().map(|segment| &segment.header) else {
-            return Err(Error::Missing {
+            return Err(Error::Truncated {
                 unit: "picture",
-                set: "slice segment",
-                number: 0,
+                element: "slice_segment_header",
                 at: picture.at,
             });
         };
+        self.started &= !picture.begins_sequence;
         let number = self.number;
         self.number += 1;
         let kind = picture.kind;
         if kind.is_irap() {
-            self.no_rasl_output = kind.is_idr() || kind.is_bla() || picture.begins_sequence;
-        } else if picture.begins_sequence {
-            return Err(Error::Missing {
-                unit: "slice segment",
-                set: "random access picture",
-                number: 0,
-                at: picture.at,
-            });
+            self.no_rasl_output = kind.is_idr() || kind.is_bla() || !self.started;
+            self.started = true;
+        } else if !self.started {
+            return Err(Error::NotStarted { at: picture.at });
         }
         let restarts = kind.is_irap() && self.no_rasl_output;
+        self.activate(picture, restarts)?;
         let poc = self.order_count(picture, header, restarts);
         if kind.is_rasl() && self.no_rasl_output {
             return Ok(References {
@@ -222,6 +225,22 @@ impl Pictures {
         while self.bump(&mut outputs) {}
         self.buffer.clear();
         outputs
+    }
+
+    /// 7.4.2.4.2: the SPS of a sequence is that of the picture that begins it.
+    fn activate(&mut self, picture: &Picture, restarts: bool) -> Result<()> {
+        let same = self.sps.as_ref().is_some_and(|sps| *sps == picture.sps);
+        if !restarts && !same {
+            return Err(Error::Corrupt {
+                unit: "slice segment",
+                element: "pps_seq_parameter_set_id",
+                expected: "the SPS with which the sequence began".into(),
+                found: picture.sps.id.into(),
+                at: picture.at,
+            });
+        }
+        self.sps = Some(picture.sps.clone());
+        Ok(())
     }
 
     /// 8.3.1.

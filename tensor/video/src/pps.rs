@@ -79,6 +79,12 @@ const COLUMNS: u32 = 20;
 const ROWS: u32 = 22;
 
 impl Pps {
+    /// The number of a set that may be damaged behind it.
+    pub(crate) fn id_of(nal: &Nal) -> Result<u8> {
+        let mut bits = Bits::new(nal, "PPS", None);
+        Ok(bits.ue(63, "pps_pic_parameter_set_id")? as u8)
+    }
+
     /// Reads a unit of kind PPS.
     ///
     /// # Errors
@@ -243,7 +249,10 @@ impl Pps {
             let (columns, rows) = tiles.least();
             if columns > width || rows > height {
                 let expected = format!("tiles of {width}x{height} tree blocks in all");
-                return corrupt("column_width_minus1", expected, columns.max(rows).into());
+                return match columns > width {
+                    true => corrupt("columns of tiles", expected, columns.into()),
+                    false => corrupt("rows of tiles", expected, rows.into()),
+                };
             }
         }
         let least = -6 * (i32::from(sps.bit_depth_luma) - 8);
@@ -258,6 +267,28 @@ impl Pps {
                 format!("at most {depth}"),
                 found.into(),
             );
+        }
+        if self.log2_max_transform_skip > sps.log2_max_transform_block {
+            let expected = format!("at most {}", sps.log2_max_transform_block - 2);
+            let found = i64::from(self.log2_max_transform_skip) - 2;
+            return corrupt("log2_max_transform_skip_block_size_minus2", expected, found);
+        }
+        let chroma = self.chroma_offsets.as_ref().map(|offsets| offsets.depth);
+        if let Some(found) = chroma.filter(|&found| found > depth) {
+            let element = "diff_cu_chroma_qp_offset_depth";
+            return corrupt(element, format!("at most {depth}"), found.into());
+        }
+        if self.cross_component_prediction && sps.chroma_array() != 3 {
+            let expected = "0 but for 4:4:4".into();
+            return corrupt("cross_component_prediction_enabled_flag", expected, 1);
+        }
+        let depths = [sps.bit_depth_luma, sps.bit_depth_chroma];
+        for (found, depth) in self.log2_sao_offset_scale.into_iter().zip(depths) {
+            let most = depth.saturating_sub(10);
+            if found > most {
+                let expected = format!("at most {most}");
+                return corrupt("log2_sao_offset_scale", expected, found.into());
+            }
         }
         if self.log2_parallel_merge_level > sps.log2_coding_tree_block {
             let expected = format!("at most {}", sps.log2_coding_tree_block - 2);

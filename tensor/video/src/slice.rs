@@ -123,7 +123,7 @@ impl SliceHeader {
             let (width, height) = sps.tree_blocks();
             address = bits.u(ceil_log2(width * height), "slice_segment_address")?;
             if address == 0 || address >= width * height {
-                let expected = format!("1 to {}", width * height - 1);
+                let expected = format!("above 0 and below {}", width * height);
                 return Err(bits.refuse("slice_segment_address", expected, address.into()));
             }
         }
@@ -155,7 +155,32 @@ impl SliceHeader {
         }
         // byte_alignment: zeros up to the byte in which the coded tree blocks begin.
         header.data_at = nal.raw_index(bits.position().div_ceil(8));
+        // Offsets of entry points are not compared with it: kvazaar writes those of the whole slice.
+        if header.data_at >= nal.raw.len() {
+            let expected = "coded tree blocks behind the head".into();
+            return Err(bits.refuse("slice_segment_data", expected, 0));
+        }
         Ok(header)
+    }
+
+    /// What slices of a picture differ in that must not. Source: H.265, 7.4.7.1.
+    pub(crate) fn differs_from(&self, first: &SliceHeader) -> Option<&'static str> {
+        let pairs = [
+            (self.output == first.output, "pic_output_flag"),
+            (self.poc_lsb == first.poc_lsb, "slice_pic_order_cnt_lsb"),
+            (self.short_term == first.short_term, "st_ref_pic_set"),
+            (self.long_term == first.long_term, "poc_lsb_lt"),
+            (
+                self.temporal_mvp == first.temporal_mvp,
+                "slice_temporal_mvp_enabled_flag",
+            ),
+            (
+                self.no_output_of_prior_pics == first.no_output_of_prior_pics,
+                "no_output_of_prior_pics_flag",
+            ),
+        ];
+        let wrong = pairs.into_iter().find(|(same, _)| !same);
+        wrong.map(|(_, name)| name)
     }
 
     fn blank(pps: &Pps) -> SliceHeader {

@@ -115,7 +115,20 @@ impl SubLayerOrder {
     }
 }
 
+/// Luma samples of a picture, at most. Source: H.265, table A.8, MaxLumaPs of level 6.2.
+const SAMPLES: u64 = 35_651_584;
+
 impl Sps {
+    /// The number of a set that may be damaged behind it.
+    pub(crate) fn id_of(nal: &Nal) -> Result<u8> {
+        let mut bits = Bits::new(nal, "SPS", None);
+        bits.u(4, "sps_video_parameter_set_id")?;
+        let max_sub_layers_minus1 = bits.u(3, "sps_max_sub_layers_minus1")?;
+        bits.flag("sps_temporal_id_nesting_flag")?;
+        Profile::parse(&mut bits, max_sub_layers_minus1)?;
+        Ok(bits.ue(15, "sps_seq_parameter_set_id")? as u8)
+    }
+
     /// Reads a unit of kind SPS of the base layer.
     ///
     /// # Errors
@@ -158,6 +171,9 @@ impl Sps {
         let chroma_format = bits.ue(3, "chroma_format_idc")? as u8;
         let separate_colour_plane =
             chroma_format == 3 && bits.flag("separate_colour_plane_flag")?;
+        if separate_colour_plane {
+            return Err(bits.unsupported("HEVC of separate colour planes"));
+        }
         let width = bits.ue(SIDE, "pic_width_in_luma_samples")?;
         let height = bits.ue(SIDE, "pic_height_in_luma_samples")?;
         let mut conformance = Window::default();
@@ -237,6 +253,11 @@ impl Sps {
                 return Err(bits.refuse(name, expected, side.into()));
             }
         }
+        if u64::from(self.width) * u64::from(self.height) > SAMPLES {
+            let (width, height) = (self.width, self.height);
+            let feature = format!("a picture of {width}x{height} samples, more than of level 6.2,");
+            return Err(bits.unsupported(feature));
+        }
         let (width, height) = self.cropped_units();
         let Window {
             left,
@@ -280,8 +301,15 @@ impl Sps {
             return Err(bits.refuse("PcmBitDepth", expected, found));
         }
         let min = bits.ue(2, "log2_min_pcm_luma_coding_block_size_minus3")? as u8 + 3;
-        let most = self.log2_coding_tree_block.min(5).saturating_sub(min);
-        let more = bits.ue(most.into(), "log2_diff_max_min_pcm_luma_coding_block_size")? as u8;
+        let least = self.log2_min_coding_block.min(5);
+        let most = self.log2_coding_tree_block.min(5);
+        if min < least || min > most {
+            let expected = format!("{} to {}", least - 3, most - 3);
+            let name = "log2_min_pcm_luma_coding_block_size_minus3";
+            return Err(bits.refuse(name, expected, i64::from(min) - 3));
+        }
+        let name = "log2_diff_max_min_pcm_luma_coding_block_size";
+        let more = bits.ue((most - min).into(), name)? as u8;
         Ok(Pcm {
             bit_depth_luma: luma,
             bit_depth_chroma: chroma,

@@ -82,10 +82,12 @@ impl Vps {
         if bits.flag("vps_poc_proportional_to_timing_flag")? {
             bits.ue(u32::MAX - 1, "vps_num_ticks_poc_diff_one_minus1")?;
         }
-        for i in 0..bits.ue(sets_minus1 + 1, "vps_num_hrd_parameters")? {
+        let mut last: Option<Hrd> = None;
+        for _ in 0..bits.ue(sets_minus1 + 1, "vps_num_hrd_parameters")? {
             bits.ue(sets_minus1, "hrd_layer_set_idx")?;
-            let common = i == 0 || bits.flag("cprms_present_flag")?;
-            Hrd::parse(bits, common, max_sub_layers_minus1)?;
+            let own = last.is_none() || bits.flag("cprms_present_flag")?;
+            let same = if own { None } else { last.as_ref() };
+            last = Some(Hrd::parse(bits, same, max_sub_layers_minus1)?);
         }
         Ok(Some((tick, scale)))
     }

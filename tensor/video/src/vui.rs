@@ -95,7 +95,7 @@ impl Vui {
                 bits.ue(u32::MAX - 1, "vui_num_ticks_poc_diff_one_minus1")?;
             }
             if bits.flag("vui_hrd_parameters_present_flag")? {
-                vui.hrd = Some(Hrd::parse(bits, true, max_sub_layers_minus1)?);
+                vui.hrd = Some(Hrd::parse(bits, None, max_sub_layers_minus1)?);
             }
         }
         Self::restrictions(bits)?;

@@ -59,24 +59,25 @@ fn profile(w: &mut Writer) {
 
 /// 64x64 samples, four bits of picture order count, five pictures in the buffer, `reorder` out of order.
 fn sps(reorder: u32) -> Vec<u8> {
+    sps_with(64, (reorder, 0), &[])
+}
+
+/// As [`sps`], of `side` samples, with `latency_plus1`, and with sets of reference pictures as bits.
+fn sps_with(side: u32, (reorder, latency_plus1): (u32, u32), sets: &[&Writer]) -> Vec<u8> {
     let mut w = Writer::default();
     w.u(4, 0).u(3, 0).u(1, 1);
     profile(&mut w);
-    w.ue(0).ue(1).ue(64).ue(64).u(1, 0).ue(0).ue(0).ue(0);
-    w.u(1, 1).ue(4).ue(reorder).ue(0);
+    w.ue(0).ue(1).ue(side).ue(side).u(1, 0).ue(0).ue(0).ue(0);
+    w.u(1, 1).ue(4).ue(reorder).ue(latency_plus1);
     // Blocks of 8 to 64, transforms of 4 to 32.
     w.ue(0).ue(3).ue(0).ue(3).ue(0).ue(0);
-    // No scaling, AMP, SAO, PCM, sets, long-term pictures, motion vectors of other pictures, smoothing, VUI, extension.
-    w.u(1, 0)
-        .u(1, 0)
-        .u(1, 0)
-        .u(1, 0)
-        .ue(0)
-        .u(1, 0)
-        .u(1, 0)
-        .u(1, 0)
-        .u(1, 0)
-        .u(1, 0);
+    // No scaling, AMP, SAO, PCM.
+    w.u(4, 0).ue(sets.len() as u32);
+    for set in sets {
+        w.bits.extend(&set.bits);
+    }
+    // No long-term pictures, motion vectors of other pictures, smoothing, VUI, extension.
+    w.u(5, 0);
     w.unit(Kind::SPS_NUT, 0)
 }
 
@@ -135,18 +136,25 @@ fn slice(kind: Kind, lsb: u32, before: &[u32], behind: &[u32]) -> Vec<u8> {
         }
     }
     w.ue(0);
-    w.unit(kind, 0)
+    with_data(&mut w, kind)
+}
+
+/// The unit of a slice's head, with a byte that stands for its blocks.
+fn with_data(w: &mut Writer, kind: Kind) -> Vec<u8> {
+    w.u(1, 1);
+    while !w.bits.len().is_multiple_of(8) {
+        w.u(1, 0);
+    }
+    w.u(8, 0x55).unit(kind, 0)
 }
 
 fn pictures(stream: &[u8]) -> Vec<Picture> {
     let mut parser = Parser::new();
     let mut all = Vec::new();
     for unit in Units::new(stream) {
-        all.extend(
-            parser
-                .push(&unit.expect("a whole stream"))
-                .expect("a whole stream"),
-        );
+        let (over, read) = parser.push(&unit.expect("a whole stream"));
+        read.expect("a whole stream");
+        all.extend(over);
     }
     all.extend(parser.finish());
     all
@@ -209,23 +217,155 @@ fn leading_pictures_of_the_first_random_access_picture_are_left_out() {
 fn a_stream_begins_at_a_random_access_picture() {
     let stream = [sps(0), pps(), slice(Kind::TRAIL_R, 1, &[1], &[])].concat();
     let begun = Pictures::new().begin(&pictures(&stream)[0]);
-    assert!(
-        matches!(
-            begun,
-            Err(Error::Missing {
-                set: "random access picture",
-                ..
-            })
-        ),
-        "{begun:?}"
-    );
+    assert!(matches!(begun, Err(Error::NotStarted { .. })), "{begun:?}");
     let slice = slice(Kind::IDR_W_RADL, 0, &[], &[]);
     let unit = Units::new(&slice[..]).next().unwrap().unwrap();
-    let refused = Parser::new().push(&unit).unwrap_err();
+    let refused = Parser::new().push(&unit).1.unwrap_err();
     assert_eq!(
         refused.to_string(),
         "stream offset 3: slice segment: PPS 0 has not come before it: start at a random access point whose parameter sets are there"
     );
+}
+
+/// What is said of each unit of a stream, and the counts of pictures that are given.
+fn read(stream: &[u8]) -> (Vec<String>, Vec<u32>) {
+    let (mut parser, mut errors, mut all) = (Parser::new(), Vec::new(), Vec::new());
+    for unit in Units::new(stream) {
+        let (over, read) = parser.push(&unit.expect("a unit"));
+        all.extend(over);
+        errors.extend(read.err().map(|error| error.to_string()));
+    }
+    all.extend(parser.finish());
+    let lsb = |picture: &Picture| picture.segments[0].header.poc_lsb;
+    (errors, all.iter().map(lsb).collect())
+}
+
+#[test]
+fn pictures_before_the_first_random_access_picture_are_refused() {
+    let stream = [
+        sps(1),
+        pps(),
+        slice(Kind::TRAIL_R, 1, &[1], &[]),
+        slice(Kind::TRAIL_R, 2, &[1], &[]),
+        slice(Kind::CRA_NUT, 8, &[], &[]),
+        slice(Kind::RASL_N, 6, &[2], &[2]),
+        slice(Kind::TRAIL_R, 9, &[1], &[]),
+    ]
+    .concat();
+    let (mut buffer, mut seen) = (Pictures::new(), Vec::new());
+    for picture in pictures(&stream) {
+        let begun = buffer.begin(&picture);
+        seen.push(begun.map(|begun| (begun.poc, begun.slot.is_some())).ok());
+        buffer.end(&picture);
+    }
+    assert_eq!(
+        seen,
+        [
+            None,
+            None,
+            Some((8, true)),
+            Some((6, false)),
+            Some((9, true))
+        ]
+    );
+}
+
+#[test]
+fn a_bad_unit_takes_no_picture_with_it() {
+    let mut cut = sps(0);
+    cut.truncate(cut.len() - 2);
+    let mut bad = slice(Kind::TRAIL_R, 3, &[1], &[]);
+    // The PPS's number is in these bits.
+    bad[5] = 0x80;
+    let stream = [
+        sps(0),
+        pps(),
+        slice(Kind::IDR_W_RADL, 0, &[], &[]),
+        bad,
+        slice(Kind::TRAIL_R, 2, &[2], &[]),
+        cut,
+        slice(Kind::TRAIL_R, 4, &[2], &[]),
+    ]
+    .concat();
+    let (errors, given) = read(&stream);
+    assert_eq!(given, [0, 2], "{errors:?}");
+    assert_eq!(errors.len(), 3, "{errors:?}");
+    assert!(errors[1].contains("the SPS ends within"), "{errors:?}");
+    assert!(errors[2].contains("SPS 0 has not come"), "{errors:?}");
+}
+
+#[test]
+fn an_sps_changes_where_a_sequence_begins() {
+    let other = [
+        sps(0),
+        pps(),
+        slice(Kind::IDR_W_RADL, 0, &[], &[]),
+        sps_with(128, (0, 0), &[]),
+        slice(Kind::TRAIL_R, 1, &[1], &[]),
+        slice(Kind::IDR_W_RADL, 0, &[], &[]),
+    ]
+    .concat();
+    let (mut buffer, mut seen) = (Pictures::new(), Vec::new());
+    for picture in pictures(&other) {
+        seen.push(buffer.begin(&picture).is_ok());
+        buffer.end(&picture);
+    }
+    assert_eq!(seen, [true, false, true]);
+}
+
+/// A set from the one before it: worked out by hand from equations 7-61 and 7-62.
+#[test]
+fn sets_of_reference_pictures_are_made_of_others() {
+    let (mut plain, mut made) = (Writer::default(), Writer::default());
+    // 1 and 3 before, 2 behind.
+    plain.ue(2).ue(1).ue(0).u(1, 1).ue(1).u(1, 1).ue(1).u(1, 1);
+    // Moved by -1: -2 is used, -4 is kept, 1 is not, and -1 is used.
+    made.u(1, 1).u(1, 1).ue(0);
+    made.u(1, 1).u(2, 0b01).u(2, 0b00).u(1, 1);
+    let stream = [sps_with(64, (2, 0), &[&plain, &made]), pps()].concat();
+    let mut w = Writer::default();
+    // The second set of two, by its number.
+    w.u(1, 1).ue(0).ue(2).u(4, 5).u(1, 1).u(1, 1).ue(0);
+    let stream = [stream, with_data(&mut w, Kind::TRAIL_R)].concat();
+    let header = &pictures(&stream)[0].segments[0].header;
+    let set = |set: &[video::Delta]| set.iter().map(|d| (d.poc, d.is_used)).collect::<Vec<_>>();
+    let (before, after) = (
+        set(&header.short_term.before),
+        set(&header.short_term.after),
+    );
+    assert_eq!(before, [(-1, true), (-2, true), (-4, false)]);
+    assert_eq!(after, []);
+}
+
+/// A picture is output once as many came behind it as `sps_max_latency_increase_plus1` allows.
+#[test]
+fn no_picture_waits_for_longer_than_it_may() {
+    let stream = |latency_plus1| {
+        [
+            sps_with(64, (1, latency_plus1), &[]),
+            pps(),
+            slice(Kind::IDR_W_RADL, 0, &[], &[]),
+            slice(Kind::TRAIL_R, 3, &[3], &[]),
+            slice(Kind::TRAIL_N, 1, &[1], &[2]),
+        ]
+        .concat()
+    };
+    // After each picture, those that are output.
+    let seen = |stream: &[u8]| {
+        let mut buffer = Pictures::new();
+        let shown = pictures(stream).into_iter().map(|picture| {
+            buffer.begin(&picture).expect("a whole stream");
+            buffer
+                .end(&picture)
+                .iter()
+                .map(|output| output.poc)
+                .collect()
+        });
+        shown.collect::<Vec<Vec<i32>>>()
+    };
+    assert_eq!(seen(&stream(0)), [vec![], vec![0], vec![1]]);
+    // SpsMaxLatencyPictures is 1: 3 has waited behind one that is output before it.
+    assert_eq!(seen(&stream(1)), [vec![], vec![0], vec![1, 3]]);
 }
 
 #[test]
@@ -233,9 +373,17 @@ fn what_is_cut_says_where() {
     let whole = sps(0);
     for len in 5..whole.len() - 1 {
         let unit = Units::new(&whole[..len]).next().unwrap();
-        let read = unit.and_then(|unit| Parser::new().push(&unit));
-        let error = read.expect_err("a cut unit").to_string();
-        assert!(error.contains("stream offset"), "{error}");
+        let read = unit.and_then(|unit| Parser::new().push(&unit).1);
+        let error = read.expect_err("a cut unit");
+        // Zeros at the end of a unit are not of it.
+        let end = whole[..len]
+            .iter()
+            .rposition(|&byte| byte != 0)
+            .map_or(0, |last| last + 1);
+        assert!(
+            matches!(error, Error::Truncated { at, .. } if at == end as u64),
+            "{error}"
+        );
     }
 }
 
@@ -265,7 +413,7 @@ proptest! {
             }
         };
         for unit in Units::new(&stream[..]).flatten() {
-            if let Ok(Some(picture)) = parser.push(&unit) {
+            if let (Some(picture), _) = parser.push(&unit) {
                 show(picture);
             }
         }
