@@ -13,7 +13,7 @@
 //! | `timeout` | milliseconds after which a ring that makes no progress is taken to hang; default 2000 (KGSL) and 500 (msm) |
 //! | `instructions` | how many a wave may run before its dispatch is taken to hang |
 //! | `pages` | `coherent` (default), `cached`: whether the CPU's cache lies before memory of the program that KGSL imports; its own instructions for that are told to [`Process::clean`](crate::kernel::Process::clean); `doorbell twin exec` refuses it |
-//! | `guard` | `none` (default), `page`: a page of zeros to read lies behind each memory object of KGSL, as chips of the 3xx and the flag `KGSL_MEMFLAGS_GUARD_PAGE` have it |
+//! | `guard` | `none` (default), `page`: a page of zeros to read lies behind each memory object of KGSL, as on chips of the 3xx and 4xx; reading it breaks the rule `KGSL-GUARD-PAGE`, and goes on |
 //! | `ulp` | by how many units in the last place results of category 4 may be off, which is not documented: 0 (default) to 4 |
 //! | `mad` | `rounded` (default), `fused`: whether `mad.f` rounds its product, which is not documented |
 //! | `debug` | 3: print what dispatches took, in cycles of the model of shader cores; 4: print packets, too |
@@ -168,6 +168,13 @@ impl Config {
             Kernel::Kgsl(_) => KGSL_TIMEOUT,
             Kernel::Msm => MSM_TIMEOUT,
         };
+        if guard && kernel == Kernel::Msm {
+            let part = Part {
+                key: "guard",
+                value: "page",
+            };
+            return Err(part.wrong("none, or kernel=kgsl: msm has no guard pages"));
+        }
         let part = Part {
             key: "chip",
             value: chip,

@@ -32,6 +32,7 @@ use twin::rule::{Journal, Rule};
 use twin::watch::{Moment, Watch};
 
 use crate::config::Config;
+use crate::memory::Object;
 use crate::scheduler::Scheduler;
 
 use files::{File, Maps};
@@ -61,6 +62,8 @@ pub struct Machine {
     tree: Tree,
     injector: Injector,
     next_process: AtomicU32,
+    /// What lies behind each memory object of KGSL, where the config asks for it.
+    guard: Option<Arc<Object>>,
     next_file: AtomicU64,
     pub(crate) scheduler: Scheduler,
 }
@@ -79,13 +82,24 @@ pub struct Process {
     objects: Mutex<Objects>,
 }
 
+/// Of no program: it counts for none.
+fn guard_page() -> io::Result<Object> {
+    let page = Object::zeros(u64::MAX, PAGE, "guard page".into(), false);
+    page.map_err(|errno| io::Error::from_raw_os_error(errno.0))
+}
+
 impl Machine {
     /// A machine.
     ///
     /// # Errors
     /// The host has no thread left.
     pub fn new(config: Config) -> io::Result<Arc<Machine>> {
+        let guard = match config.guard {
+            true => Some(Arc::new(guard_page()?)),
+            false => None,
+        };
         let machine = Arc::new(Machine {
+            guard,
             gate: Gate::new(State::new(&config)),
             changed: Condvar::new(),
             journal: Journal::new(),
@@ -110,10 +124,8 @@ impl Machine {
             maps: Mutex::default(),
             objects: Mutex::default(),
         };
-        if self.config.guard
-            && let Ok(page) = self.enter().zeros(PAGE, "guard page".into(), false)
-        {
-            lock(&lock(&process.objects).space).set_guard(page);
+        if let Some(page) = &self.guard {
+            lock(&lock(&process.objects).space).set_guard(page.clone());
         }
         Arc::new(process)
     }

@@ -78,6 +78,13 @@ static PAGE_FAULT: Rule = Rule {
     proof: Proof::Sourced,
 };
 
+static GUARD: Rule = Rule {
+    name: "KGSL-GUARD-PAGE",
+    text: "nothing is read behind a memory object: chips of the 3xx and 4xx have a page there, others fault",
+    source: "KGSL, adreno_iommu.c, KGSL_MMU_NEED_GUARD_PAGE; kgsl_iommu.c, _iommu_map_guard_page",
+    proof: Proof::Sourced,
+};
+
 static LISTED: Rule = Rule {
     name: "MSM-BO-NOT-LISTED",
     text: "memory that the commands of a submission use is in its list of memory: the kernel keeps no other in place",
@@ -249,6 +256,7 @@ impl<'a> View<'a> {
                 (Some((area, inside)), _) if area.writable || !write => (area.clone(), inside),
                 (_, Some(guard)) => {
                     let inside = address % guard.bytes;
+                    self.broken(&GUARD, address / 4096, || format!("read of {address:#x}"));
                     (guard, inside)
                 }
                 (found, None) => {
@@ -602,6 +610,23 @@ mod tests {
         bench.listed.clear();
         bench.read(Path::Uche, 0);
         fires("MSM-BO-NOT-LISTED").only(&bench.broken());
+    }
+
+    #[test]
+    fn a_guard_page_is_read_and_named() {
+        let mut bench = Bench::new(false);
+        let page = Object::zeros(2, 4096, "guard page".into(), false).unwrap();
+        bench.space.set_guard(Arc::new(page));
+        let mut read = [7; 4];
+        let done = bench.with(|view| view.read(Path::Uche, AT + 8190, &mut read));
+        assert_eq!((done, read), (Ok(()), [0; 4]));
+        fires("KGSL-GUARD-PAGE").only(&bench.broken());
+        let mut bench = Bench::new(false);
+        let page = Object::zeros(2, 4096, "guard page".into(), false).unwrap();
+        bench.space.set_guard(Arc::new(page));
+        let stored = bench.with(|view| view.store(AT + 8192, &[1; 4]));
+        assert!(stored.is_err());
+        fires("ADRENO-PAGE-FAULT").only(&bench.broken());
     }
 
     #[test]
